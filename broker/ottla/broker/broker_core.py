@@ -23,8 +23,10 @@ from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
 from ottla.broker.coordinators.find_coordinator import (
     FindCoordinatorApi,
     offsets_topic,
+    share_state_topic,
     transactions_topic,
 )
+from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.group_apis import register_group_apis
 from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.logs.cold_reads import BringIn
@@ -42,6 +44,9 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.broker.replicas.replica_seams import DiskWork, Fetchers, ReplicaLogs
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.broker.share_state.local_share_persister import LocalSharePersister
+from ottla.broker.share_state.share_coordinator import ShareCoordinator
+from ottla.broker.share_state.share_state_apis import ShareStateApis
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -52,7 +57,7 @@ from ottla.metadata.audit_log import AuditLog
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import TopicIdPartition
-from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.quotas.rates import WindowShape
 from ottla.model.seams import Clock, Rng
@@ -92,7 +97,7 @@ class ReplicaPorts(NamedTuple):
 
 
 class CoordinatorPorts(NamedTuple):
-    """Functions through which the transaction coordinator sends and cancels markers."""
+    """Ports of the coordinators to other brokers."""
 
     producer_ids: ProducerIdSupply
     send_markers: Callable[[MarkerOrder], None]
@@ -100,6 +105,9 @@ class CoordinatorPorts(NamedTuple):
     call `core.transactions.on_marked` for each partition whose marker is written."""
     cancel_markers: Callable[[int], None]
     """Called with a partition of `__transaction_state` that this broker no longer coordinates."""
+    share_persister: SharePersister | None = None
+    """Access to all share coordinators of the cluster. Without it, only the share partitions that
+    this broker coordinates itself have a state."""
 
 
 class BrokerCore:
@@ -145,11 +153,19 @@ class BrokerCore:
         self.metadata: MetadataCache
         self.data: DataApis
         self.groups: GroupCoordinator
+        self.share_states: ShareCoordinator
+        self.local_share_persister: SharePersister
+        """Access to the share coordinator of this broker only."""
+        self.share_persister: SharePersister
+        """Access to the durable state of share partitions, for the leaders of partitions and for
+        the group coordinator."""
         self.transactions: TransactionCoordinator
         self._producer_ids: ProducerIdSupply
-        self.coordinators: tuple[GroupCoordinator | TransactionCoordinator, ...] = ()
-        """The group coordinator and the transaction coordinator, once they are open. Each applies
-        the metadata in `publish`."""
+        self.coordinators: tuple[
+            GroupCoordinator | ShareCoordinator | TransactionCoordinator, ...
+        ] = ()
+        """The coordinators, once they are open. Each applies the metadata in `publish`; the
+        transaction coordinator is the last."""
 
     def warnings(self) -> Iterator[str]:
         """Yield the warnings to log at broker startup, about clients with too many permissions."""
@@ -211,12 +227,23 @@ class BrokerCore:
             coordinator.on_led(partition)
 
     def open_coordinators(self, ports: CoordinatorPorts) -> None:
-        """Build the coordinators of groups and of transactions on the given ports.
+        """Build the coordinators of groups, share partitions and transactions on the given ports.
 
         They append to the partitions of `table`, and answer through the purgatory.  Without a
         `CoordinatorDriver` for each, the caller calls `flush_due`, `on_time` and `work`.
         """
         self._producer_ids = ports.producer_ids
+        self.share_states = ShareCoordinator(
+            self.config.share_state,
+            local_id=self.config.node_id,
+            table=self.table,
+            purgatory=self.purgatory,
+            clock=self._clock,
+            errors=self.errors,
+            turn_end=self.dispatcher.turn_end,
+        )
+        self.local_share_persister = LocalSharePersister(self.share_states)
+        self.share_persister = ports.share_persister or self.local_share_persister
         self.groups = GroupCoordinator(
             self.config.groups,
             local_id=self.config.node_id,
@@ -239,7 +266,7 @@ class BrokerCore:
             errors=self.errors,
             turn_end=self.dispatcher.turn_end,
         )
-        self.coordinators = (self.groups, self.transactions)
+        self.coordinators = (self.groups, self.share_states, self.transactions)
 
     def register_early(
         self,
@@ -303,6 +330,7 @@ class BrokerCore:
             transactions=self._verifications,
             timeout_ms=self.config.request_timeout_ms,
         )
+        ShareStateApis(self.share_states).register(self.dispatcher)
         register_transaction_apis(
             self.dispatcher,
             coordinator=self.transactions,
@@ -324,6 +352,7 @@ def make_auto_create(
         on_refused=lambda: purgatory.wake(IMAGE_CHANGED),
         internal={
             OFFSETS_TOPIC: offsets_topic(config.groups),
+            SHARE_STATE_TOPIC: share_state_topic(config.share_state),
             TRANSACTIONS_TOPIC: transactions_topic(config.transactions),
         },
     )

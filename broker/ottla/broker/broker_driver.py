@@ -42,6 +42,8 @@ from ottla.broker.replicas.isr_driver import IsrDriver
 from ottla.broker.replicas.isr_keeper import IsrKeeper
 from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
+from ottla.broker.share_state.pruning_driver import ShareStatePruner
+from ottla.broker.share_state.share_persister_driver import SharePersisterDriver
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock, allocate_block
 from ottla.model.background_driver import keep_running
@@ -168,11 +170,21 @@ class Broker:
             partial(allocate_block, config, self.controller, lambda: lifecycle.broker_epoch)
         )
         producer_ids.register_with(self.parts)
+        self._share_persister = SharePersisterDriver(
+            config,
+            local=lambda: self.core.local_share_persister,
+            table=self.table,
+            clock=self._clock,
+            errors=self.errors,
+            own=self._loopback,
+        )
+        self._share_persister.register_with(self.parts)
         self.core.open_coordinators(
             CoordinatorPorts(
                 producer_ids=producer_ids,
                 send_markers=self._markers.send,
                 cancel_markers=self._markers.cancel,
+                share_persister=self._share_persister,
             )
         )
 
@@ -233,6 +245,7 @@ class Broker:
             self._verifications,
             *map(CoordinatorDriver, core.coordinators),
             self._markers,
+            ShareStatePruner(core.share_states),
             self.telemetry,
             IdleUsages(self._clock, core.quotas, self.connections),
             KeyReader(core.authenticators.key_plans, self.errors),
@@ -320,6 +333,7 @@ class Broker:
         for publisher in (
             self._replicas,
             self.core.groups,
+            self.core.share_states,
             self._markers,
             self.core.transactions,
             self.telemetry,

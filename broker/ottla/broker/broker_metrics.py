@@ -13,6 +13,7 @@ from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.group_metrics import group_families
 from ottla.broker.metrics.partition_metrics import partition_families
 from ottla.broker.metrics.quota_metrics import client_families
+from ottla.broker.metrics.share_state_metrics import share_state_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
 from ottla.node.authorizer_metrics import AuthorizerMetrics
@@ -68,6 +69,7 @@ def register_metrics(
         lambda: client_families(core.quotas, now_ms()),
         decisions.families,
         lambda: group_families(core.groups.shards()),
+        lambda: share_state_families(core.share_states),
         lambda: transaction_families(core.transactions.shards(), transaction_figures()),
         lambda: quorum_families(member, now_ms()),
         lambda: metadata_families(member),

@@ -16,7 +16,13 @@ Client = Any  # the class of the fixture, in conftest.py
 NewClient = Callable[..., Client]
 
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+SHARE_KEYS = [
+    "g:ABEiM0RVZneImaq7zN3u_w:3",
+    "a:b:ABEiM0RVZneImaq7zN3u_w:-1",
+]
+"""Keys of share partitions. A group id may contain colons."""
 
 
 def with_state_topic(client: Client, leader: int) -> MetadataImage:
@@ -136,13 +142,75 @@ async def test_without_room_for_the_offsets_topic_there_is_no_coordinator(
 @pytest.mark.parametrize(
     ("key_type", "version", "code"),
     [
-        (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, 6, ErrorCode.INVALID_REQUEST),
         (2, 5, ErrorCode.INVALID_REQUEST),
         (9, 6, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_nothing_but_groups_is_coordinated(
+async def test_a_key_that_names_nothing_is_refused(
     new_client: NewClient, key_type: int, version: int, code: ErrorCode
 ) -> None:
     answer = await new_client().ask(find_request(version, key_type), version)
     assert {found.error_code for found in answer.coordinators} == {code}
+
+
+async def test_a_share_partition_is_coordinated_by_the_leader_of_its_state(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.metadata.image = client.image_with("__share_group_state", leaders=[2] * 50)
+    request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[*SHARE_KEYS, "g:x:3"])
+    answer = await client.ask(request, 6)
+    assert [(one.key, one.error_code, one.node_id) for one in answer.coordinators] == [
+        (SHARE_KEYS[0], 0, 2),
+        (SHARE_KEYS[1], 0, 2),
+        ("g:x:3", ErrorCode.INVALID_REQUEST, -1),
+    ]
+
+
+async def test_the_first_share_partition_has_the_topic_of_its_state_made(
+    new_client: NewClient,
+) -> None:
+    client = new_client()
+    client.controller.answer = RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=SHARE_KEYS)
+    answer = await client.ask(request, 6)
+    codes = {found.error_code for found in answer.coordinators}
+    assert codes == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    (request,) = client.controller.requests
+    (topic,) = request.topics
+    assert (topic.name, topic.num_partitions) == ("__share_group_state", 50)
+    assert topic.replication_factor == 3
+    assert {config.name: config.value for config in topic.configs} == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+        "min.insync.replicas": "2",
+        "retention.ms": "-1",
+    }
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "g",
+        "g:t",
+        "g:ABEiM0RVZneImaq7zN3u_w",
+        ":ABEiM0RVZneImaq7zN3u_w:3",
+        " :ABEiM0RVZneImaq7zN3u_w:3",
+        "g:ABEiM0RVZneImaq7zN3u_w:",
+        "g:ABEiM0RVZneImaq7zN3u_w:x",
+        "g:ABEiM0RVZneImaq7zN3u_w:1.0",
+        "g:ABEiM0RVZneImaq7zN3:3",
+        "g:é:3",
+    ],
+)
+async def test_a_bad_key_of_a_share_partition_is_refused_and_makes_no_topic(
+    new_client: NewClient, key: str
+) -> None:
+    client = new_client()
+    request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key])
+    answer = await client.ask(request, 6)
+    assert [one.error_code for one in answer.coordinators] == [ErrorCode.INVALID_REQUEST]
+    assert client.controller.requests == []

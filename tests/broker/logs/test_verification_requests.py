@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ottla.broker.cluster import peer_connection_driver
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.logs import verification_requests, verification_requests_driver
 from ottla.broker.logs.verification_requests import Outcome, TransactionOperation
@@ -110,7 +111,7 @@ class Coordinator:
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     found = Coordinator()
-    monkeypatch.setattr(verification_requests_driver, "connect", found.connect)
+    monkeypatch.setattr(peer_connection_driver, "connect", found.connect)
     return found
 
 

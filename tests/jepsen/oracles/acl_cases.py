@@ -171,6 +171,13 @@ def _described(kind: int, name: str) -> dict[str, Any]:
     return {"resources": [{"resource_type": kind, "resource_name": name}]}
 
 
+def _share_state(**fields: int) -> dict[str, Any]:
+    return {
+        "group_id": GROUP,
+        "topics": [{"topic_id": TOPIC, "partitions": [{"partition": 0, **fields}]}],
+    }
+
+
 BROKER_CASES = (
     AclCase(0, 9, {"acks": 1, "timeout_ms": 1_000, "topic_data": PRODUCED}, ((TOPIC_WRITE,),)),
     AclCase(
@@ -314,6 +321,13 @@ BROKER_CASES = (
         {"transactional_id": TXN, "group_id": GROUP, "topics": COMMITTED, **PRODUCER},
         ((TXN_WRITE,), (GROUP_READ,), (TOPIC_READ,)),
     ),
+    AclCase(83, 0, _share_state(state_epoch=0, start_offset=0), ((CLUSTER_ACTION,),)),
+    AclCase(84, 0, _share_state(leader_epoch=0), ((CLUSTER_ACTION,),)),
+    AclCase(
+        85, 1, _share_state(state_epoch=0, leader_epoch=0, start_offset=0), ((CLUSTER_ACTION,),)
+    ),
+    AclCase(86, 0, _share_state(), ((CLUSTER_ACTION,),)),
+    AclCase(87, 1, _share_state(leader_epoch=0), ((CLUSTER_ACTION,),)),
     AclCase(32, 4, _described(2, TOPIC), (((OP.DESCRIBE_CONFIGS, R.TOPIC),),)),
     AclCase(32, 4, _described(4, "NODE"), ((CLUSTER_CONFIGS,),)),
     AclCase(32, 4, _described(8, "NODE"), ((CLUSTER_CONFIGS,),)),

@@ -24,6 +24,7 @@ from ottla.wire.api import (
     BOTH,
     AnyOf,
     CostBounds,
+    Decider,
     Parts,
     Refusal,
     Scope,
@@ -611,35 +612,45 @@ _ROWS = (
     forwarded(ADD_RAFT_VOTER, "AddRaftVoter", "0-1 flexible 0+", on_cluster(OP.ALTER)),
     forwarded(REMOVE_RAFT_VOTER, "RemoveRaftVoter", "0 flexible 0+", on_cluster(OP.ALTER)),
     between_nodes(UPDATE_RAFT_VOTER, "UpdateRaftVoter", "0 flexible 0+"),
-    not_served(
+    served(
         INITIALIZE_SHARE_GROUP_STATE,
         "InitializeShareGroupState",
         "0 flexible 0+",
         on_cluster(OP.CLUSTER_ACTION),
+        decider=Decider.COORDINATOR,
+        cost=CostBounds(is_exempt=True),
     ),
-    not_served(
+    served(
         READ_SHARE_GROUP_STATE,
         "ReadShareGroupState",
         "0 flexible 0+",
         on_cluster(OP.CLUSTER_ACTION),
+        decider=Decider.COORDINATOR,
+        cost=CostBounds(is_exempt=True),
     ),
-    not_served(
+    served(
         WRITE_SHARE_GROUP_STATE,
         "WriteShareGroupState",
         "0-1 flexible 0+",
         on_cluster(OP.CLUSTER_ACTION),
+        decider=Decider.COORDINATOR,
+        cost=CostBounds(is_exempt=True),
     ),
-    not_served(
+    served(
         DELETE_SHARE_GROUP_STATE,
         "DeleteShareGroupState",
         "0 flexible 0+",
         on_cluster(OP.CLUSTER_ACTION),
+        decider=Decider.COORDINATOR,
+        cost=CostBounds(is_exempt=True),
     ),
-    not_served(
+    served(
         READ_SHARE_GROUP_STATE_SUMMARY,
         "ReadShareGroupStateSummary",
         "0-1 flexible 0+",
         on_cluster(OP.CLUSTER_ACTION),
+        decider=Decider.COORDINATOR,
+        cost=CostBounds(is_exempt=True),
     ),
     not_served(
         STREAMS_GROUP_HEARTBEAT,

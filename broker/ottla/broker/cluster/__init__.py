@@ -4,6 +4,7 @@ Metadata
 cluster_apis.py               registers the handlers of this sub-package: start here
 cluster_view.py               the cluster as one client may see it
 metadata_api.py               Metadata
+peer_connection_driver.py     connection of this broker to another one
 auto_create.py                creates topics that clients request
 describe_cluster.py           DescribeCluster
 describe_topic_partitions.py  DescribeTopicPartitions

@@ -1,9 +1,11 @@
-"""FindCoordinator: returns the broker that coordinates a group or a transactional id. Pure.
+"""FindCoordinator: returns the broker that coordinates a group, a transactional id or a share
+partition. Pure.
 
-That broker leads the group's partition of `__consumer_offsets`, or the transactional id's partition
-of `__transaction_state`. If the topic does not exist yet, the request creates it. The response then
-waits until the topic has leaders and this broker serves its partitions. If it were sent earlier,
-the coordinator would refuse the client, which would take seconds to retry.
+That broker leads the partition of `__consumer_offsets`, `__transaction_state` or
+`__share_group_state` that the key is mapped to. If the topic does not exist yet, the request
+creates it. The response then waits until the topic has leaders and this broker serves its
+partitions. If it were sent earlier, the coordinator would refuse the client, which would take
+seconds to retry.
 """
 
 from collections.abc import Callable
@@ -12,12 +14,14 @@ from typing import NamedTuple
 from ottla.broker.cluster.auto_create import AutoCreate
 from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.broker.coordinators.placement import partition_of
+from ottla.broker.coordinators.share_persister import parse_share_partition_key
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
-from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.model.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.transactions import TransactionConfig
 from ottla.node.admin.metadata_cache import answer_when
 from ottla.node.network.dispatch import HandlerResult, RequestContext
@@ -31,8 +35,12 @@ from ottla.wire.messages.find_coordinator_response import Coordinator, FindCoord
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
 
-STATE_TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
-"""State topic of each kind of coordinator; share groups have none yet."""
+STATE_TOPICS = {
+    GROUP: OFFSETS_TOPIC,
+    TRANSACTION: TRANSACTIONS_TOPIC,
+    SHARE: SHARE_STATE_TOPIC,
+}
+"""State topic of each kind of coordinator."""
 
 NO_PORT = -1
 
@@ -72,6 +80,26 @@ def transactions_topic(config: TransactionConfig) -> CreatableTopic:
     )
 
 
+def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
+    """Return the specification of the topic `__share_group_state`.
+
+    The share coordinator deletes its records itself, so that none is deleted by age.
+    """
+    settings = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "segment.bytes": str(config.topic_segment_bytes),
+        "min.insync.replicas": str(config.topic_min_isr),
+        "retention.ms": "-1",
+    }
+    return CreatableTopic(
+        name=SHARE_STATE_TOPIC,
+        num_partitions=config.topic_num_partitions,
+        replication_factor=config.topic_replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=text) for name, text in settings.items()],
+    )
+
+
 class CoordinatorAddress(NamedTuple):
     """Broker id and address of a coordinator."""
 
@@ -105,7 +133,7 @@ class FindCoordinatorApi:
     def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
         """Answer with the coordinators that the metadata names. If the coordinators' topic does not
         exist, create it first."""
-        topic = STATE_TOPICS.get(request.key_type)
+        topic = _state_topic(context.api_version, request)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)
         if topic is not None and self._is_opening(topic):
@@ -182,6 +210,16 @@ class FindCoordinatorApi:
         return response
 
 
+def _state_topic(version: int, request: FindCoordinatorRequest) -> str | None:
+    """Return the topic that must exist before a request can be answered, or None if it is refused
+    anyway."""
+    if request.key_type == SHARE and (
+        version < SHARE_FROM or not any(map(parse_share_partition_key, request.coordinator_keys))
+    ):
+        return None
+    return STATE_TOPICS.get(request.key_type)
+
+
 def _coordinator(
     image: MetadataImage,
     addresses: dict[NodeId, CoordinatorAddress],
@@ -218,7 +256,9 @@ def _address(
     known = (GROUP, TRANSACTION, SHARE) if version >= SHARE_FROM else (GROUP, TRANSACTION)
     if key_type not in known:
         raise RefusedError(ErrorCode.INVALID_REQUEST)
-    topic = image.topic(STATE_TOPICS[key_type]) if key_type in STATE_TOPICS else None
+    if key_type == SHARE and parse_share_partition_key(key) is None:
+        raise RefusedError(ErrorCode.INVALID_REQUEST)
+    topic = image.topic(STATE_TOPICS[key_type])
     if topic is not None:
         state = topic.partitions.get(partition_of(key, len(topic.partitions)))
         if state is not None and state.leader in addresses:

@@ -14,7 +14,7 @@ from ottla.model.ids import Offset
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, batches, check_crc
-from ottla.wire.records import scan
+from ottla.wire.records import Record, scan
 
 logger = logging.getLogger("ottla.broker.groups")
 
@@ -85,15 +85,15 @@ class LogReplay:
             return
         for record in records:
             try:
-                self._replay_record(record.key, record.value, header)
+                self._replay_record(record, header)
             except CorruptDataError as error:
                 self._skip(record.offset, error)
             except Exception as error:
                 self._errors.note("record", f"{self._log.directory} at {record.offset}", error)
                 self._skip(record.offset, error)
 
-    def _replay_record(self, key: bytes | None, value: bytes | None, header: BatchHeader) -> None:
-        self._shard.replay(key, value)
+    def _replay_record(self, record: Record, header: BatchHeader) -> None:
+        self._shard.replay(record.key, record.value)
 
     def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
         """Skip a control batch. Only the logs of groups contain transaction markers, so only their

@@ -8,6 +8,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 from ottla.storage.recovery.recovery import end_marker_of
 from ottla.wire.batch import BatchHeader
+from ottla.wire.records import Record
 
 
 class GroupReplay(LogReplay):
@@ -17,9 +18,9 @@ class GroupReplay(LogReplay):
         super().__init__(log, shard, errors)
         self._groups = shard
 
-    def _replay_record(self, key: bytes | None, value: bytes | None, header: BatchHeader) -> None:
+    def _replay_record(self, record: Record, header: BatchHeader) -> None:
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-        self._groups.replay(key, value, producer_id)
+        self._groups.replay(record.key, record.value, producer_id)
 
     def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
         try:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import trio
 
+from ottla.broker.cluster.peer_connection_driver import PeerConnection
 from ottla.broker.cluster.settings.dynamic_settings import PARTITION_VERIFICATION
 from ottla.broker.logs.verification_requests import (
     Outcome,
@@ -22,7 +23,6 @@ from ottla.broker.logs.verification_requests import (
     request_of,
 )
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
 from ottla.client.network.login import starter_of
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
@@ -37,7 +37,6 @@ from ottla.telemetry.metrics.instruments import Histogram
 from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
-CONNECT_TIMEOUT_S = 5.0
 IDLE_S = 60.0
 """Seconds after which a connection without verifications is closed.  Shorter reconnects for a
 producer that commits once a minute; longer keeps connections to brokers that no longer coordinate
@@ -236,12 +235,12 @@ class VerificationSender:
         own: Loopback | None,
     ) -> None:
         self.node_id = node_id
-        self._own = own
         self.queue = VerificationQueue()
         self.has_verifications = trio.Event()
         self._config = config
-        self._table = table
-        self._connection: BrokerConnection | Loopback | None = None
+        self._link = PeerConnection(
+            node_id, config, lambda: table.image, purpose="txn-verifier", own=own
+        )
 
     async def wait(self) -> bool:
         """Wait until a verification is added. Returns False if none has been added for IDLE_S."""
@@ -275,40 +274,16 @@ class VerificationSender:
         self, verifications: list[TransactionVerification]
     ) -> AddPartitionsToTxnResponse:
         with trio.fail_after(self._config.request_timeout_ms / 1000):
-            connection = self._connection
-            if connection is None:
-                connection = self._connection = await self._connect()
+            connection = await self._link.connected()
             version = connection.version_of(ADD_PARTITIONS_TO_TXN)
             if version < BROKERS_FROM_VERSION:
                 raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
             request = request_of(verifications)
             return await connection.request(request, AddPartitionsToTxnResponse, version)
 
-    async def _connect(self) -> BrokerConnection | Loopback:
-        if self._own is not None:
-            return self._own
-        broker = self._table.image.brokers.get(self.node_id)
-        name = self._config.inter_broker_listener
-        endpoint = None if broker is None else broker.endpoint(name)
-        if endpoint is None:
-            raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        client_id = f"broker-{self._config.node_id}-txn-verifier"
-        try:
-            return await connect(
-                endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
-            )
-        except RefusedError as refusal:
-            # The reason why this broker's authentication failed at another broker is not a client's
-            # business.
-            raise ConnectionLostError(str(refusal)) from refusal
-
     async def close(self) -> None:
         """Close the connection, if there is one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with trio.move_on_after(1) as patience:
-                patience.shield = True
-                await connection.aclose()
+        await self._link.close()
 
 
 async def _ask_self(own: Loopback, verification: TransactionVerification) -> None:

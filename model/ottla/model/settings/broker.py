@@ -44,6 +44,7 @@ from ottla.model.settings.security.security_keys import (
     with_protocols,
 )
 from ottla.model.settings.security.tls import TlsConfig, check_server, is_tls_key, tls_of
+from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.storage.disks import DiskConfig
@@ -438,6 +439,7 @@ class BrokerConfig:
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
     """Authorization of the broker's clients."""
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
@@ -556,6 +558,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
     groups, unknown_to_groups = values_of(GroupConfig, texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
+    share_state, unknown_to_share_state = values_of(ShareStateConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
     quotas, unknown_to_quotas = values_of(QuotaConfig, texts)
     connections, unknown_to_connections = values_of(ConnectionConfig, texts)
@@ -583,6 +586,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         quorum=QuorumConfig(**quorum),
         groups=GroupConfig(**groups),
         transactions=TransactionConfig(**transactions),
+        share_state=ShareStateConfig(**share_state),
         authorizer=AuthorizerConfig(**authorizer),
         quotas=QuotaConfig(**quotas),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
@@ -606,7 +610,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     unknown &= unknown_to_logs & unknown_to_authorizer & unknown_to_disks
-    unknown &= unknown_to_tokens
+    unknown &= unknown_to_tokens & unknown_to_share_state
     return config, unknown - known
 
 

@@ -246,6 +246,7 @@ def setting(
     is_dynamic: bool = False,
     has_no_effect_yet: str = "",
     no_effect_values: tuple[str, ...] = (),
+    is_internal: bool = False,
     doc: str,
 ) -> Any:
     """Declare one setting as a dataclass field.
@@ -274,6 +275,7 @@ def setting(
         "is_dynamic": is_dynamic,
         "has_no_effect_yet": has_no_effect_yet,
         "no_effect_values": no_effect_values,
+        "is_internal": is_internal,
     }
     # A password is not shown in the representation of its config.
     shown = kind is not SettingKind.PASSWORD

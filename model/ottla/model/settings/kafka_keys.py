@@ -136,17 +136,9 @@ sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8 dynamic
 server.max.startup.time.ms LONG 9223372036854775807 0.. internal
 share.coordinator.append.linger.ms INT -1 -1..
 share.coordinator.cached.buffer.max.bytes INT 1048588 524288.. dynamic
-share.coordinator.cold.partition.snapshot.interval.ms INT 300000 1.. internal
 share.coordinator.load.buffer.size INT 5242880 1..
-share.coordinator.snapshot.update.records.per.snapshot INT 500 0..500
 share.coordinator.state.topic.compression.codec INT 0
-share.coordinator.state.topic.min.isr SHORT 2 1..
-share.coordinator.state.topic.num.partitions INT 50 1..
-share.coordinator.state.topic.prune.interval.ms INT 300000 1.. internal
-share.coordinator.state.topic.replication.factor SHORT 3 1..
-share.coordinator.state.topic.segment.bytes INT 104857600 1..
 share.coordinator.threads INT 1 1..
-share.coordinator.write.timeout.ms INT 5000 1..
 share.fetch.purgatory.purge.interval.requests INT 1000
 socket.connection.setup.timeout.max.ms LONG 30000
 socket.connection.setup.timeout.ms LONG 10000
@@ -158,6 +150,13 @@ change the key at run time, and `internal` if Kafka does not describe it."""
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("group.share.", "share groups are not served"),
+    ("share.coordinator.threads", "one event loop serves all connections"),
+    ("share.coordinator.load.", "the state is read in parts of 64 KiB"),
+    (
+        "share.coordinator.state.topic.compression.",
+        "records are appended uncompressed at the end of each event-loop iteration",
+    ),
+    ("share.coordinator.", "records are appended at the end of each event-loop iteration"),
     ("share.", "share groups are not served"),
     ("errors.deadletterqueue.", "share groups are not served"),
     ("group.streams.", "groups of Kafka Streams are not served"),

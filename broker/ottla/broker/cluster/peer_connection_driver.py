@@ -1,0 +1,79 @@
+"""Connection of this broker to one other broker, opened when it is needed.
+
+Coordinators and partition leaders exchange requests over such links. The connection goes to the
+inter-broker listener, with the login and TLS of the task.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
+from ottla.model.settings.broker import BrokerConfig
+from ottla.node.network.loopback_driver import Loopback
+
+CONNECT_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 1.0
+
+
+class PeerConnection:
+    """Connection to one broker, which is opened again after it was closed."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        *,
+        purpose: str,
+        own: Loopback | None = None,
+    ) -> None:
+        """`purpose` is the last part of the client id.
+
+        `own` replaces the connection if the other broker is this one.
+        """
+        self.node_id = node_id
+        self._config = config
+        self._image = image
+        self._purpose = purpose
+        self._own = own
+        self._connection: BrokerConnection | None = None
+
+    async def connected(self) -> BrokerConnection | Loopback:
+        """Return the connection, and open it if it is closed.
+
+        Raises RefusedError(COORDINATOR_NOT_AVAILABLE) if the metadata has no address of the broker,
+        and the errors of `connect`.
+        """
+        if self._own is not None:
+            return self._own
+        if self._connection is None:
+            self._connection = await self._connect()
+        return self._connection
+
+    async def _connect(self) -> BrokerConnection:
+        broker = self._image().brokers.get(self.node_id)
+        name = self._config.inter_broker_listener
+        endpoint = None if broker is None else broker.endpoint(name)
+        if endpoint is None:
+            raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        client_id = f"broker-{self._config.node_id}-{self._purpose}"
+        try:
+            return await connect(
+                endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+            )
+        except RefusedError as refusal:
+            # The reason why this broker's authentication failed at another broker is not a client's
+            # business.
+            raise ConnectionLostError(str(refusal)) from refusal
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with trio.move_on_after(CLOSE_TIMEOUT_S) as patience:
+                patience.shield = True
+                await connection.aclose()

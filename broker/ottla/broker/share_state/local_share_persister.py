@@ -1,0 +1,107 @@
+"""Share persister on the share coordinator of the same broker. Pure.
+
+It neither looks for another coordinator nor retries: NOT_COORDINATOR is an answer like any other.
+Simulations of one broker use it as it is; a broker's driver uses it for the share partitions that
+the broker coordinates itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker.coordinators.effects import Responder
+from ottla.broker.coordinators.share_persister import (
+    SharePartitionKey,
+    ShareState,
+    ShareSummary,
+    StateBatch,
+)
+from ottla.broker.share_state.share_coordinator import ShareCoordinator
+from ottla.model.errors import ErrorCode, RefusedError
+
+
+class LocalSharePersister:
+    """Implementation of `SharePersister` by one share coordinator."""
+
+    def __init__(self, coordinator: ShareCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def initialize(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        start_offset: int,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Create the state, or reset it in a higher state epoch."""
+        responder = _responder(on_done, lambda code: code)
+        self._coordinator.ask(
+            key,
+            responder,
+            lambda shard, now: shard.initialize(
+                key, responder, now, state_epoch=state_epoch, start_offset=start_offset
+            ),
+        )
+
+    def read(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
+    ) -> None:
+        """Read the state, and fence older leaders."""
+        responder = _responder(on_done, ShareState)
+        self._coordinator.ask(
+            key,
+            responder,
+            lambda shard, now: shard.read(key, responder, now, leader_epoch=leader_epoch),
+        )
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Merge changed batches into the state."""
+        self._coordinator.write(
+            key,
+            _responder(on_done, lambda code: code),
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=delivery_complete_count,
+            batches=batches,
+        )
+
+    def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
+        """Delete the state."""
+        responder = _responder(on_done, lambda code: code)
+        self._coordinator.ask(key, responder, lambda shard, now: shard.delete(key, responder))
+
+    def read_summary(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
+    ) -> None:
+        """Read the epochs and the start offset."""
+        responder = _responder(on_done, ShareSummary)
+        self._coordinator.ask(
+            key,
+            responder,
+            lambda shard, now: shard.read_summary(key, responder),
+            is_write=False,
+        )
+
+
+def _responder(on_done: Callable[[Any], None], failed: Callable[[ErrorCode], Any]) -> Responder:
+    """Return a responder that passes on an answer, and only the code of a refusal."""
+
+    def respond(answer: Any) -> None:
+        if isinstance(answer, RefusedError):
+            answer = failed(answer.code)
+        elif isinstance(answer, ErrorCode):
+            answer = failed(answer)
+        on_done(answer)
+
+    return respond

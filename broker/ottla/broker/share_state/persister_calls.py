@@ -1,0 +1,344 @@
+"""Calls of a share persister: their order, their requests, and the outcomes that are retried. Pure.
+
+Calls for one share partition are done one after the other. Calls of one kind and group that are
+ready for the same coordinator are sent in one request, because a request has one group.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from ottla.broker.coordinators.share_persister import (
+    SharePartitionKey,
+    SharePersister,
+    ShareState,
+    ShareSummary,
+    StateBatch,
+    settled_count,
+)
+from ottla.model.errors import ErrorCode
+from ottla.model.values import frozen
+from ottla.wire.codec_types import Message
+from ottla.wire.messages import delete_share_group_state_request as deleted
+from ottla.wire.messages import initialize_share_group_state_request as initialized
+from ottla.wire.messages import read_share_group_state_request as states
+from ottla.wire.messages import read_share_group_state_summary_request as summaries
+from ottla.wire.messages import write_share_group_state_request as written
+from ottla.wire.messages.delete_share_group_state_response import DeleteShareGroupStateResponse
+from ottla.wire.messages.initialize_share_group_state_response import (
+    InitializeShareGroupStateResponse,
+)
+from ottla.wire.messages.read_share_group_state_response import ReadShareGroupStateResponse
+from ottla.wire.messages.read_share_group_state_summary_response import (
+    ReadShareGroupStateSummaryResponse,
+)
+from ottla.wire.messages.write_share_group_state_response import WriteShareGroupStateResponse
+
+E = ErrorCode
+
+RETRIED = frozenset(
+    (
+        E.NOT_COORDINATOR,
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.NETWORK_EXCEPTION,
+    )
+)
+"""Outcomes after which a call is repeated, as by Kafka's PersisterStateManager."""
+
+RETRY_MS_FIRST = 50
+RETRY_MS_MAX = 2_000
+"""Milliseconds between attempts, which double. Kafka's are 1 s to 30 s; locks of records last 15 s
+or more, so that a coordinator's failover should delay a write by less than that."""
+
+PATIENCE_MS = 15_000
+"""Milliseconds from the first attempt after which a failed call is answered. Kafka's five attempts
+take as long."""
+
+PARTITIONS_PER_REQUEST = 500
+"""Maximum number of share partitions in one request."""
+
+
+class PersisterCall:
+    """One call of a share persister, and the callback for its answer."""
+
+    __slots__ = ("attempt_count", "begun_ms", "fields", "key", "kind", "on_done")
+
+    def __init__(
+        self,
+        kind: "CallKind",
+        key: SharePartitionKey,
+        fields: dict[str, Any],
+        on_done: Callable[[Any], None],
+    ) -> None:
+        self.kind = kind
+        self.key = key
+        self.fields = fields
+        """Arguments of the call beside the key."""
+        self.on_done = on_done
+        self.attempt_count = 0
+        self.begun_ms = 0
+        """Monotonic time of the first attempt."""
+
+    def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
+        """Make this call at another persister."""
+        getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
+
+    def failed(self, code: ErrorCode) -> Any:
+        """Return the answer that has only an error code."""
+        return self.kind.failed(code)
+
+    def next_delay_ms(self, now_ms: int) -> int | None:
+        """Return the milliseconds until the next attempt, or None if there is none."""
+        if now_ms - self.begun_ms >= PATIENCE_MS:
+            return None
+        return min(RETRY_MS_FIRST << min(self.attempt_count - 1, 10), RETRY_MS_MAX)
+
+
+def code_of(answer: Any) -> ErrorCode:
+    """Return the error code of an answer."""
+    return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.code)
+
+
+class CallOrder:
+    """Calls by share partition, of which only the first is under way."""
+
+    __slots__ = ("_by_key", "count")
+
+    def __init__(self) -> None:
+        self._by_key: dict[SharePartitionKey, deque[PersisterCall]] = {}
+        self.count = 0
+        """Number of calls without an answer."""
+
+    def add(self, call: PersisterCall) -> bool:
+        """Add a call. Returns True if it may begin at once."""
+        self.count += 1
+        calls = self._by_key.setdefault(call.key, deque())
+        calls.append(call)
+        return len(calls) == 1
+
+    def end(self, call: PersisterCall) -> PersisterCall | None:
+        """Remove the call that was under way. Returns the next one of its share partition."""
+        self.count -= 1
+        calls = self._by_key[call.key]
+        assert calls[0] is call
+        calls.popleft()
+        if calls:
+            return calls[0]
+        del self._by_key[call.key]
+        return None
+
+
+class CallQueue:
+    """Calls that are ready for one coordinator, at most one of each share partition."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self) -> None:
+        self._ready: dict[tuple[str, str], list[PersisterCall]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._ready)
+
+    def add(self, call: PersisterCall) -> None:
+        """Add a call."""
+        self._ready.setdefault((call.kind.name, call.key.group_id), []).append(call)
+
+    def take(self) -> list[PersisterCall]:
+        """Remove and return the calls of the next request, the oldest first."""
+        if not self._ready:
+            return []
+        together = next(iter(self._ready))
+        calls = self._ready.pop(together)
+        if len(calls) > PARTITIONS_PER_REQUEST:
+            # The rest goes behind the calls of other groups.
+            self._ready[together] = calls[PARTITIONS_PER_REQUEST:]
+        return calls[:PARTITIONS_PER_REQUEST]
+
+
+@frozen
+class CallKind:
+    """Kind of call, which is the method of `SharePersister` with its name."""
+
+    name: str
+    response: type[Message]
+    request: Callable[[str, Sequence[PersisterCall]], Message]
+    """Returns the request for calls of one group."""
+    answer: Callable[[Any], Any]
+    """Returns the answer in a partition's result."""
+    failed: Callable[[ErrorCode], Any]
+    """Returns the answer that has only an error code."""
+
+
+def request_of(calls: Sequence[PersisterCall]) -> Message:
+    """Return the request for calls of one kind and group."""
+    return calls[0].kind.request(calls[0].key.group_id, calls)
+
+
+def answers_of(calls: Iterable[PersisterCall], response: Any) -> list[tuple[PersisterCall, Any]]:
+    """Return each call with its answer. A call whose partition the response lacks has failed."""
+    found = {
+        (topic.topic_id, result.partition): result
+        for topic in response.results
+        for result in topic.partitions
+    }
+    answers = []
+    for call in calls:
+        result = found.get((call.key.topic_id, call.key.partition))
+        if result is None:
+            answers.append((call, call.failed(E.UNKNOWN_SERVER_ERROR)))
+        elif result.error_code:
+            answers.append((call, call.failed(_code_of(result.error_code))))
+        else:
+            answers.append((call, call.kind.answer(result)))
+    return answers
+
+
+def _code_of(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return E.UNKNOWN_SERVER_ERROR
+
+
+def _by_topic(calls: Iterable[PersisterCall]) -> dict[UUID, list[PersisterCall]]:
+    found: dict[UUID, list[PersisterCall]] = {}
+    for call in calls:
+        found.setdefault(call.key.topic_id, []).append(call)
+    return found
+
+
+def _initialize_request(group_id: str, calls: Sequence[PersisterCall]) -> Message:
+    return initialized.InitializeShareGroupStateRequest(
+        group_id=group_id,
+        topics=[
+            initialized.InitializeStateData(
+                topic_id=topic_id,
+                partitions=[
+                    initialized.PartitionData(partition=call.key.partition, **call.fields)
+                    for call in of_topic
+                ],
+            )
+            for topic_id, of_topic in _by_topic(calls).items()
+        ],
+    )
+
+
+def _read_request(group_id: str, calls: Sequence[PersisterCall]) -> Message:
+    return states.ReadShareGroupStateRequest(
+        group_id=group_id,
+        topics=[
+            states.ReadStateData(
+                topic_id=topic_id,
+                partitions=[
+                    states.PartitionData(partition=call.key.partition, **call.fields)
+                    for call in of_topic
+                ],
+            )
+            for topic_id, of_topic in _by_topic(calls).items()
+        ],
+    )
+
+
+def _write_request(group_id: str, calls: Sequence[PersisterCall]) -> Message:
+    return written.WriteShareGroupStateRequest(
+        group_id=group_id,
+        topics=[
+            written.WriteStateData(
+                topic_id=topic_id, partitions=[_written_partition(call) for call in of_topic]
+            )
+            for topic_id, of_topic in _by_topic(calls).items()
+        ],
+    )
+
+
+def _written_partition(call: PersisterCall) -> written.PartitionData:
+    fields = dict(call.fields)
+    batches = fields.pop("batches")
+    return written.PartitionData(
+        partition=call.key.partition,
+        state_batches=[written.StateBatch(**batch._asdict()) for batch in batches],
+        **fields,
+    )
+
+
+def _delete_request(group_id: str, calls: Sequence[PersisterCall]) -> Message:
+    return deleted.DeleteShareGroupStateRequest(
+        group_id=group_id,
+        topics=[
+            deleted.DeleteStateData(
+                topic_id=topic_id,
+                partitions=[
+                    deleted.PartitionData(partition=call.key.partition) for call in of_topic
+                ],
+            )
+            for topic_id, of_topic in _by_topic(calls).items()
+        ],
+    )
+
+
+def _summary_request(group_id: str, calls: Sequence[PersisterCall]) -> Message:
+    return summaries.ReadShareGroupStateSummaryRequest(
+        group_id=group_id,
+        topics=[
+            summaries.ReadStateSummaryData(
+                topic_id=topic_id,
+                partitions=[
+                    summaries.PartitionData(partition=call.key.partition, **call.fields)
+                    for call in of_topic
+                ],
+            )
+            for topic_id, of_topic in _by_topic(calls).items()
+        ],
+    )
+
+
+def _state_of(result: Any) -> ShareState:
+    batches = tuple(
+        StateBatch(
+            batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count
+        )
+        for batch in result.state_batches
+    )
+    return ShareState(
+        E.NONE, result.state_epoch, result.start_offset, settled_count(batches), batches
+    )
+
+
+def _summary_of(result: Any) -> ShareSummary:
+    return ShareSummary(
+        E.NONE,
+        result.state_epoch,
+        result.leader_epoch,
+        result.start_offset,
+        result.delivery_complete_count,
+    )
+
+
+def _done(result: Any) -> ErrorCode:
+    return E.NONE
+
+
+def _code_itself(code: ErrorCode) -> ErrorCode:
+    return code
+
+
+INITIALIZE = CallKind(
+    "initialize",
+    InitializeShareGroupStateResponse,
+    _initialize_request,
+    _done,
+    _code_itself,
+)
+READ = CallKind("read", ReadShareGroupStateResponse, _read_request, _state_of, ShareState)
+WRITE = CallKind("write", WriteShareGroupStateResponse, _write_request, _done, _code_itself)
+DELETE = CallKind("delete", DeleteShareGroupStateResponse, _delete_request, _done, _code_itself)
+READ_SUMMARY = CallKind(
+    "read_summary",
+    ReadShareGroupStateSummaryResponse,
+    _summary_request,
+    _summary_of,
+    ShareSummary,
+)

@@ -1,0 +1,42 @@
+"""Deletes the records of `__share_group_state` that later snapshots supersede, periodically."""
+
+import logging
+
+import trio
+
+from ottla.broker.share_state.share_coordinator import ShareCoordinator
+from ottla.model.errors import RefusedError
+from ottla.node.part_registry import PartRegistry
+
+logger = logging.getLogger("ottla.broker.share_states")
+
+
+class ShareStatePruner:
+    """Task that raises the log start offsets of the led partitions."""
+
+    def __init__(self, coordinator: ShareCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task."""
+        parts.task("pruning of share states", self.run)
+
+    async def run(self) -> None:
+        """Delete redundant records until cancelled."""
+        while True:
+            await trio.sleep(self._coordinator.config.prune_interval_ms / 1000)
+            await self.prune()
+
+    async def prune(self) -> None:
+        """Delete the records that are redundant now."""
+        for partition, end_offset in list(self._coordinator.redundant_records()):
+            log = partition.log
+            if log is None or not partition.is_leader:
+                continue
+            try:
+                log.raise_log_start(end_offset)
+                await log.delete_records_before(end_offset)
+            except (RefusedError, OSError) as error:
+                logger.warning("redundant records of %r are kept: %s", partition, error)
+            else:
+                partition.on_start_raised()

@@ -1,0 +1,64 @@
+"""Rate and latency of the recent writes of a share coordinator. Pure."""
+
+WINDOW_MS = 30_000
+"""Length of a window in milliseconds. The recent past covers one to two windows, as Kafka's
+metrics."""
+
+
+class _Window:
+    __slots__ = ("begun_ms", "count", "max_ms", "sum_ms")
+
+    def __init__(self, begun_ms: int) -> None:
+        self.begun_ms = begun_ms
+        self.count = 0
+        self.sum_ms = 0
+        self.max_ms = 0
+
+
+class RecentWrites:
+    """Counts and durations of writes in the last one to two windows."""
+
+    __slots__ = ("_current", "_previous", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self._current = self._previous = _Window(now_ms)
+        self.total = 0
+        """Number of writes so far."""
+
+    def note(self, begun_ms: int, now_ms: int) -> None:
+        """Add a write that was answered now."""
+        self._advance(now_ms)
+        self.total += 1
+        window, took_ms = self._current, now_ms - begun_ms
+        window.count += 1
+        window.sum_ms += took_ms
+        window.max_ms = max(window.max_ms, took_ms)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the number of writes per second."""
+        windows = self._windows(now_ms)
+        since_ms = min(window.begun_ms for window in windows)
+        count = sum(window.count for window in windows)
+        return count * 1_000 / max(1_000, now_ms - since_ms)
+
+    def average_ms(self, now_ms: int) -> float:
+        """Return the mean milliseconds from a write to its answer."""
+        windows = self._windows(now_ms)
+        count = sum(window.count for window in windows)
+        return sum(window.sum_ms for window in windows) / max(1, count)
+
+    def max_ms(self, now_ms: int) -> int:
+        """Return the maximum milliseconds from a write to its answer."""
+        return max(window.max_ms for window in self._windows(now_ms))
+
+    def _windows(self, now_ms: int) -> set[_Window]:
+        self._advance(now_ms)
+        return {self._previous, self._current}
+
+    def _advance(self, now_ms: int) -> None:
+        elapsed_ms = now_ms - self._current.begun_ms
+        if elapsed_ms >= 2 * WINDOW_MS:
+            self._current = self._previous = _Window(now_ms)
+        elif elapsed_ms >= WINDOW_MS:
+            self._previous = self._current
+            self._current = _Window(self._current.begun_ms + WINDOW_MS)

@@ -1,0 +1,395 @@
+"""Share persister of a broker: finds the share coordinator of each share partition in the metadata,
+and repeats calls that failed for a transient reason.
+
+A call for a coordinator on this broker needs no connection and no task. Each other coordinator has
+up to `LINKS_MAX` links, since a connection has one request in flight. While all are busy, calls
+accumulate and are sent together. If the topic of share states does not exist, the first call
+creates it.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import trio
+
+from ottla.broker.cluster.peer_connection_driver import PeerConnection
+from ottla.broker.coordinators.find_coordinator import SHARE, SHARE_FROM
+from ottla.broker.coordinators.placement import partition_of
+from ottla.broker.coordinators.share_persister import (
+    SharePartitionKey,
+    SharePersister,
+    ShareState,
+    ShareSummary,
+    StateBatch,
+)
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.share_state.persister_calls import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    READ_SUMMARY,
+    RETRIED,
+    WRITE,
+    CallKind,
+    CallOrder,
+    CallQueue,
+    PersisterCall,
+    answers_of,
+    code_of,
+    request_of,
+)
+from ottla.client.network.login import starter_of
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import NO_NODE, NodeId
+from ottla.model.internal_topics import SHARE_STATE_TOPIC
+from ottla.model.seams import Clock
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.network.alarm_driver import Alarm
+from ottla.node.network.loopback_driver import Loopback
+from ottla.node.part_registry import PartRegistry
+from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+
+LINKS_MAX = 4
+"""Connections to one coordinator. A request waits for the replication of its writes, and has one
+group: fewer would let the groups wait for each other, more cost descriptors."""
+
+IDLE_S = 60.0
+"""Seconds after which a link without calls is closed."""
+
+REQUEST_MARGIN_MS = 5_000
+"""Milliseconds for a request beyond the time for which the coordinator waits for replicas. A frozen
+coordinator delays its calls by both."""
+
+CALLS_MAX = 200_000
+"""Maximum number of calls without an answer. Further calls are refused."""
+
+
+class SharePersisterDriver:
+    """All calls in progress; implements `SharePersister`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        local: Callable[[], SharePersister],
+        table: PartitionTable,
+        clock: Clock,
+        errors: UnexpectedErrors,
+        own: Loopback,
+    ) -> None:
+        """`local` returns the persister on the coordinator of this broker.
+
+        `own` serves the request that creates the topic.
+        """
+        self._config = config
+        self._local = local
+        self._table = table
+        self._clock = clock
+        self._errors = errors
+        self._own = own
+        self._order = CallOrder()
+        self._startable: deque[PersisterCall] = deque()
+        self._is_starting = False
+        self._retries: list[tuple[int, int, PersisterCall]] = []
+        self._sequence = count()
+        self._alarm = Alarm(clock, self._next_retry_ms, self._on_retries_due)
+        self._senders: dict[NodeId, CoordinatorSender] = {}
+        self._nursery: trio.Nursery | None = None
+        self._start_soon: Callable[..., None]
+        self._is_creating = False
+        self.retry_count = 0
+        """Number of calls that were repeated."""
+
+    # ---- calls
+
+    def initialize(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        start_offset: int,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Create the state, or reset it in a higher state epoch."""
+        fields = {"state_epoch": state_epoch, "start_offset": start_offset}
+        self._call(INITIALIZE, key, fields, on_done)
+
+    def read(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
+    ) -> None:
+        """Read the state, and fence older leaders."""
+        self._call(READ, key, {"leader_epoch": leader_epoch}, on_done)
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        *,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Merge changed batches into the state."""
+        fields = {
+            "state_epoch": state_epoch,
+            "leader_epoch": leader_epoch,
+            "start_offset": start_offset,
+            "delivery_complete_count": delivery_complete_count,
+            "batches": batches,
+        }
+        self._call(WRITE, key, fields, on_done)
+
+    def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
+        """Delete the state."""
+        self._call(DELETE, key, {}, on_done)
+
+    def read_summary(
+        self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
+    ) -> None:
+        """Read the epochs and the start offset."""
+        self._call(READ_SUMMARY, key, {"leader_epoch": leader_epoch}, on_done)
+
+    def _call(
+        self,
+        kind: CallKind,
+        key: SharePartitionKey,
+        fields: dict[str, Any],
+        on_done: Callable[[Any], None],
+    ) -> None:
+        call = PersisterCall(kind, key, fields, on_done)
+        if self._order.count >= CALLS_MAX:
+            self._answer(call, call.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif self._order.add(call):
+            self._start(call)
+
+    def _start(self, call: PersisterCall) -> None:
+        """Make the next attempt of a call.
+
+        Calls that its answer causes are started after it, so that many of them need no deep stack.
+        """
+        self._startable.append(call)
+        if self._is_starting:
+            return
+        self._is_starting = True
+        try:
+            while self._startable:
+                self._attempt(self._startable.popleft())
+        finally:
+            self._is_starting = False
+
+    def _attempt(self, call: PersisterCall) -> None:
+        if call.attempt_count == 0:
+            call.begun_ms = self._clock.monotonic_ms()
+        call.attempt_count += 1
+        if call.key.topic_id not in self._table.image.topics:
+            self._end(call, call.failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return
+        node_id = self._coordinator_of(call.key)
+        if node_id == self._config.node_id:
+            call.ask(self._local(), partial(self._settle, call))
+        elif node_id == NO_NODE:
+            self._settle(call, call.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            self._sender(node_id).add(call)
+
+    def _coordinator_of(self, key: SharePartitionKey) -> NodeId:
+        """Return the leader of the partition that stores the state, or NO_NODE if there is none."""
+        topic = self._table.image.topic(SHARE_STATE_TOPIC)
+        if topic is None or not topic.partitions:
+            self._create_topic(key)
+            return NO_NODE
+        return NodeId(topic.partitions[partition_of(key.text, len(topic.partitions))].leader)
+
+    def _settle(self, call: PersisterCall, answer: Any) -> None:
+        """End a call with its answer, or repeat it after a pause."""
+        if code_of(answer) in RETRIED:
+            now_ms = self._clock.monotonic_ms()
+            delay_ms = call.next_delay_ms(now_ms)
+            if delay_ms is not None:
+                self.retry_count += 1
+                is_earliest = not self._retries or now_ms + delay_ms < self._retries[0][0]
+                retry = (now_ms + delay_ms, next(self._sequence), call)
+                heapq.heappush(self._retries, retry)
+                if is_earliest:
+                    self._alarm.rearm()
+                return
+        self._end(call, answer)
+
+    def _end(self, call: PersisterCall, answer: Any) -> None:
+        following = self._order.end(call)
+        self._answer(call, answer)
+        if following is not None:
+            self._start(following)
+
+    def _answer(self, call: PersisterCall, answer: Any) -> None:
+        try:
+            call.on_done(answer)
+        except Exception as error:
+            self._errors.note("share partition", call.key, error)
+
+    # ---- time
+
+    def _next_retry_ms(self) -> int | None:
+        return self._retries[0][0] if self._retries else None
+
+    def _on_retries_due(self, now_ms: int) -> None:
+        while self._retries and self._retries[0][0] <= now_ms:
+            self._start(heapq.heappop(self._retries)[2])
+
+    # ---- tasks
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background tasks and the figures."""
+        parts.task("requests to share coordinators", self.run)
+        parts.task("retries at share coordinators", self._alarm.run)
+        parts.figures(self.metrics)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the number of calls without an answer, and of repeated calls."""
+        return {
+            "share.persister.calls.waiting": self._order.count,
+            "share.persister.calls.retried": self.retry_count,
+        }
+
+    async def run(self) -> None:
+        """Send requests until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._start_soon = starter_of(nursery)
+            self._nursery = nursery
+            for sender in list(self._senders.values()):
+                sender.start_links()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def start_soon(self, work: Callable[..., Any], *arguments: object) -> bool:
+        """Start a task. Returns False if the tasks of this driver do not run."""
+        if self._nursery is None:
+            return False
+        self._start_soon(work, *arguments)
+        return True
+
+    def _sender(self, node_id: NodeId) -> "CoordinatorSender":
+        sender = self._senders.get(node_id)
+        if sender is None:
+            sender = self._senders[node_id] = CoordinatorSender(
+                node_id,
+                self._config,
+                self._table,
+                start_soon=self.start_soon,
+                settle=self._settle,
+                errors=self._errors,
+            )
+        return sender
+
+    def _create_topic(self, key: SharePartitionKey) -> None:
+        if not self._is_creating and self.start_soon(self._create, key):
+            self._is_creating = True
+
+    async def _create(self, key: SharePartitionKey) -> None:
+        """Have this broker's own FindCoordinator create the topic."""
+        request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key.text])
+        try:
+            await self._own.request(request, FindCoordinatorResponse, SHARE_FROM)
+        except OttlaError:
+            pass  # This broker is starting. The call is repeated.
+        except Exception as error:
+            self._errors.note("share coordinator", SHARE_STATE_TOPIC, error)
+        finally:
+            self._is_creating = False
+
+
+class CoordinatorSender:
+    """Calls for one coordinator, and the links that send them."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: BrokerConfig,
+        table: PartitionTable,
+        *,
+        start_soon: Callable[..., bool],
+        settle: Callable[[PersisterCall, Any], None],
+        errors: UnexpectedErrors,
+    ) -> None:
+        """`settle` is called with each call and its answer."""
+        self._node_id = node_id
+        self._config = config
+        self._table = table
+        self._start_soon = start_soon
+        self._settle = settle
+        self._errors = errors
+        self._queue = CallQueue()
+        self._idle_links = trio.lowlevel.ParkingLot()
+        self._link_count = 0
+
+    def add(self, call: PersisterCall) -> None:
+        """Queue a call, and have a link send it."""
+        self._queue.add(call)
+        self.start_links()
+
+    def start_links(self) -> None:
+        """Wake an idle link, or open another one if there may be more."""
+        if not self._queue:
+            return
+        if self._idle_links:
+            self._idle_links.unpark()
+        elif self._link_count < LINKS_MAX and self._start_soon(self._serve):
+            self._link_count += 1
+
+    async def _serve(self) -> None:
+        """Send calls over one link until none has been added for IDLE_S."""
+        link = PeerConnection(
+            self._node_id, self._config, lambda: self._table.image, purpose="share-persister"
+        )
+        try:
+            # Calls that were added in the same event-loop iteration are sent together.
+            await trio.lowlevel.checkpoint()
+            while await self._wait():
+                if calls := self._queue.take():
+                    await self._send(link, calls)
+        finally:
+            self._link_count -= 1
+            await link.close()
+            # A call may have arrived while the link was being closed.
+            self.start_links()
+
+    async def _wait(self) -> bool:
+        """Wait until a call is queued. Returns False if none has been added for IDLE_S."""
+        with trio.move_on_after(IDLE_S):
+            while not self._queue:
+                await self._idle_links.park()
+        return bool(self._queue)
+
+    async def _send(self, link: PeerConnection, calls: list[PersisterCall]) -> None:
+        answers = [(call, call.failed(ErrorCode.NETWORK_EXCEPTION)) for call in calls]
+        try:
+            answers = answers_of(calls, await self._exchange(link, calls))
+        except RefusedError as refusal:
+            answers = [(call, call.failed(refusal.code)) for call in calls]
+        except (OttlaError, OSError, trio.TooSlowError):
+            await link.close()
+        except Exception as error:
+            self._errors.note("share coordinator", self._node_id, error)
+            await link.close()
+        finally:
+            # Also if this task is cancelled: each call gets exactly one answer.
+            for call, answer in answers:
+                self._settle(call, answer)
+
+    async def _exchange(self, link: PeerConnection, calls: list[PersisterCall]) -> Any:
+        timeout_ms = self._config.share_state.write_timeout_ms + REQUEST_MARGIN_MS
+        with trio.fail_after(timeout_ms / 1000):
+            connection = await link.connected()
+            request = request_of(calls)
+            version = connection.version_of(request.API_KEY)
+            return await connection.request(request, calls[0].kind.response, version)

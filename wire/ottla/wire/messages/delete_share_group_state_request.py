@@ -1,0 +1,57 @@
+"""DeleteShareGroupStateRequest.
+
+Generated from schemas/delete_share_group_state.schema; never edited.
+"""
+
+# ruff: noqa: RUF023  # slots stand in the order of the wire
+
+from uuid import UUID
+
+from ottla.wire.codec_types import EMPTY, ZERO_UUID, Message, Struct
+
+
+class PartitionData(Struct):
+    __slots__ = ("partition",)
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+    ) -> None:
+        self.partition = partition
+
+
+class DeleteStateData(Struct):
+    __slots__ = (
+        "topic_id",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_id: UUID = ZERO_UUID,
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class DeleteShareGroupStateRequest(Message):
+    __slots__ = (
+        "group_id",
+        "topics",
+    )
+    API_KEY = 86
+    VERSIONS = range(1)
+    FLEXIBLE_FROM = 0
+    SCHEMA = "delete_share_group_state"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[DeleteStateData] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics
