@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ottla.model.settings.broker import load_broker_config
+from ottla.model.settings.broker import FAILURE_DOMAIN_HOST, load_broker_config
 from ottla.model.settings.controller import load_controller_config
 from ottla.node.properties import parse_properties
 
@@ -137,7 +137,11 @@ def test_the_command_of_a_pod_gives_the_node_its_number(
     pod = of_kind("StatefulSet")[f"ottla-{role}"]["spec"]["template"]["spec"]["containers"][0]
     done = subprocess.run(
         [*pod["command"], *pod["args"]],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": f"ottla-{role}-{number}"},
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "HOSTNAME": f"ottla-{role}-{number}",
+            "NODE_NAME": "worker-7",
+        },
         capture_output=True,
         text=True,
         check=True,
@@ -148,6 +152,19 @@ def test_the_command_of_a_pod_gives_the_node_its_number(
         assert called[3] == (
             "--set=advertised.listeners=PLAINTEXT://ottla-broker-2.ottla-broker:9092"
         )
+        assert called[4] == f"--set={FAILURE_DOMAIN_HOST}=worker-7"
+
+
+def test_pods_and_containers_name_the_machine_of_their_broker() -> None:
+    """A container has no machine id, or the one of its image."""
+    pod = of_kind("StatefulSet")["ottla-broker"]["spec"]["template"]["spec"]["containers"][0]
+    (name,) = pod["env"]
+    assert name["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    composed = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())["services"]
+    brokers = [one["command"] for name, one in composed.items() if name.startswith("broker-")]
+    assert len(brokers) == 3
+    for command in brokers:
+        assert f"--set={FAILURE_DOMAIN_HOST}=${{MACHINE:-machine-1}}" in command
 
 
 def test_a_first_start_formats_a_controller_and_no_later_one(tmp_path: Path) -> None:
