@@ -53,6 +53,9 @@ COMMANDS = {
         "ottla.cli.users.token", "create, list, renew and end delegation tokens of users"
     ),
     "acl": Command("ottla.cli.security.acl", "list, create, delete and explain ACLs"),
+    "certificates": Command(
+        "ottla.cli.security.certificates", "create and renew certificates of nodes and users"
+    ),
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),

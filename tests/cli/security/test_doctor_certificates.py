@@ -86,6 +86,21 @@ def test_listeners_of_controllers_are_looked_at_too(tmp_path: Path) -> None:
     assert (own.where, own.state) == ("listener CTL", OK)
 
 
+def test_a_listener_may_trust_the_authority_of_users_only(tmp_path: Path) -> None:
+    users = tmp_path / "users.pem"
+    users.write_text(CertificateAuthority.make("users").certificate)
+    settings = {
+        "listener_security_protocol_map": "OUT:SSL,IN:SSL",
+        "listener_name_out_ssl_truststore_location": str(users),
+        "listener_name_out_ssl_client_auth": "required",
+    }
+    found = {one.where: one.state for one in look_at_file(node_file(tmp_path, **settings))}  # type: ignore[arg-type]  # texts
+    assert found["listener OUT"] == OK
+
+    wrong = node_file(tmp_path, hosts=("b2.example",), **settings)  # type: ignore[arg-type]  # texts
+    assert look_at_file(wrong)[0].cure.startswith("it is not for b1.example")
+
+
 def test_a_file_without_encryption_has_nothing_to_look_at(tmp_path: Path) -> None:
     path = tmp_path / "plain.properties"
     path.write_text("listeners=PLAINTEXT://:9092\n")

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl certificates group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl certificates group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -154,6 +154,31 @@ _ottla_row() {
       options='-h --help --topic --group --transactional-id --delegation-token --user --cluster --prefixed --host --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--topic=@topics --group=@groups --transactional-id= --delegation-token= --user= --host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
+    'certificates')
+      verbs='ca node user renew'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'certificates ca')
+      verbs=''
+      options='-h --help --users --name --format'
+      values='--name= --format=table|json'
+      argument='@dir' ;;
+    'certificates node')
+      verbs=''
+      options='-h --help --host --name --output --valid-for --ca --format'
+      values='--host= --name= --output=@file --valid-for= --ca=@dir --format=table|json'
+      argument='' ;;
+    'certificates user')
+      verbs=''
+      options='-h --help --output --valid-for --ca --format'
+      values='--output=@file --valid-for= --ca=@dir --format=table|json'
+      argument='' ;;
+    'certificates renew')
+      verbs=''
+      options='-h --help --within --all --valid-for --ca --format'
+      values='--within= --valid-for= --ca=@dir --format=table|json'
+      argument='@file' ;;
     'group')
       verbs='list describe members lag reset offset-delete delete'
       options='-h --help'

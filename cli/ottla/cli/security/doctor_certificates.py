@@ -5,7 +5,7 @@ CAs do a handshake in memory. This is repeated for each host name that clients c
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from ottla.model.tls.context_driver import client_context, read_material, server
 from ottla.node.properties import parse_properties
 
 EVERY_INTERFACE = ("", "0.0.0.0", "::")
+UNTRUSTED = "the trusted CAs do not vouch for it"
 ROUNDS_MAX = 10
 """Largest number of exchanges in a handshake; a normal one needs two or three."""
 
@@ -42,11 +43,21 @@ def look_at_file(path: Path, *, now: datetime | None = None) -> list[Certificate
             "has no listener of SSL or SASL_SSL, so there is no certificate to look at; name the "
             "settings file of a node that has one, not a certificate",
         )
+    trusts = [trust for one in encrypted if (trust := _trust_of(texts, one)) is not None]
     return [
         finding
         for listener in encrypted
-        for finding in _look_at_listener(texts, listener, now or datetime.now(UTC))
+        for finding in _look_at_listener(texts, listener, trusts, now or datetime.now(UTC))
     ]
+
+
+def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | None:
+    """Return the TLS settings of a listener that trusts CAs, or None."""
+    try:
+        config = tls_of_listener(texts, listener.name, listener.protocol)
+    except ConfigError:
+        return None  # reported as a finding
+    return config if config.has_trust else None
 
 
 def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
@@ -61,7 +72,10 @@ def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
 
 
 def _look_at_listener(
-    texts: Mapping[str, str], listener: ListenAddress, now: datetime
+    texts: Mapping[str, str],
+    listener: ListenAddress,
+    trusts: Sequence[TlsConfig],
+    now: datetime,
 ) -> Iterator[CertificateFinding]:
     where = f"listener {listener.name}"
     try:
@@ -73,14 +87,32 @@ def _look_at_listener(
         yield CertificateFinding(where=where, state=FAILED, cure=str(error))
         return
     host = None if listener.host in EVERY_INTERFACE else listener.host
-    problem = handshake_problem(config, host) if config.has_trust else None
+    problem = _trust_problem(config, trusts, host) if config.has_trust else None
     yield from findings_of(where, material, now=now, handshake_problem=problem)
 
 
-def handshake_problem(config: TlsConfig, host: str | None) -> str | None:
-    """Return the reason why a client that trusts the same CAs refuses the certificate, or None."""
-    server = server_context(config)
-    client = client_context(replace(config, client_auth=NONE, checks_names=host is not None))
+def _trust_problem(config: TlsConfig, trusts: Sequence[TlsConfig], host: str | None) -> str | None:
+    """Return the reason why clients refuse the certificate of a listener, or None.
+
+    A listener may trust the CA of users only. Its own certificate is then vouched for by the CAs of
+    another listener.
+    """
+    problem = handshake_problem(config, host)
+    for trust in trusts:
+        if problem is None or not problem.startswith(UNTRUSTED):
+            break
+        problem = handshake_problem(config, host, trust)
+    return problem
+
+
+def handshake_problem(
+    config: TlsConfig, host: str | None, trust: TlsConfig | None = None
+) -> str | None:
+    """Return the reason why a client refuses the certificate, or None. The client trusts the CAs of
+    `trust`, or by default those of the listener itself."""
+    server = server_context(config if trust is None else replace(config, client_auth=NONE))
+    trusted = config if trust is None else trust
+    client = client_context(replace(trusted, client_auth=NONE, checks_names=host is not None))
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(back, there, server_hostname=host),
@@ -95,7 +127,7 @@ def handshake_problem(config: TlsConfig, host: str | None) -> str | None:
             except ssl.SSLCertVerificationError as error:
                 if error.verify_code in _HOST_CODES:
                     return f"it is not for {host}, where clients connect; issue it for that name"
-                return f"the trusted CAs do not vouch for it ({error.verify_message})"
+                return f"{UNTRUSTED} ({error.verify_message})"
             except ssl.SSLError as error:
                 return f"a handshake fails ({error.reason})"
             ends.remove(end)

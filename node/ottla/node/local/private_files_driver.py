@@ -7,6 +7,7 @@ modes; the node logs a warning about unsafe modes when it starts.
 """
 
 import os
+import stat
 from pathlib import Path
 
 PRIVATE_MODE = 0o600
@@ -23,11 +24,17 @@ def restrict_umask() -> None:
     os.umask(os.umask(OTHERS) | OTHERS)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read.  An existing file is replaced atomically."""
+def write_private(path: Path, text: str, *, like: os.stat_result | None = None) -> None:
+    """Write a file that only its owner may read.  An existing file is replaced atomically.
+
+    `like` is the status of a file whose owner, group and mode the new one gets.
+    """
     part = path.with_name(f".{path.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)
     with os.fdopen(descriptor, "w") as file:
-        os.fchmod(descriptor, PRIVATE_MODE)  # a file left from before may have another
+        mode = PRIVATE_MODE if like is None else stat.S_IMODE(like.st_mode)
+        os.fchmod(descriptor, mode)  # a file left from before may have another
+        if like is not None and (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
         file.write(text)
     part.replace(path)
