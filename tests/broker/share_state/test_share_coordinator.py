@@ -201,6 +201,14 @@ async def test_each_partition_of_a_request_has_its_own_outcome(world: World) -> 
         ]
 
 
+async def test_a_request_with_many_partitions_is_answered_in_steps(world: World) -> None:
+    async with coordinated(world) as (here, _):
+        results = await here.ask(initialize(world, *range(500)))
+        assert [one.partition for one in results] == list(range(500))
+        assert codes(results) == [0] + [E.UNKNOWN_TOPIC_OR_PARTITION] * 499
+        assert results[1].error_message is None, "a usual message would multiply the response"
+
+
 async def test_a_request_without_group_is_answered_empty(world: World) -> None:
     async with coordinated(world) as (here, _):
         assert await here.ask(write(world, group_id=" ")) == []

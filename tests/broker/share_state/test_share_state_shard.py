@@ -136,6 +136,7 @@ CHECKS: list[tuple[str, dict[str, Any], E]] = [
     ("write", {"leader_epoch": 5, "batches": [StateBatch(2, 1, 0, 1)]}, E.INVALID_REQUEST),
     ("write", {"leader_epoch": 5, "batches": [StateBatch(1, 2, 1, 1)]}, E.INVALID_REQUEST),
     ("write", {"leader_epoch": 5, "batches": [StateBatch(-1, 2, 0, 1)]}, E.INVALID_REQUEST),
+    ("write", {"leader_epoch": 5, "batches": [StateBatch(1, 1, 2, 1)] * 10_001}, E.INVALID_REQUEST),
     ("read", {"leader_epoch": -1}, E.INVALID_REQUEST),
     ("read", {"leader_epoch": 4}, E.FENCED_LEADER_EPOCH),
     ("initialize", {"state_epoch": -1, "start_offset": 0}, E.INVALID_REQUEST),

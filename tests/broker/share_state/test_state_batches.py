@@ -18,7 +18,7 @@ def batches(draw: st.DrawFn) -> StateBatch:
     return StateBatch(first, last, draw(st.sampled_from((0, 2, 3, 4))), draw(st.integers(0, 2)))
 
 
-STEPS = st.lists(st.tuples(st.lists(batches(), max_size=4), st.integers(-1, OFFSETS_MAX)))
+STEPS = st.lists(st.tuples(st.lists(batches(), max_size=14), st.integers(-1, OFFSETS_MAX)))
 
 
 def by_offset(held: list[StateBatch]) -> dict[int, tuple[int, int]]:

@@ -327,7 +327,7 @@ async def test_no_way_of_a_failover_gets_longer(autojump_clock: MockClock) -> No
     )
     # Of them three for voters in the log and for levels of records: `record_levels`,
     # `voter_history`, `voter_changes`.
-    found.check((*handlers, *APPLIED), 73)
+    found.check((*handlers, *APPLIED), 74)
 
 
 async def test_no_way_of_a_new_topic_gets_longer(autojump_clock: MockClock) -> None:
@@ -340,7 +340,7 @@ async def test_no_way_of_a_new_topic_gets_longer(autojump_clock: MockClock) -> N
         "ottla.controller.replication.topics.create_topics",
         "ottla.broker.replicas.replica_manager.ReplicaManager._open_log",
     )
-    found.check((*handlers, *APPLIED), 96)
+    found.check((*handlers, *APPLIED), 97)
 
 
 # --- pushes of clients' metrics ----------------------------------------------------------------

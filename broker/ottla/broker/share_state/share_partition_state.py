@@ -26,6 +26,10 @@ DELIVERY_STATES = frozenset((0, 2, 3, 4))
 """Delivery states that are stored: available, acknowledged, being archived, archived. An acquired
 record (1) is stored as it was before."""
 
+CHANGED_BATCHES_MAX = 10_000
+"""Maximum number of batches in one write, which is the highest limit of records in flight. More
+would hold the event loop for longer than 50 ms."""
+
 NO_STATE_EPOCH = -1
 """State epoch of a state whose snapshot is missing in the log."""
 
@@ -212,10 +216,13 @@ class SharePartitionState:
 
 
 def check_batches(batches: Sequence[StateBatch]) -> None:
-    """Raises RefusedError if a batch of a write ends before it begins, or has no stored state.
+    """Raises RefusedError if a batch of a write ends before it begins, or has no stored state, or
+    if there are too many.
 
     Kafka stores such batches; the leader of the share partition could not load them.
     """
+    if len(batches) > CHANGED_BATCHES_MAX:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "A write has too many state batches.")
     for batch in batches:
         is_valid = (
             0 <= batch.first_offset <= batch.last_offset

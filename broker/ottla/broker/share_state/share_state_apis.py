@@ -6,17 +6,17 @@ The response is sent when every partition has its answer. As in Kafka a request 
 gets an empty response.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
-from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.coordinators.share_persister import SharePartitionKey, ShareState, ShareSummary
 from ottla.broker.share_state.share_coordinator import ShareCoordinator
 from ottla.broker.share_state.share_state_records import state_batches_of
 from ottla.model.errors import ERRORS, ErrorCode, RefusedError
 from ottla.node.network.dispatch import Dispatcher, HandlerResult, RequestContext
-from ottla.node.network.steps import Answer, StepPace, begun
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import STEP_COST, Answer, StepPace, begun
 from ottla.wire.apis import (
     DELETE_SHARE_GROUP_STATE,
     INITIALIZE_SHARE_GROUP_STATE,
@@ -40,14 +40,23 @@ from ottla.wire.messages.read_share_group_state_summary_request import (
 )
 from ottla.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
 
-PARTITION_COST = 5
+PARTITION_COST = 8
 """Cost of one share partition in a request, in entries of a response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
 """Asks the coordinator about one partition of a request."""
 
-Finish: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Message]
-"""Builds the response from the topics of the request and the answers, which are in their order."""
+Fill: TypeAlias = Callable[[Any, Any], None]
+"""Copies the answer of the coordinator to the result of a partition."""
+
+
+class ResponseForm(NamedTuple):
+    """Classes of one response: the whole, a topic in it, and a partition in that."""
+
+    response: Callable[[], Any]
+    topic: Callable[..., Any]
+    partition: Callable[..., Any]
+    fill: Fill
 
 
 class ShareStateApis:
@@ -82,7 +91,7 @@ class ShareStateApis:
                 ),
             )
 
-        return begun(_serve(context, request, ask, _initialized))
+        return begun(_serve(context, request, ask, INITIALIZED))
 
     def read(self, context: RequestContext, request: ReadShareGroupStateRequest) -> HandlerResult:
         """Return states to the leaders of the partitions, and fence older leaders."""
@@ -94,7 +103,7 @@ class ShareStateApis:
                 lambda shard, now: shard.read(key, responder, now, leader_epoch=part.leader_epoch),
             )
 
-        return begun(_serve(context, request, ask, _states))
+        return begun(_serve(context, request, ask, STATES))
 
     def write(self, context: RequestContext, request: WriteShareGroupStateRequest) -> HandlerResult:
         """Merge the changes of the leaders of the partitions."""
@@ -110,7 +119,7 @@ class ShareStateApis:
                 batches=state_batches_of(part.state_batches),
             )
 
-        return begun(_serve(context, request, ask, _written))
+        return begun(_serve(context, request, ask, WRITTEN))
 
     def delete(
         self, context: RequestContext, request: DeleteShareGroupStateRequest
@@ -120,7 +129,7 @@ class ShareStateApis:
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(key, responder, lambda shard, now: shard.delete(key, responder))
 
-        return begun(_serve(context, request, ask, _deleted))
+        return begun(_serve(context, request, ask, DELETED))
 
     def read_summary(
         self, context: RequestContext, request: ReadShareGroupStateSummaryRequest
@@ -135,137 +144,115 @@ class ShareStateApis:
                 is_write=False,
             )
 
-        return begun(_serve(context, request, ask, _summaries))
+        return begun(_serve(context, request, ask, SUMMARIES))
 
 
-def _serve(context: RequestContext, request: Any, ask: Ask, finish: Finish) -> Answer:
-    slot = context.slot
-    topics = request.topics if request.group_id.strip() else []
+class OpenResponse:
+    """Response that is sent when each of its partitions has its answer."""
+
+    __slots__ = ("_open_count", "_response", "_slot", "partition_count")
+
+    def __init__(self, slot: ResponseSlot, response: Message) -> None:
+        self._slot = slot
+        self._response = response
+        self._open_count = 1
+        """Number of missing answers, and one while the request is still being served."""
+        self.partition_count = 0
+
+    def responder(self, result: Any, fill: Fill) -> Responder:
+        """Return the callback for the answer about one partition, which fills its result."""
+        self._open_count += 1
+        self.partition_count += 1
+
+        def respond(answer: Any) -> None:
+            if isinstance(answer, RefusedError):
+                result.error_code = answer.code
+                if answer.message != ERRORS[answer.code].meaning:
+                    # The usual message would only multiply the size of the response.
+                    result.error_message = answer.message
+            elif isinstance(answer, ErrorCode):
+                result.error_code = answer
+            else:
+                fill(result, answer)
+            self.end_part()
+
+        return respond
+
+    def end_part(self) -> None:
+        """Note that an answer has arrived, or that the request is served."""
+        self._open_count -= 1
+        if self._open_count:
+            return
+        if self.partition_count > STEP_COST:
+            self._slot.complete_large(self._response)
+        else:
+            self._slot.complete(self._response)
+
+
+def _serve(context: RequestContext, request: Any, ask: Ask, form: ResponseForm) -> Answer:
+    response = form.response()
+    waiting = OpenResponse(context.slot, response)
     pace = StepPace()
-    count = 0
-    for topic in topics:
-        count += len(topic.partitions)
-        if pace.is_due():
-            yield
-    collector = AnswerCollector(count, lambda answers: slot.complete(finish(topics, answers)))
-    at = 0
-    for topic in topics:
+    for topic in request.topics if request.group_id.strip() else ():
+        found = form.topic(topic_id=topic.topic_id)
+        response.results.append(found)
         for part in topic.partitions:
+            result = form.partition(partition=part.partition)
+            found.partitions.append(result)
             key = SharePartitionKey(request.group_id, topic.topic_id, part.partition)
-            ask(key, part, collector.responder(at))
-            at += 1
+            ask(key, part, waiting.responder(result, form.fill))
             if pace.is_due(PARTITION_COST + len(getattr(part, "state_batches", ()))):
                 yield
         if pace.is_due():
             yield
+    waiting.end_part()
     return None
 
 
-def _code_and_message(answer: Any) -> dict[str, Any]:
-    """Return the error fields of a partition's result."""
-    if isinstance(answer, RefusedError):
-        return {"error_code": answer.code, "error_message": answer.message}
-    if isinstance(answer, ErrorCode) and answer is not ErrorCode.NONE:
-        return {"error_code": answer, "error_message": ERRORS[answer].meaning}
-    return {"error_code": ErrorCode.NONE, "error_message": None}
+def _fill_nothing(result: Any, answer: Any) -> None:
+    """Leave the result as it is: the answer has only an error code."""
 
 
-def _initialized(topics: Sequence[Any], answers: Sequence[Any]) -> Message:
-    left = iter(answers)
-    return initialized.InitializeShareGroupStateResponse(
-        results=[
-            initialized.InitializeStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    initialized.PartitionResult(
-                        partition=part.partition, **_code_and_message(next(left))
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
+def _fill_state(result: Any, answer: ShareState) -> None:
+    result.state_epoch = answer.state_epoch
+    result.start_offset = answer.start_offset
+    result.state_batches = [states.StateBatch(**batch._asdict()) for batch in answer.batches]
 
 
-def _written(topics: Sequence[Any], answers: Sequence[Any]) -> Message:
-    left = iter(answers)
-    return written.WriteShareGroupStateResponse(
-        results=[
-            written.WriteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    written.PartitionResult(
-                        partition=part.partition, **_code_and_message(next(left))
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
+def _fill_summary(result: Any, answer: ShareSummary) -> None:
+    result.state_epoch = answer.state_epoch
+    result.leader_epoch = answer.leader_epoch
+    result.start_offset = answer.start_offset
+    result.delivery_complete_count = answer.delivery_complete_count
 
 
-def _deleted(topics: Sequence[Any], answers: Sequence[Any]) -> Message:
-    left = iter(answers)
-    return deleted.DeleteShareGroupStateResponse(
-        results=[
-            deleted.DeleteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    deleted.PartitionResult(
-                        partition=part.partition, **_code_and_message(next(left))
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
-
-
-def _states(topics: Sequence[Any], answers: Sequence[Any]) -> Message:
-    left = iter(answers)
-    return states.ReadShareGroupStateResponse(
-        results=[
-            states.ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[_state_result(part.partition, next(left)) for part in topic.partitions],
-            )
-            for topic in topics
-        ]
-    )
-
-
-def _state_result(partition: int, answer: Any) -> states.PartitionResult:
-    result = states.PartitionResult(partition=partition, **_code_and_message(answer))
-    if isinstance(answer, ShareState):
-        result.state_epoch = answer.state_epoch
-        result.start_offset = answer.start_offset
-        result.state_batches = [states.StateBatch(**batch._asdict()) for batch in answer.batches]
-    return result
-
-
-def _summaries(topics: Sequence[Any], answers: Sequence[Any]) -> Message:
-    left = iter(answers)
-    return summaries.ReadShareGroupStateSummaryResponse(
-        results=[
-            summaries.ReadStateSummaryResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    _summary_result(part.partition, next(left)) for part in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
-
-
-def _summary_result(partition: int, answer: Any) -> summaries.PartitionResult:
-    result = summaries.PartitionResult(partition=partition, **_code_and_message(answer))
-    if isinstance(answer, ShareSummary):
-        result.state_epoch = answer.state_epoch
-        result.leader_epoch = answer.leader_epoch
-        result.start_offset = answer.start_offset
-        result.delivery_complete_count = answer.delivery_complete_count
-    return result
+INITIALIZED = ResponseForm(
+    initialized.InitializeShareGroupStateResponse,
+    initialized.InitializeStateResult,
+    initialized.PartitionResult,
+    _fill_nothing,
+)
+STATES = ResponseForm(
+    states.ReadShareGroupStateResponse,
+    states.ReadStateResult,
+    states.PartitionResult,
+    _fill_state,
+)
+WRITTEN = ResponseForm(
+    written.WriteShareGroupStateResponse,
+    written.WriteStateResult,
+    written.PartitionResult,
+    _fill_nothing,
+)
+DELETED = ResponseForm(
+    deleted.DeleteShareGroupStateResponse,
+    deleted.DeleteStateResult,
+    deleted.PartitionResult,
+    _fill_nothing,
+)
+SUMMARIES = ResponseForm(
+    summaries.ReadShareGroupStateSummaryResponse,
+    summaries.ReadStateSummaryResult,
+    summaries.PartitionResult,
+    _fill_summary,
+)

@@ -11,17 +11,40 @@ from collections.abc import Iterable
 
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
+SINGLE_INSERTS_MAX = 8
+"""Number of changed batches up to which each is inserted on its own. A leader changes a few of
+thousands; many inserts would move the whole list many times."""
+
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
     """Merge changed batches into `held`, and remove everything below the start offset.
 
     `held` is changed in place. A start offset of -1 removes nothing.
     """
-    for batch in changed:
-        if batch.last_offset >= start_offset:
+    wanted = [batch for batch in changed if batch.last_offset >= start_offset]
+    if len(wanted) > SINGLE_INSERTS_MAX:
+        held[:] = _merged(held, sorted(wanted))
+    else:
+        for batch in wanted:
             _insert(held, batch)
     if start_offset != NO_START_OFFSET:
         _remove_below(held, start_offset)
+
+
+def _merged(held: list[StateBatch], changed: list[StateBatch]) -> list[StateBatch]:
+    """Return the merge of two lists in order of their offsets, in one pass.
+
+    Each changed batch is inserted near the end of what is merged so far.
+    """
+    merged: list[StateBatch] = []
+    at = 0
+    for batch in changed:
+        while at < len(held) and held[at].first_offset <= batch.last_offset + 1:
+            merged.append(held[at])
+            at += 1
+        _insert(merged, batch)
+    merged += held[at:]
+    return merged
 
 
 def _remove_below(held: list[StateBatch], start_offset: int) -> None:
