@@ -94,6 +94,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "logs",
         "coordinators",
         "share_state",
+        "shares",
         "groups",
         "transactions",
         "metrics",

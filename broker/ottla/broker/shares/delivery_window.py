@@ -1,0 +1,197 @@
+"""Delivery window of a share partition: delivery state of each record from the start offset (SPSO)
+to the end offset (SPEO, KIP-932).
+
+Pure. The window is a sorted list of spans of records with equal state, without gaps and overlaps. A
+span is split only if the state of some of its records changes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from enum import IntEnum
+from operator import attrgetter
+
+
+class DeliveryState(IntEnum):
+    """State of a record, by its number in the protocol and in the durable state."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """A dead letter is being written (KIP-1191)."""
+    ARCHIVED = 4
+
+
+TERMINAL = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
+"""States that never change."""
+
+NO_MEMBER = ""
+NO_DEADLINE_MS = -1
+
+
+class Span:
+    """Records from `first` to `last`, both inclusive, with equal delivery state."""
+
+    __slots__ = ("count", "deadline_ms", "first", "last", "member_id", "state", "transition")
+
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        state: DeliveryState,
+        count: int,
+        member_id: str = NO_MEMBER,
+        deadline_ms: int = NO_DEADLINE_MS,
+        transition: object | None = None,
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.count = count
+        """Number of deliveries so far."""
+        self.member_id = member_id
+        """Owner of acquired records, also during the transition that ends the acquisition."""
+        self.deadline_ms = deadline_ms
+        """Time at which the acquisition lock of the owner ends."""
+        self.transition = transition
+        """Transition into `state` that is not durable yet, or None."""
+
+    @property
+    def size(self) -> int:
+        """Number of offsets."""
+        return self.last - self.first + 1
+
+    @property
+    def is_available(self) -> bool:
+        """True if the records can be acquired now."""
+        return self.state == DeliveryState.AVAILABLE and self.transition is None
+
+    @property
+    def is_acquired(self) -> bool:
+        """True if a member owns the records, and no transition of them is under way."""
+        return self.state == DeliveryState.ACQUIRED and self.transition is None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the state is terminal, and durable or changed in memory only."""
+        return self.state in TERMINAL and self.transition is None
+
+    def is_like(self, other: "Span") -> bool:
+        """Return whether another span has the same delivery state."""
+        return (
+            self.state == other.state
+            and self.count == other.count
+            and self.transition is other.transition
+            and self.member_id == other.member_id
+            and self.deadline_ms == other.deadline_ms
+        )
+
+
+_first_of = attrgetter("first")
+
+
+class DeliveryWindow:
+    """Spans of one share partition. Invariant: WholeWindow (each offset from the start offset to
+    the end offset is in exactly one span)."""
+
+    __slots__ = ("boundary", "end_offset", "spans", "start_offset")
+
+    def __init__(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        """Lowest offset whose record is not settled (SPSO)."""
+        self.end_offset = start_offset
+        """Offset after the last record of the window (SPEO + 1)."""
+        self.boundary = start_offset
+        """Offset at which spans of equal state are not joined: the log start offset."""
+        self.spans: list[Span] = []
+
+    @property
+    def size(self) -> int:
+        """Number of offsets in the window."""
+        return self.end_offset - self.start_offset
+
+    def append(self, span: Span) -> None:
+        """Add a span at the end of the window."""
+        assert span.first == self.end_offset
+        assert span.first <= span.last
+        self.end_offset = span.last + 1
+        last = self.spans[-1] if self.spans else None
+        if last is not None and last.is_like(span) and span.first != self.boundary:
+            last.last = span.last
+        else:
+            self.spans.append(span)
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of the span that contains an offset of the window."""
+        return bisect_right(self.spans, offset, key=_first_of) - 1
+
+    def within(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the spans that overlap a range. They must not be split meanwhile."""
+        if not self.spans or last < self.start_offset or first >= self.end_offset:
+            return
+        for at in range(max(0, self.index_of(first)), len(self.spans)):
+            span = self.spans[at]
+            if span.first > last:
+                return
+            yield span
+
+    def cut(self, first: int, last: int) -> list[Span]:
+        """Return the spans of a range, after splitting those that extend beyond it. The range is
+        clipped to the window."""
+        first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
+        if first > last:
+            return []
+        begin = self.split(first)
+        end = self.split(last + 1)
+        return self.spans[begin:end]
+
+    def split(self, offset: int) -> int:
+        """Return the index of the span that begins at an offset, or the number of spans if the
+        window ends there. Splits the span that contains the offset."""
+        if offset >= self.end_offset:
+            return len(self.spans)
+        at = self.index_of(offset)
+        span = self.spans[at]
+        if span.first == offset:
+            return at
+        rest = Span(
+            offset,
+            span.last,
+            span.state,
+            span.count,
+            span.member_id,
+            span.deadline_ms,
+            span.transition,
+        )
+        span.last = offset - 1
+        self.spans.insert(at + 1, rest)
+        return at + 1
+
+    def join(self, first: int, last: int) -> None:
+        """Join spans of equal state in a range and at its ends."""
+        if not self.spans:
+            return
+        begin = max(0, self.index_of(first) - 1)
+        end = min(len(self.spans), max(0, self.index_of(last)) + 2)
+        joined: list[Span] = []
+        for span in self.spans[begin:end]:
+            if joined and joined[-1].is_like(span) and span.first != self.boundary:
+                joined[-1].last = span.last
+            else:
+                joined.append(span)
+        if len(joined) < end - begin:
+            self.spans[begin:end] = joined
+
+    def advance(self) -> bool:
+        """Move the start offset over the settled records at the start of the window. Returns
+        whether it moved."""
+        count = 0
+        for span in self.spans:
+            if not span.is_settled:
+                break
+            count += 1
+        if not count:
+            return False
+        self.start_offset = self.spans[count - 1].last + 1
+        del self.spans[:count]
+        return True

@@ -1,0 +1,521 @@
+"""Share partition: delivery of the records of one partition to the members of one share group
+(KIP-932).
+
+Pure; times are parameters. `acquire` gives records to a member, `acknowledge` ends their
+acquisition, `end_locks` and `release_member` release them. Each change that must survive a failover
+becomes a part of a write. `next_write` returns the write to send to the persister, and `on_written`
+takes its outcome.
+
+One write is in flight at a time. The changes of the meantime share the next one. Kafka sends one
+write for each request, so that writes may overtake each other, and its write cannot have the start
+offset that results from it.
+
+Invariants:
+
+- OneOwner: a record is acquired by at most one member.
+- DeliveredWithinTheLimit: no record is acquired more often than the delivery count limit.
+- SettledStaysSettled: a record that is acknowledged or archived is never acquired again.
+- NothingSkipped: the start offset never passes a record that is not settled.
+
+Records that ends of locks release are acquirable before the write is done, as in Kafka. Not-before
+times, order by key and priority would be further conditions of `Span.is_available`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.broker.coordinators.share_persister import ShareState, StateBatch
+from ottla.broker.shares.delivery_window import (
+    NO_DEADLINE_MS,
+    NO_MEMBER,
+    DeliveryState,
+    DeliveryWindow,
+    Span,
+)
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+
+NEVER_MS = 1 << 62
+
+
+class AckType:
+    """Types of acknowledgements in requests."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class ShareRules(NamedTuple):
+    """Settings of a share group that its share partitions apply."""
+
+    lock_duration_ms: int = 30_000
+    delivery_count_limit: int = 5
+    record_locks_max: int = 2_000
+    """Maximum number of offsets from the start offset to the end offset."""
+    is_renewable: bool = True
+
+
+class LogBatch(NamedTuple):
+    """Batch of the log that a fetch has found."""
+
+    first_offset: int
+    last_offset: int
+    is_delivered: bool = True
+    """False for a control batch, and for an aborted one if only committed records are wanted."""
+
+
+class AcquiredRange(NamedTuple):
+    """Records that a member has acquired, with equal delivery count."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class AckBatch(NamedTuple):
+    """Acknowledgement of a range of records: one type for all, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+class Transition:
+    """Changes of one acknowledgement that are not durable yet. They are rolled back if their write
+    fails."""
+
+    __slots__ = ("batches", "code")
+
+    def __init__(self) -> None:
+        self.batches: list[StateBatch] = []
+        self.code: ErrorCode | None = None
+        """Outcome, or None before the write is answered."""
+
+
+class ShareStateWrite(NamedTuple):
+    """Write to the persister."""
+
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class SharePartition:
+    """Delivery state of one share partition at the leader of its partition."""
+
+    def __init__(self, start_offset: int, rules: ShareRules) -> None:
+        self.rules = rules
+        """Settings of the group. They may be replaced at any time."""
+        self.window = DeliveryWindow(start_offset)
+        self.lock_end_count = 0
+        """Number of records whose acquisition lock ended by time."""
+        self._log_start_offset = start_offset
+        self._available_from = start_offset
+        """No record of the window below this offset is available."""
+        self._lock_end_ms = NEVER_MS
+        """No acquisition lock ends before this time."""
+        self._due: list[Transition] = []
+        """Transitions of the next write."""
+        self._released: list[StateBatch] = []
+        """Changes of the next write that are never rolled back."""
+        self._sent: list[Transition] | None = None
+        """Transitions of the write in flight, or None if there is none."""
+
+    # ---- durable state
+
+    @classmethod
+    def load(cls, state: ShareState, rules: ShareRules) -> "SharePartition":
+        """Return the share partition of a durable state whose start offset is known.
+
+        Records between the batches of the state are available with delivery count 0. Raises
+        CorruptDataError if the batches overlap or are below the start offset.
+        """
+        share = cls(state.start_offset, rules)
+        window = share.window
+        for batch in state.batches:
+            if not window.end_offset <= batch.first_offset <= batch.last_offset:
+                raise CorruptDataError(f"the state batch at offset {batch.first_offset}")
+            if window.end_offset < batch.first_offset:
+                gap = Span(window.end_offset, batch.first_offset - 1, DeliveryState.AVAILABLE, 0)
+                window.append(gap)
+            kind = DeliveryState(batch.delivery_state)
+            if kind == DeliveryState.ARCHIVING:  # A record that was rejected is not delivered.
+                kind = DeliveryState.ARCHIVED
+            window.append(Span(batch.first_offset, batch.last_offset, kind, batch.delivery_count))
+        window.advance()
+        return share
+
+    def next_write(self) -> ShareStateWrite | None:
+        """Return the write to send now, or None if nothing changed or a write is in flight."""
+        if self._sent is not None or not (self._due or self._released):
+            return None
+        sent, self._sent, self._due = self._due, self._due, []
+        released, self._released = self._released, []
+        batches = list(released)
+        for transition in sent:
+            batches += transition.batches
+        start_offset, settled_count, is_leading = self.window.start_offset, 0, True
+        own = set(map(id, sent))
+        for span in self.window.spans:
+            is_settled = span.state in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED) and (
+                span.transition is None or id(span.transition) in own
+            )
+            if is_leading and is_settled:
+                start_offset = span.last + 1
+                continue
+            is_leading = False
+            if is_settled:
+                settled_count += span.size
+        return ShareStateWrite(start_offset, settled_count, tuple(batches))
+
+    def on_written(self, code: ErrorCode, now_ms: int) -> list[Transition]:
+        """End the write in flight. Returns the transitions that it contained, with their outcome.
+
+        If it failed, their records are acquired again by their owners. Those whose lock ended in
+        the meantime are released.
+        """
+        sent = self._sent
+        assert sent is not None, "a write is in flight"
+        self._sent = None
+        for transition in sent:
+            transition.code = code
+            for batch in transition.batches:
+                for span in self.window.cut(batch.first_offset, batch.last_offset):
+                    if span.transition is transition:
+                        self._end_transition(span, code, now_ms)
+                self.window.join(batch.first_offset, batch.last_offset)
+        self.window.advance()
+        return sent
+
+    def _end_transition(self, span: Span, code: ErrorCode, now_ms: int) -> None:
+        span.transition = None
+        if code is not ErrorCode.NONE:
+            if span.deadline_ms > now_ms:
+                span.state = DeliveryState.ACQUIRED
+                return
+            span.state = self._released_state(span)
+        span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+        if span.state == DeliveryState.AVAILABLE:
+            if span.first < self._log_start_offset:
+                span.state = DeliveryState.ARCHIVED
+            else:
+                self._note_available(span.first)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no change waits for the persister."""
+        return self._sent is None and not self._due and not self._released
+
+    # ---- acquisition
+
+    def fetch_offset(self) -> int | None:
+        """Return the offset from which to read records to acquire, or None if all records of a full
+        window are acquired or settled."""
+        window = self.window
+        at = max(0, window.index_of(self._available_from))
+        for span in window.spans[at:]:
+            if span.is_available:
+                self._available_from = span.first
+                return span.first
+        self._available_from = window.end_offset
+        return window.end_offset if window.size < self.rules.record_locks_max else None
+
+    def acquire(
+        self,
+        member_id: str,
+        batches: Iterable[LogBatch],
+        *,
+        fetch_offset: int,
+        records_max: int,
+        is_strict: bool,
+        batch_size: int,
+        now_ms: int,
+    ) -> list[AcquiredRange]:
+        """Acquire available records of batches that the log returned for `fetch_offset`.
+
+        Offsets between the batches have no records any longer, and are archived. If `is_strict`,
+        at most `records_max` records are acquired (KIP-1206). Otherwise whole batches are acquired
+        until they have that many records, and ranges end at a batch when they have `batch_size`
+        records.
+        """
+        self._advance_to_log_start()
+        deadline_ms = now_ms + self.rules.lock_duration_ms
+        found: list[AcquiredRange] = []
+        count, at = 0, max(fetch_offset, self.window.start_offset)
+        for batch in batches:
+            if batch.last_offset < at:
+                continue
+            if not is_strict and found and _size(found[-1]) >= batch_size > 0:
+                found.append(AcquiredRange(batch.first_offset, batch.first_offset - 1, 0))
+            if batch.first_offset > at:
+                self._archive(at, batch.first_offset - 1)
+            first = max(at, batch.first_offset)
+            if not batch.is_delivered:
+                self._archive(first, batch.last_offset)
+            else:
+                left = records_max - count if is_strict else NEVER_MS
+                given, is_last = self._acquire_in(
+                    first, batch.last_offset, left, is_strict, bool(count), found
+                )
+                count += given
+                if is_last or count >= records_max:
+                    break
+            at = batch.last_offset + 1
+        found = [acquired for acquired in found if acquired.delivery_count]
+        for first_offset, last_offset, _ in found:
+            for span in self.window.cut(first_offset, last_offset):
+                assert span.is_available
+                span.state = DeliveryState.ACQUIRED
+                span.count += 1
+                span.member_id, span.deadline_ms = member_id, deadline_ms
+            self.window.join(first_offset, last_offset)
+        if found:
+            self._lock_end_ms = min(self._lock_end_ms, deadline_ms)
+        self.window.advance()
+        return found
+
+    def _acquire_in(
+        self,
+        first: int,
+        last: int,
+        left: int,
+        is_strict: bool,
+        has_others: bool,
+        found: list[AcquiredRange],
+    ) -> tuple[int, bool]:
+        """Add the acquirable records of one log batch to `found`. Returns their number, and whether
+        the acquisition ends with them.
+
+        From the second last attempts on, records are acquired alone and in smaller pieces, so that
+        a record that breaks its consumers is found (KIP-932).
+        """
+        window, limit, count = self.window, self.rules.delivery_count_limit, 0
+        for span in window.within(first, last):
+            if not span.is_available:
+                continue
+            if span.count >= limit:  # The limit was lowered.
+                span.state = DeliveryState.ARCHIVED
+                continue
+            begin, end = max(first, span.first), min(last, span.last)
+            size = min(end - begin + 1, left - count)
+            if size <= 0:
+                return count, True
+            piece = throttled_size(end - begin + 1, span.count, limit)
+            if piece is not None:
+                if has_others or count:
+                    return count, True
+                size = min(size, piece)
+                _add(found, begin, begin + size - 1, span.count + 1)
+                return size, True
+            _add(found, begin, begin + size - 1, span.count + 1)
+            count += size
+        begin = max(first, window.end_offset)
+        size = min(last - begin + 1, left - count)
+        capacity = self.rules.record_locks_max - window.size
+        if size > 0 and capacity > 0:
+            if is_strict:
+                size = min(size, capacity)
+            window.append(Span(begin, begin + size - 1, DeliveryState.AVAILABLE, 0))
+            _add(found, begin, begin + size - 1, 1)
+            count += size
+        return count, window.end_offset <= last
+
+    def _archive(self, first: int, last: int) -> None:
+        """Archive available records and records beyond the window that the log does not have or
+        that are not delivered. Nothing is written: the next leader finds the same."""
+        for span in self.window.cut(first, last):
+            if span.is_available:
+                span.state = DeliveryState.ARCHIVED
+        if last >= self.window.end_offset:
+            begin = self.window.end_offset
+            self.window.append(Span(begin, last, DeliveryState.ARCHIVED, 0))
+        self.window.join(first, last)
+
+    # ---- acknowledgement
+
+    def acknowledge(
+        self, member_id: str, acks: Sequence[AckBatch], now_ms: int
+    ) -> Transition | None:
+        """End or renew the acquisition of records. Returns the transition that waits for a write,
+        or None if nothing is left to write.
+
+        All acknowledgements take effect or none does. Raises RefusedError: INVALID_RECORD_STATE if
+        the member does not own a record, INVALID_REQUEST beyond the window. Records below the start
+        offset are ignored.
+        """
+        window = self.window
+        runs = [run for ack in acks for run in _runs(ack)]
+        end = window.start_offset
+        for first, last, kind in runs:
+            if last < window.start_offset:
+                continue
+            if first < end and first >= window.start_offset:
+                raise RefusedError(
+                    ErrorCode.INVALID_RECORD_STATE, "The request acknowledges a record twice."
+                )
+            end = last + 1
+            if last >= window.end_offset:
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST, "The acknowledged records were never acquired."
+                )
+            if kind == AckType.RENEW and not self.rules.is_renewable:
+                raise RefusedError(
+                    ErrorCode.INVALID_RECORD_STATE, "The group does not renew acquisition locks."
+                )
+            for span in window.within(max(first, window.start_offset), last):
+                if not span.is_acquired or span.member_id != member_id:
+                    raise RefusedError(
+                        ErrorCode.INVALID_RECORD_STATE,
+                        "The acknowledged records are not acquired by the member.",
+                    )
+        transition = Transition()
+        for first, last, kind in runs:
+            self._apply(transition, first, last, kind, now_ms)
+        if not transition.batches:
+            return None
+        self._due.append(transition)
+        return transition
+
+    def _apply(self, transition: Transition, first: int, last: int, kind: int, now_ms: int) -> None:
+        deadline_ms = now_ms + self.rules.lock_duration_ms
+        for span in self.window.cut(first, last):
+            if kind == AckType.RENEW:
+                span.deadline_ms = deadline_ms
+                continue
+            span.state = self._acknowledged_state(span, kind)
+            span.transition = transition
+            transition.batches.append(StateBatch(span.first, span.last, span.state, span.count))
+        self.window.join(first, last)
+
+    def _acknowledged_state(self, span: Span, kind: int) -> DeliveryState:
+        if kind == AckType.ACCEPT:
+            return DeliveryState.ACKNOWLEDGED
+        if kind == AckType.RELEASE:
+            return self._released_state(span)
+        return DeliveryState.ARCHIVED  # rejected, or without a record
+
+    def _released_state(self, span: Span) -> DeliveryState:
+        if span.count >= self.rules.delivery_count_limit or span.first < self._log_start_offset:
+            return DeliveryState.ARCHIVED
+        return DeliveryState.AVAILABLE
+
+    # ---- ends of acquisitions
+
+    @property
+    def next_lock_end_ms(self) -> int | None:
+        """A time at or before the next end of an acquisition lock, or None if there is none."""
+        return None if self._lock_end_ms == NEVER_MS else self._lock_end_ms
+
+    def end_locks(self, now_ms: int) -> bool:
+        """Release the records whose acquisition lock has ended. Returns whether there were any."""
+        if now_ms < self._lock_end_ms:
+            return False
+        self._lock_end_ms = NEVER_MS
+        ended: list[Span] = []
+        for span in self.window.spans:
+            if span.deadline_ms == NO_DEADLINE_MS:
+                continue
+            if span.deadline_ms > now_ms:
+                self._lock_end_ms = min(self._lock_end_ms, span.deadline_ms)
+            elif span.is_acquired:
+                ended.append(span)
+                self.lock_end_count += span.size
+        self._release(ended)
+        return bool(ended)
+
+    def release_member(self, member_id: str) -> bool:
+        """Release the records that a member has acquired. Returns whether there were any.
+
+        Its acknowledgements that are not durable yet go on. If their write fails, the records are
+        released.
+        """
+        ended: list[Span] = []
+        for span in self.window.spans:
+            if span.member_id == member_id:
+                if span.is_acquired:
+                    ended.append(span)
+                else:
+                    span.deadline_ms = 0
+        self._release(ended)
+        return bool(ended)
+
+    def _release(self, ended: list[Span]) -> None:
+        for span in ended:
+            span.state = self._released_state(span)
+            span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+            self._released.append(StateBatch(span.first, span.last, span.state, span.count))
+            if span.state == DeliveryState.AVAILABLE:
+                self._note_available(span.first)
+        if ended:
+            self.window.join(ended[0].first, ended[-1].last)
+            self.window.advance()
+
+    def _note_available(self, offset: int) -> None:
+        self._available_from = min(self._available_from, offset)
+
+    # ---- the log
+
+    def on_log_start(self, log_start_offset: int) -> bool:
+        """Archive available records below the log start offset. Returns whether the start offset
+        moved. Acquired records are archived when their acquisition ends."""
+        if log_start_offset <= self._log_start_offset:
+            return False
+        self._log_start_offset = self.window.boundary = log_start_offset
+        return self._advance_to_log_start()
+
+    def _advance_to_log_start(self) -> bool:
+        log_start_offset, window = self._log_start_offset, self.window
+        if window.start_offset >= log_start_offset:
+            return False
+        self._archive(window.start_offset, log_start_offset - 1)
+        window.split(log_start_offset)
+        return window.advance()
+
+    # ---- figures
+
+    def count_in(self, state: DeliveryState) -> int:
+        """Return the number of records of the window in a state."""
+        return sum(span.size for span in self.window.spans if span.state == state)
+
+
+def throttled_size(size: int, count: int, limit: int) -> int | None:
+    """Return how many of `size` records that were delivered `count` times are acquired together
+    and without others. Returns None if they need not be acquired alone."""
+    threshold = max(2, (limit + 1) // 2)
+    if count < threshold:
+        return None
+    if limit > 2 and count >= limit - 1:
+        return 1
+    return max(1, size >> (count - threshold + 1))
+
+
+def _size(acquired: AcquiredRange) -> int:
+    return acquired.last_offset - acquired.first_offset + 1
+
+
+def _add(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
+    """Add records to the acquired ranges. They continue the last range if they can; an empty last
+    range is a boundary between ranges."""
+    if found:
+        before = found[-1]
+        if before.last_offset + 1 == first and before.delivery_count == count:
+            found[-1] = before._replace(last_offset=last)
+            return
+        if not before.delivery_count:
+            found.pop()
+    found.append(AcquiredRange(first, last, count))
+
+
+def _runs(ack: AckBatch) -> Iterable[tuple[int, int, int]]:
+    """Yield first offset, last offset and type of each run of records with equal type."""
+    types = ack.types
+    if len(types) == 1:
+        yield ack.first_offset, ack.last_offset, types[0]
+        return
+    begin = 0
+    for at in range(1, len(types) + 1):
+        if at == len(types) or types[at] != types[begin]:
+            yield ack.first_offset + begin, ack.first_offset + at - 1, types[begin]
+            begin = at

@@ -1,0 +1,279 @@
+"""Share partition against a model with one entry for each offset, under every order of events."""
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ottla.broker.share_state.share_partition_state import SharePartitionState
+from ottla.broker.shares.delivery_window import DeliveryState
+from ottla.broker.shares.share_partition import (
+    AckBatch,
+    AckType,
+    LogBatch,
+    SharePartition,
+    ShareRules,
+    ShareStateWrite,
+    Transition,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+
+MEMBERS = st.sampled_from(["a", "b", "c"])
+TYPES = st.sampled_from([AckType.GAP, AckType.ACCEPT, AckType.RELEASE, AckType.REJECT])
+LIMIT, WINDOW_MAX, LOCK_MS = 4, 12, 100
+
+
+@dataclass
+class Record:
+    """One offset of the model."""
+
+    state: str = "new"
+    """new, available, acquired, pending or settled."""
+    count: int = 0
+    owner: str = ""
+    deadline_ms: int = 0
+    outcome: str = ""
+    """State after the pending transition, if its write succeeds."""
+    transition: Transition | None = None
+    stored: bool = False
+    """True if a settled state was stored by a write that succeeded."""
+
+
+class Shares(RuleBasedStateMachine):
+    """Events of one share partition; the log has batches of one to four offsets."""
+
+    @initialize(
+        sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12),
+        hidden=st.sets(st.integers(0, 11)),
+    )
+    def begin(self, sizes: list[int], hidden: set[int]) -> None:
+        self.now_ms = 0
+        self.log: list[LogBatch] = []
+        end = 0
+        for at, size in enumerate(sizes):
+            self.log.append(LogBatch(end, end + size - 1, at not in hidden))
+            end += size
+        self.end = end
+        self.log_start = 0
+        self.records = [Record() for _ in range(end)]
+        self.rules_of_group = ShareRules(LOCK_MS, LIMIT, WINDOW_MAX)
+        self.stored = SharePartitionState()
+        self.stored.apply_snapshot(
+            self.stored.initial_snapshot(state_epoch=1, start_offset=0, now_ms=0, is_new=True)
+        )
+        self.share = SharePartition(0, self.rules_of_group)
+        self.write: ShareStateWrite | None = None
+        self.highest_start = 0
+
+    def release(self, record: Record, offset: int) -> None:
+        is_last = record.count >= LIMIT or offset < self.log_start
+        record.state, record.owner = "settled" if is_last else "available", ""
+
+    def hide(self, offset: int) -> None:
+        record = self.records[offset]
+        if record.state in ("new", "available"):
+            record.state = "settled"
+
+    @rule(
+        member=MEMBERS,
+        bytes_max=st.integers(1, 4),
+        records_max=st.integers(1, 6),
+        strict=st.booleans(),
+        size=st.integers(0, 6),
+    )
+    def acquire(
+        self, member: str, bytes_max: int, records_max: int, strict: bool, size: int
+    ) -> None:
+        at = self.share.fetch_offset()
+        if at is None:
+            assert not any(r.state == "available" for r in self.records)
+            return
+        batches = [b for b in self.log if b.last_offset >= max(at, self.log_start)][:bytes_max]
+        found = self.share.acquire(
+            member,
+            batches,
+            fetch_offset=at,
+            records_max=records_max,
+            is_strict=strict,
+            batch_size=size,
+            now_ms=self.now_ms,
+        )
+        total = 0
+        for first, last, count in found:
+            for offset in range(first, last + 1):
+                record = self.records[offset]
+                assert record.state in ("new", "available"), "OneOwner, SettledStaysSettled"
+                assert self.log_start <= offset or record.state == "available"
+                assert any(
+                    b.first_offset <= offset <= b.last_offset and b.is_delivered for b in batches
+                )
+                assert record.count + 1 == count <= LIMIT, "DeliveredWithinTheLimit"
+                record.state, record.count, record.owner = "acquired", count, member
+                record.deadline_ms = self.now_ms + LOCK_MS
+                total += 1
+        if strict:
+            assert total <= records_max
+        for offset, record in enumerate(self.records[: self.share.window.end_offset]):
+            if record.state == "new" or (record.state == "available" and self._is_hidden(offset)):
+                assert self._is_hidden(offset), "NothingSkipped"
+                self._settle_as_seen(offset)
+
+    def _is_hidden(self, offset: int) -> bool:
+        return offset < self.log_start or any(
+            b.first_offset <= offset <= b.last_offset and not b.is_delivered for b in self.log
+        )
+
+    def _settle_as_seen(self, offset: int) -> None:
+        """Follow the share partition in archiving an offset that is never delivered."""
+        window = self.share.window
+        if offset < window.start_offset or any(
+            span.state == DeliveryState.ARCHIVED for span in window.within(offset, offset)
+        ):
+            self.records[offset].state = "settled"
+
+    @rule(member=MEMBERS, first=st.integers(0, 47), length=st.integers(1, 5), kind=TYPES)
+    def acknowledge(self, member: str, first: int, length: int, kind: int) -> None:
+        last = first + length - 1
+        known = [
+            (offset, self.records[offset])
+            for offset in range(max(first, self.share.window.start_offset), last + 1)
+            if offset < self.end
+        ]
+        is_beyond = last >= self.share.window.end_offset and last >= self.share.window.start_offset
+        is_allowed = all(r.state == "acquired" and r.owner == member for _, r in known)
+        try:
+            transition = self.share.acknowledge(
+                member, [AckBatch(first, last, (kind,))], self.now_ms
+            )
+        except RefusedError as refusal:
+            expected = ErrorCode.INVALID_REQUEST if is_beyond else ErrorCode.INVALID_RECORD_STATE
+            assert refusal.code is expected
+            assert is_beyond or not is_allowed
+            return
+        assert is_allowed and not is_beyond
+        for offset, record in known:
+            record.transition = transition
+            record.state = "pending"
+            is_last = record.count >= LIMIT or offset < self.log_start
+            record.outcome = "settled" if kind != AckType.RELEASE or is_last else "available"
+
+    @rule(member=MEMBERS)
+    def close_session(self, member: str) -> None:
+        self.share.release_member(member)
+        for offset, record in enumerate(self.records):
+            if record.owner == member:
+                record.deadline_ms = 0
+                if record.state == "acquired":
+                    self.release(record, offset)
+
+    @rule(elapsed=st.integers(1, 150))
+    def end_locks(self, elapsed: int) -> None:
+        self.now_ms += elapsed
+        due = self.share.next_lock_end_ms
+        if due is None or due > self.now_ms:
+            assert not any(
+                r.state == "acquired" and r.deadline_ms <= self.now_ms for r in self.records
+            )
+        self.share.end_locks(self.now_ms)
+        for offset, record in enumerate(self.records):
+            if record.state == "acquired" and record.deadline_ms <= self.now_ms:
+                self.release(record, offset)
+
+    @rule()
+    def send(self) -> None:
+        write = self.share.next_write()
+        if write is not None:
+            assert self.write is None
+            self.write = write
+
+    @precondition(lambda self: self.write is not None)
+    @rule(fails=st.sampled_from(["no", "before", "no"]))
+    def answer(self, fails: str) -> None:
+        write, self.write = self.write, None
+        assert write is not None
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if fails == "before" else ErrorCode.NONE
+        ended = self.share.on_written(code, self.now_ms)
+        if code is ErrorCode.NONE:
+            self.stored.apply_update(
+                self.stored.update_of_write(
+                    start_offset=write.start_offset,
+                    delivery_complete_count=write.delivery_complete_count,
+                    batches=write.batches,
+                )
+            )
+        for offset, record in enumerate(self.records):
+            if record.state == "pending" and record.transition in ended:
+                if code is ErrorCode.NONE:
+                    record.state, record.owner = record.outcome, ""
+                    record.stored = record.state == "settled"
+                    if offset < self.log_start:
+                        record.state = "settled"
+                elif record.deadline_ms > self.now_ms:
+                    record.state = "acquired"
+                else:
+                    self.release(record, offset)
+
+    @rule(by=st.integers(1, 4))
+    def raise_log_start(self, by: int) -> None:
+        self.log_start = min(self.end, self.log_start + by)
+        self.share.on_log_start(self.log_start)
+        for offset in range(self.log_start):
+            self.hide(offset)
+
+    @rule()
+    def fail_over(self) -> None:
+        """Load the stored state at the next leader. Writes of the old one are lost."""
+        self.write = None
+        read = self.stored.as_read()
+        self.share = SharePartition.load(read, self.rules_of_group)
+        if self.log_start > read.start_offset:
+            self.share.on_log_start(self.log_start)
+        for offset, record in enumerate(self.records):
+            record.owner, record.transition = "", None
+            if record.stored:
+                record.state = "settled"
+                continue
+            span = next(iter(self.share.window.within(offset, offset)), None)
+            if offset < self.share.window.start_offset:
+                assert self._is_hidden(offset) or record.state == "settled", "NothingSkipped"
+                record.state = "settled"
+            elif span is None:
+                record.state, record.count = "new", 0
+            else:
+                record.count = span.count
+                record.state = "available" if span.is_available else "settled"
+
+    @invariant()
+    def states_are_equal(self) -> None:
+        if not hasattr(self, "share"):
+            return
+        window = self.share.window
+        names = {
+            DeliveryState.AVAILABLE: "available",
+            DeliveryState.ACQUIRED: "acquired",
+            DeliveryState.ACKNOWLEDGED: "settled",
+            DeliveryState.ARCHIVED: "settled",
+        }
+        at = window.start_offset
+        for span in window.spans:
+            assert span.first == at <= span.last, "WholeWindow"
+            at = span.last + 1
+            for offset in range(span.first, min(span.last + 1, self.end)):
+                record = self.records[offset]
+                state = "pending" if span.transition is not None else names[span.state]
+                assert (state, span.count) == (record.state, record.count), (offset, record)
+        assert at == window.end_offset
+        for offset in range(min(window.start_offset, self.end)):
+            assert self.records[offset].state == "settled", "NothingSkipped"
+
+    @invariant()
+    def stored_start_passes_settled_records_only(self) -> None:
+        if not hasattr(self, "share"):
+            return
+        for offset in range(min(self.stored.start_offset, self.end)):
+            assert self.records[offset].state == "settled", "NothingSkipped"
+
+
+TestShares = Shares.TestCase
+TestShares.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
