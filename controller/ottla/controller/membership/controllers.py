@@ -96,7 +96,7 @@ def unregister_controller(
     if node_id not in image.controllers:
         raise RefusedError(
             ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
-            f"Controller ID {node_id} is not currently registered",
+            f"Controller ID {node_id} is not currently registered.",
         )
     record = unregister_controller_record(node_id)
     return decided(image, (record,), UnregisterControllerResponse(error_message=None))

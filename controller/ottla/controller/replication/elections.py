@@ -256,8 +256,10 @@ def _elect_one(
         return PartitionResult(partition_id=partition_id, error_code=code, error_message=message)
 
     topic = image.topic(topic_name)
-    state = None if topic is None else topic.partitions.get(partition_id)
-    if topic is None or state is None:
+    if topic is None:
+        return None, outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}")
+    state = topic.partitions.get(partition_id)
+    if state is None:
         return None, outcome(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"No such partition as {topic_name}-{partition_id}",
