@@ -128,7 +128,7 @@ NOT_TRIED = {
     "In containers": "needs a container engine and images from the network",
     "Change the controllers": "tests/controller/test_voter_requests_of_clients.py changes voters",
     "Files of Kafka": "tests/cluster/operations/test_server.py runs nodes by such files",
-    "Kafka's tools at the controllers": "tests/cluster/clients/test_tools_at_controllers.py",
+    "Kafka's tools at the controllers": "tests/cluster/kafka_tools runs them",
     "Many cores": "tests/cluster/operations/test_host.py runs the brokers of a host",
 }
 """Sections that are not replayed."""

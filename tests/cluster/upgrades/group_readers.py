@@ -43,6 +43,14 @@ class GroupReader:
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
 
+    def wait_until_reading(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Return once the first record was read."""
+        deadline = time.monotonic() + timeout_s
+        while not self.read_at:
+            assert self.fault is None, self.fault
+            assert time.monotonic() < deadline, f"{self.group} read nothing in {timeout_s:g} s"
+            time.sleep(POLL_S)
+
     def note(self, topic: str, partition: int, value: bytes) -> None:
         """Record that a number was read."""
         self.read_at.append(time.monotonic())

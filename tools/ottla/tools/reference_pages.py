@@ -257,7 +257,12 @@ def _setting_row(setting: Definition) -> tuple[str, ...]:
     )
 
 
-DIFFERENCES_OF_CONTROLLERS = (
+DIFFERENCES_OF_TOOLS = (
+    (
+        "the sentences of refusals",
+        "a refusal says what is allowed, where Kafka names the type of the value; codes are "
+        "Kafka's",
+    ),
     (
         "`kafka-configs --alter` of a controller's own settings is refused with INVALID_REQUEST",
         "Kafka stores any key, read-only ones included, and none has an effect",
@@ -268,16 +273,27 @@ DIFFERENCES_OF_CONTROLLERS = (
         "brokers of Kafka and Ottla answer INVALID_REQUEST as well",
     ),
     (
-        "values of settings of all brokers are checked",
+        "values of settings of all brokers are checked at controllers, too",
         "Kafka's controllers store `log.retention.ms=many`, which no broker can use",
+    ),
+    (
+        "`kafka-configs --describe` lists the settings and loggers of Ottla, and of groups only "
+        "those of consumers",
+        "Kafka's are those of the JVM, share groups and tiers",
     ),
     (
         "`kafka-metadata-quorum describe --status` shows directory ids also of static voters",
         "each voter has one here",
     ),
     (
-        "`kafka-cluster api-versions` lists fewer APIs",
-        "a controller serves what administrators ask; nodes use gRPC",
+        "`kafka-cluster api-versions` and `kafka-broker-api-versions` list no APIs of share and "
+        "streams groups, and at a controller fewer APIs",
+        "they are not served; a controller serves what administrators ask, and nodes use gRPC",
+    ),
+    (
+        "`kafka-share-groups`, `kafka-streams-groups` and share consumers say that the node does "
+        "not support the API",
+        "Kafka with share.version 0 says that the version of the API is not supported",
     ),
     (
         "`kafka-features describe` lists ottla.version, no streams.version, and "
@@ -285,8 +301,18 @@ DIFFERENCES_OF_CONTROLLERS = (
         "features of this release",
     ),
     (
-        "`kafka-configs --describe` lists the settings and loggers of Ottla",
-        "Kafka's are those of the JVM",
+        "`kafka-consumer-groups --describe --verbose` shows epochs of KIP-848 that are lower by "
+        "one, and `__consumer_offsets` has no record of an empty classic group before its first "
+        "generation",
+        "a group starts at epoch 1 here, in Kafka 4.4 at epoch 2; members compare epochs only",
+    ),
+    (
+        "`kafka-dump-log` ends with 1 for an index without entries",
+        "the file of such an index is empty here, in Kafka only once its segment is closed",
+    ),
+    (
+        "the order of partitions in records of `__transaction_state`",
+        "a set; Kafka writes it in the order of its hashes",
     ),
 )
 
@@ -323,8 +349,9 @@ def compatibility_page() -> str:
         f"{also}### Our own\n\nNo client lists these; `ottla` uses them.\n\n"
         f"{table(('key', 'API'), own)}\n### On controllers\n\nA controller serves the following, "
         f"for tools with `--bootstrap-controller`: {', '.join(on_controllers)}. Nodes use gRPC.\n\n"
-        "Exit codes and outputs of Kafka's tools are those at Kafka's controllers, except for:\n\n"
-        f"{table(('what differs', 'why'), DIFFERENCES_OF_CONTROLLERS)}"
+        "## Kafka's tools\n\nKafka 4.4's own tools have the exit codes and outputs that they have "
+        "with Kafka, at brokers and at controllers, except for:\n\n"
+        f"{table(('what differs', 'why'), DIFFERENCES_OF_TOOLS)}"
     )
 
 
