@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ottla.cli.cluster.brokers import brokers_at
+from ottla.cli.cluster.survey import SurveyedBroker
 from ottla.cli.main import run
 
 pytestmark = pytest.mark.cluster
@@ -79,6 +81,36 @@ def test_the_brokers_of_a_host_are_drained_by_one_command(ask: Callable[..., Any
     undone = [{"id": id_, "drained": False} for id_ in (1, 2)]
     assert ask("broker", "drain", "1-2", "--undo") == (0, undone)
     assert ask("topic", "delete", "two", "--yes")[0] == 0
+
+
+def test_a_host_is_drained_as_one(ask: Callable[..., Any]) -> None:
+    code, said = ask("broker", "drain", "--host", "localhost")
+    assert code == REFUSED
+    assert "of broker 1, broker 2 would be without leader" in said
+    assert "no broker is at host 'four.example'" in ask("broker", "drain", "--host=four.example")[1]
+    assert "or --host must be given" in ask("broker", "drain")[1]
+    assert "or --host must be given" in ask("broker", "drain", "1", "--host=localhost")[1]
+
+    both = [{"id": id_, "drained": True} for id_ in (1, 2)]
+    assert ask("broker", "drain", "--host=localhost", "--force", "--yes") == (0, both)
+    assert [row["state"] for row in ask("broker", "list")[1]] == ["drained", "drained"]
+    undone = [{"id": id_, "drained": False} for id_ in (1, 2)]
+    assert ask("broker", "drain", "--host=localhost", "--undo") == (0, undone)
+
+
+def test_brokers_of_one_machine_belong_together_under_any_address() -> None:
+    def broker(id_: int, host: str, machine: str | None) -> SurveyedBroker:
+        return SurveyedBroker(
+            id=id_, host=host, port=9092, rack=None, is_fenced=False, machine=machine
+        )
+
+    brokers = [broker(1, "a", "m"), broker(2, "b", "m"), broker(3, "c", "n"), broker(4, "d", None)]
+    found = {
+        host: [one.id for one in brokers_at(brokers, host)]
+        for host in ("a", "b", "m", "c", "d", "e", "")
+    }
+    expected = {"a": [1, 2], "b": [1, 2], "m": [1, 2], "c": [3], "d": [4], "e": [], "": []}
+    assert found == expected
 
 
 @pytest.mark.parametrize("text", ["one", "2-1", "1-", "0-500", ""])

@@ -34,7 +34,7 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
@@ -103,15 +103,14 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """
-    brokers = [await _find(admin, broker_id) for broker_id in arguments.ids]
+    brokers = await _chosen(admin, arguments)
     if not (arguments.undo or arguments.force):
         _check_leaders_remain(brokers, partitions_of(await admin.cluster.metadata()))
     names = ", ".join(str(broker.id) for broker in brokers)
     question = f"move all leaderships of broker {names} to others?"
     if not arguments.undo and not await confirm_in_loop(arguments, question):
         return 0
-    for broker in brokers:
-        await _drain_one(admin, broker, undo=arguments.undo)
+    await _drain_all(admin, brokers, undo=arguments.undo)
     if arguments.format == "json":
         found = [{"id": broker.id, "drained": not arguments.undo} for broker in brokers]
         print_json(found[0] if len(found) == 1 else found)
@@ -125,6 +124,48 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
                 f"'ottla broker drain {broker.id} --undo'"
             )
     return 0
+
+
+async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedBroker]:
+    """Return the brokers with the given ids, or all brokers of the given host.  Raises RefusedError
+    if one does not exist."""
+    if bool(arguments.ids) == bool(arguments.host):
+        raise ConfigError("ID", "or --host must be given, and not both")
+    if arguments.ids:
+        return [await _find(admin, broker_id) for broker_id in arguments.ids]
+    found = brokers_at(await brokers_of(admin), arguments.host)
+    if not found:
+        raise RefusedError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"no broker is at host {arguments.host!r}; see the addresses in 'ottla broker list'",
+        )
+    return found
+
+
+def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBroker]:
+    """Return the brokers of a host, which is named by their advertised address or by their failure
+    domain.  Includes brokers that share the failure domain under another address."""
+    named = [one for one in brokers if host in (one.host, one.machine)]
+    machines = {one.machine for one in named if one.machine}
+    return [one for one in brokers if one in named or one.machine in machines]
+
+
+async def _drain_all(admin: Admin, brokers: Sequence[SurveyedBroker], *, undo: bool) -> None:
+    """Drain brokers at once, so that none of them gets leaderships of another.  Raises the first
+    error after all of them have answered."""
+    errors: list[OttlaError] = []
+
+    async def one(broker: SurveyedBroker) -> None:
+        try:
+            await _drain_one(admin, broker, undo=undo)
+        except OttlaError as error:
+            errors.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for broker in brokers:
+            nursery.start_soon(one, broker)
+    if errors:
+        raise errors[0]
 
 
 async def _drain_one(admin: Admin, broker: SurveyedBroker, *, undo: bool) -> None:
@@ -203,6 +244,7 @@ def _row(
         "id": broker.id,
         "address": broker.address,
         "rack": broker.rack,
+        "machine": broker.machine,
         "state": broker_standing(broker),
         "cordoned": broker.is_cordoned,
         "epoch": broker.epoch,
@@ -236,7 +278,13 @@ VERBS = (
         option("--undo", "allow them to lead again"),
         option("--force", "drain them although partitions are left without a leader"),
         YES,
-        option("ids ID", "node.id of the broker; several as 1,2 or 100-107", type=_broker_ids),
+        option("--host HOST", "all brokers of a host, by its name in their addresses"),
+        option(
+            "ids ID",
+            "node.id of the broker; several as 1,2 or 100-107",
+            type=_broker_ids,
+            nargs="?",
+        ),
     ),
     CORDON,
     LOG_DIRS,

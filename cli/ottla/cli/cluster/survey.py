@@ -103,6 +103,9 @@ class SurveyedBroker:
     clock_ahead_ms: int | None = None
     is_cordoned: bool = False
     """True if the broker gets no new replicas."""
+    machine: str | None = None
+    """Failure domain of the broker: its machine id, or the name in ottla.failure.domain.host.  None
+    if unknown."""
 
     @property
     def address(self) -> str:
@@ -265,7 +268,8 @@ def _add_registrations(
     """Add the facts of registrations to brokers and controllers."""
     for broker in brokers:
         registration = found.brokers.get(broker.id)
-        broker.is_cordoned = registration is not None and registration.is_cordoned
+        if registration is not None:
+            broker.is_cordoned, broker.machine = registration.is_cordoned, registration.host
     for replica in (*quorum.voters, *quorum.observers) if quorum is not None else ():
         replica.version = found.controllers.get(replica.id) or None
 

@@ -381,8 +381,8 @@ _ottla_row() {
       argument='' ;;
     'broker drain')
       verbs=''
-      options='-h --help --undo --force --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --undo --force --yes --host --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'broker cordon')
       verbs=''

@@ -382,8 +382,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'broker drain')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--undo' '--force' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--undo' '--force' '--yes' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'broker cordon')
       ottla_verbs=()
