@@ -4,10 +4,13 @@ from uuid import UUID
 
 import pytest
 
+from ottla.jepsen.quorum.memory_log import MemoryEntry, MemoryLog
 from ottla.jepsen.quorum.world import CLUSTER_ID, FaultRates, World, controller, voter
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import NO_OFFSET, Epoch, NodeId, uuid_text
+from ottla.model.ids import NO_OFFSET, Epoch, NodeId, Offset, uuid_text
+from ottla.model.settings.quorum import QuorumConfig
+from ottla.raft.election_state import ElectionState
 from ottla.raft.events import RequestReceived
 from ottla.raft.messages import (
     AddVoterRequest,
@@ -16,8 +19,10 @@ from ottla.raft.messages import (
     VoterChangeRequest,
     VoterChangeResponse,
 )
+from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
-from ottla.raft.voters import KRAFT_VERSION, ReplicaKey, Voter, VoterEndpoint
+from ottla.raft.voter_changes import wanted_request
+from ottla.raft.voters import KRAFT_VERSION, ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 HOUR_MS = 3_600_000
 
@@ -300,6 +305,22 @@ class TestAutomaticJoining:
         settle(world, 20_000)
 
         assert 4 not in voter_ids(world)[1]
+
+    def test_one_whose_log_adds_and_removes_it_does_not_ask_again(self) -> None:
+        """It may read both records before it knows that its addition is committed."""
+        whoami = controller(4, (1, 2, 3), joins_automatically=True)
+        added, removed = (VoterSet(tuple(map(entry, ids))) for ids in ((1, 2, 3, 4), (1, 2, 3)))
+        log = MemoryLog()
+        log.append((MemoryEntry(Epoch(1), "added", voters=added),))
+        log.append((MemoryEntry(Epoch(1), "removed", voters=removed),))
+        config, rng = QuorumConfig(), SeededRng(1)
+        replica = Replica(config, whoami, log, ElectionState(), rng, 0)
+        assert (replica.is_voter, replica.was_voter, replica.high_watermark) == (False, False, 0)
+        assert wanted_request(replica) is None
+
+        log.truncate_to(Offset(0))
+        replica.adopt_voters()
+        assert isinstance(wanted_request(replica), AddVoterRequest)
 
 
 class TestFixedVoters:

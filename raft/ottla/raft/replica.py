@@ -166,6 +166,12 @@ class Replica:
         )
 
     @property
+    def is_added_in_log(self) -> bool:
+        """True if this replica is in a voter set of its log or snapshot, committed or not. It may
+        read its addition and its removal before it knows that both are committed."""
+        return self.log.has_voter_below(self.key, self.log.end_offset)
+
+    @property
     def leader(self) -> Voter | None:
         """The epoch's leader, or None if it is unknown or has no known address."""
         if self.epoch_leader_id is None:

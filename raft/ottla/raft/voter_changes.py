@@ -18,7 +18,8 @@ appended).
 **By a controller.** A controller whose endpoints have changed sends UpdateVoter. A controller that
 may join by itself (`controller.quorum.auto.join.enable`) adds itself, after it has removed a voter
 with its id and a lost directory (KIP-1186). A controller that was a voter once does not join by
-itself: it was removed on purpose. Kafka adds it again.
+itself: it was removed on purpose. Kafka adds it again. A set in its log counts, whether it is known
+to be committed or not.
 """
 
 from dataclasses import dataclass
@@ -429,7 +430,7 @@ def wanted_request(replica: Replica) -> VoterChangeRequest | None:
         return UpdateVoterRequest(
             cluster_id=identity.cluster_id, leader_epoch=replica.epoch, voter=own
         )
-    if not identity.joins_automatically or replica.was_voter:
+    if not identity.joins_automatically or replica.was_voter or replica.is_added_in_log:
         return None
     if known is not None:
         return RemoveVoterRequest(cluster_id=identity.cluster_id, voter_key=known.key)

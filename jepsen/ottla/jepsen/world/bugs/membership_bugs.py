@@ -14,10 +14,11 @@ from ottla.jepsen.world.bugs.mutant import patched, walk_mutant
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
 from ottla.raft.leader import Leader
-from ottla.raft.progress import majority_value
+from ottla.raft.messages import AddVoterRequest
+from ottla.raft.progress import Progress, majority_value
 from ottla.raft.quorum import QuorumCore
 from ottla.raft.replica import Replica
-from ottla.raft.voter_changes import VoterChanges
+from ottla.raft.voter_changes import VoterChanges, is_caught_up
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
@@ -105,6 +106,63 @@ def _unflushed_observer() -> Any:
     return patched(QuorumIdentity, keeps_votes=property(lambda identity: identity.is_voter))
 
 
+def _wrong_state_at_its_record() -> Any:
+    """Keep the set of a voters record at whose own offset the log is truncated.
+
+    Kafka's controllers had no state to return to at the offset of a control record (KAFKA-17146).
+    """
+
+    def truncate_to(self: VoterHistory, end_offset: Offset) -> None:
+        while self._sets and self._sets[-1][0] > end_offset:
+            self._sets.pop()
+
+    return patched(VoterHistory, truncate_to=truncate_to)
+
+
+def _same_change_twice() -> Any:
+    """Add a voter whose id is in the set, as an operator asks who repeats a change."""
+
+    def add(
+        self: VoterChanges,
+        replica: Replica,
+        token: int,
+        request: AddVoterRequest,
+        progress: Progress | None,
+        now_ms: int,
+    ) -> tuple[ErrorCode, str] | None:
+        refusal = self._refusal_of_now(replica)
+        if refusal is None and is_caught_up(progress, now_ms):
+            voters = replica.identity.voters.with_voter(request.voter)
+            self._append(replica, token, voters, now_ms)
+        return refusal
+
+    return patched(VoterChanges, _add=add)
+
+
+@contextmanager
+def _in_force_at_the_commit() -> Iterator[None]:
+    """Use a voter set once its record is committed, and not once it is appended.
+
+    Partitioned replicas then count majorities of different sets (RethinkDB 2.2.3).
+    """
+    original, adopt = Replica.__init__, Replica.adopt_voters
+
+    def is_uncommitted(self: Replica) -> bool:
+        return self.log.voters is not None and self.log.voters_offset >= self.high_watermark
+
+    def init(self: Replica, config: Any, identity: QuorumIdentity, *others: Any) -> None:
+        original(self, config, identity, *others)
+        if is_uncommitted(self):
+            self.identity, self.peers = identity, identity.peers
+            self.is_voter = identity.is_voter
+
+    def adopt_voters(self: Replica) -> bool:
+        return not is_uncommitted(self) and adopt(self)
+
+    with patched(Replica, __init__=init, adopt_voters=adopt_voters):
+        yield
+
+
 _row = partial(walk_mutant, subject="raft-membership")
 
 MUTANTS = (
@@ -161,5 +219,23 @@ MUTANTS = (
         "a controller that is no voter yet acknowledges unflushed entries, and becomes one",
         _unflushed_observer,
         20_000,
+    ),
+    _row(
+        "members-kept-at-record",
+        "a log that is truncated at a voters record keeps the set of that record in force",
+        _wrong_state_at_its_record,
+        20_000,
+    ),
+    _row(
+        "members-added-twice",
+        "a voter is added although the set has its id with another directory",
+        _same_change_twice,
+        20_000,
+    ),
+    _row(
+        "members-in-force-late",
+        "a voter set takes effect when it is committed",
+        _in_force_at_the_commit,
+        5_000,
     ),
 )

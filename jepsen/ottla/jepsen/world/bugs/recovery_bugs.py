@@ -17,7 +17,7 @@ from ottla.raft.leader import Leader
 from ottla.raft.messages import FetchRequest, FetchSnapshotRequest, VoterChangeRequest
 from ottla.raft.replica import Replica
 from ottla.raft.transitions import Role
-from ottla.raft.voter_changes import VoterEntryUpkeep, wanted_request
+from ottla.raft.voter_changes import VoterChanges, VoterEntryUpkeep, wanted_request
 from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint
 
 LEADER, VALUES, CHANGES = (
@@ -97,6 +97,18 @@ def _directory_is_not_compared() -> Any:
     return patched(answers, _is_meant_for=is_meant_for)
 
 
+def _endpoint_is_not_probed() -> Any:
+    """Add a voter without asking its endpoint which replica is there."""
+
+    def probe(self: VoterChanges, replica: Replica, change: Any, now_ms: int) -> None:
+        if change.probed is None or replica.is_log_changing:
+            return
+        voters = replica.identity.voters.with_voter(change.probed)
+        self._append(replica, change.token, voters, now_ms)
+
+    return patched(VoterChanges, _probe=probe)
+
+
 _row = partial(walk_mutant, subject="raft-recovery")
 
 MUTANTS = (
@@ -119,6 +131,13 @@ MUTANTS = (
         "a controller that joins by itself asks to be added in the place of its fetches",
         _joins_before_it_fetches,
         1_000,
+        killed_by=(LEADER, VALUES, CHANGES),
+    ),
+    _row(
+        "members-unreachable",
+        "a voter is added whose endpoint reaches no replica",
+        _endpoint_is_not_probed,
+        2_000,
         killed_by=(LEADER, VALUES, CHANGES),
     ),
     _row(

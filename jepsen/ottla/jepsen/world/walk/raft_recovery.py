@@ -10,19 +10,22 @@ instead of "eventually". All replicas run, all messages arrive, and clocks advan
 
 A run in which a voter set has lost a majority of its disks is not checked: no quorum can recover.
 The adversary also renames all controllers at once, as a change of DNS or of a whole network does:
-the addresses in the voter set are then wrong, and those in the settings are right.
+the addresses in the voter set are then wrong, and those in the settings are right. In some runs one
+of the controllers that may be added advertises an address at which none of them listens.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.jepsen.quorum.member import MemoryMember
+from ottla.jepsen.quorum.world import voter
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.raft_membership import ChangingQuorum, MembershipRaftWalk
 from ottla.jepsen.world.walk.raft_walk import WalkedQuorum
 from ottla.model.ids import NodeId, Offset
 from ottla.raft.effects import OutgoingRequest
+from ottla.raft.messages import DescribeReplicaRequest
 from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 ROUND_MS = 100
@@ -46,6 +49,7 @@ class RecoveringRaftWalk(MembershipRaftWalk):
         "a quorum works again",
         "a leader is cut off",
         "all controllers are renamed",
+        "a controller with a wrong address is to be added",
         "a voter set has lost its majority of disks",
     )
 
@@ -61,29 +65,44 @@ class RecoveringQuorum(ChangingQuorum):
         self._rename_count = 0
         self._acknowledged: tuple[NodeId, Offset] | None = None
         """Leader of the entry that was appended after the faults, and its offset."""
+        self._has_wrong_address = chance.below(4) == 0
+        """True if the last controller advertises an address at which none listens."""
         super().__init__(chance)
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
         """Return the identity of a controller, with its present address and those of all others in
         its settings."""
         known = super().identity_of(at, is_wiped=is_wiped)
-        if not self._rename_count:
-            return known
-        everyone = tuple(
-            Voter(id=one.id, endpoints=self._endpoints_of(one.id)) for one in self._nodes()
-        )
-        return replace(known, endpoints=self._endpoints_of(known.node_id), configured=everyone)
+        if self._rename_count:
+            everyone = tuple(
+                Voter(id=one.id, endpoints=self._endpoints_of(one.id)) for one in self._nodes()
+            )
+            own = self._endpoints_of(known.node_id)
+            known = replace(known, endpoints=own, configured=everyone)
+        if self._has_wrong_address and at == self.voter_count + self.observer_count() - 1:
+            wrong = VoterEndpoint("CONTROLLER", "nowhere", 9093)
+            known = replace(known, endpoints=(wrong,))
+        return known
 
     def _nodes(self) -> list[Voter]:
         return [Voter(id=NodeId(at + 1)) for at in range(self.voter_count + self.observer_count())]
 
     def _endpoints_of(self, node_id: NodeId) -> tuple[VoterEndpoint, ...]:
-        return (VoterEndpoint("CONTROLLER", f"host-{node_id}-{self._rename_count}", 9093),)
+        count = self._rename_count
+        return (
+            (VoterEndpoint("CONTROLLER", f"host-{node_id}-{count}", 9093),)
+            if count
+            else voter(node_id).endpoints
+        )
 
     def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
         """Return whether one of a request's endpoints is the present address of the receiver."""
-        present = self.members[receiver].identity.endpoints
-        return any(one in present for one in outgoing.endpoints)
+        present = self._endpoints_of(NodeId(receiver + 1))
+        if not any(one in present for one in outgoing.endpoints):
+            if isinstance(outgoing.request, DescribeReplicaRequest):
+                self.rare.sometimes("a controller with a wrong address is to be added")
+            return False
+        return True
 
     def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
         """Return the actions that change the voters and their addresses."""
@@ -136,11 +155,9 @@ class RecoveringQuorum(ChangingQuorum):
 
     def _has_majorities(self) -> bool:
         """Return whether each voter set that a replica knows has a majority of its disks."""
-        return all(
-            self._disk_count(member.running.identity.voters)
-            >= member.running.identity.voters.majority_count
-            for member in self.members
-        )
+        # The core of a replica adopts the last set of its log at its next step.
+        sets = (one.log.voters or one.running.identity.voters for one in self.members)
+        return all(self._disk_count(voters) >= voters.majority_count for voters in sets)
 
     def _disk_count(self, voters: VoterSet) -> int:
         return sum(self.members[one.id - 1].identity.key == one.key for one in voters)
