@@ -3,6 +3,9 @@
 Until ottla.version is raised, each node can return.  Transactions and groups are served meanwhile,
 topics are created and changed by old and new active controllers, and old nodes read the snapshots
 that new ones wrote.  Nothing that was acknowledged is lost.  The longest pauses are printed.
+
+Where OTTLA_KAFKA_JARS names the jars of a Kafka release, Java's client also writes and reads, and
+writes to a compacted topic.
 """
 
 import subprocess
@@ -35,16 +38,25 @@ from tests.cluster.upgrades.group_readers import (
     OwnReader,
     numbers_of,
 )
+from tests.cluster.upgrades.java_clients import (
+    COMPACTED,
+    COMPACTED_CONFIG,
+    KEY_COUNT,
+    JavaReader,
+    JavaWriter,
+    java_client,
+)
 from tests.cluster.upgrades.last_release import LastRelease, unpack_last_release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-TOPICS = ("by-ottla", "by-librdkafka")
+BY_OTTLA, BY_LIBRDKAFKA, BY_JAVA = "by-ottla", "by-librdkafka", "by-java"
 TRANSACTION_COUNT = 20
 """Least number of transactions of each writer between two phases."""
 SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": "4",
     "offsets_topic_num_partitions": "4",
+    "log_cleaner_backoff_ms": "1000",
     "metadata_log_max_record_bytes_between_snapshots": "4096",
     "metadata_log_max_snapshot_interval_ms": "2000",
 }
@@ -130,20 +142,35 @@ class Roll:
         return max(one.name for one in root.rglob("__cluster_metadata-0/*.checkpoint"))
 
 
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Command of Java's client; empty without Kafka's jars."""
+    return java_client(tmp_path_factory.mktemp("java"))
+
+
 @pytest.mark.parametrize("how", [SIGTERM, *([SIGKILL] if IS_FULL else [])])
 def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
-    cluster: Processes, release: LastRelease, how: Signals, capsys: pytest.CaptureFixture[str]
+    cluster: Processes,
+    release: LastRelease,
+    java: list[str],
+    how: Signals,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     client = cluster.client
     admin = AdminClient({**client})
-    topics = [NewTopic(name, PARTITION_COUNT, 3) for name in TOPICS]
+    writers: list[Writer] = [OwnWriter(client, BY_OTTLA), LibrdkafkaWriter(client, BY_LIBRDKAFKA)]
+    writers += [JavaWriter(client, BY_JAVA, java)] if java else []
+    names = [writer.name for writer in writers]
+    topics = [NewTopic(name, PARTITION_COUNT, 3) for name in names]
+    topics.append(NewTopic(COMPACTED, 1, 3, config=COMPACTED_CONFIG))
     for made in admin.create_topics(topics).values():
         made.result(TIMEOUT_S)
-    writers = [OwnWriter(client, TOPICS[0]), LibrdkafkaWriter(client, TOPICS[1])]
     groups: dict[str, list[GroupReader]] = {
-        "classic": [OwnReader(client, "classic", TOPICS, "classic") for _ in range(2)],
-        "consumer": [LibrdkafkaReader(client, "consumer", TOPICS, "consumer") for _ in range(2)],
+        "classic": [OwnReader(client, "classic", names, "classic") for _ in range(2)],
+        "consumer": [LibrdkafkaReader(client, "consumer", names, "consumer") for _ in range(2)],
     }
+    if java:
+        groups["java"] = [JavaReader(client, "java", names, "consumer", java)]
     roll = Roll(cluster, writers, admin, how)
     with ExitStack() as running:
         for member in (one for members in groups.values() for one in members):
@@ -161,6 +188,8 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
         print_pauses(roll.phases, writers, groups)
     for member in (one for members in groups.values() for one in members):
         assert member.fault is None, member.fault
+    if java:
+        check_compacted(stored(client, COMPACTED, 0), writers[-1].count)
     for writer in writers:
         assert writer.fault is None, (writer.fault, writer.errors)
         written = list(range(writer.count))
@@ -172,6 +201,13 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
                 assert read >= set(written[: max(read, default=0)])
     logs = cluster.plan.directory.glob("*.log")
     assert not [one for one in logs if "Traceback" in one.read_text()]
+
+
+def check_compacted(found: Sequence[int], count: int) -> None:
+    """Assert that a compacted topic has the last number of each key, in order, and few others."""
+    assert found == sorted(set(found))
+    assert set(found) >= set(range(count)[-KEY_COUNT:])
+    assert len(found) < count / 2, f"{len(found)} of {count} records are left"
 
 
 def finalise(cluster: Processes, release: LastRelease) -> None:
