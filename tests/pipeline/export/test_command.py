@@ -28,7 +28,6 @@ def test_the_page_opens_with_commands_that_work(bench: "TopicBench", tmp_path: P
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
         program.chmod(0o755)
-    bench.new_topic(2, name="orders")
     environment = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
