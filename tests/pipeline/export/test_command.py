@@ -82,6 +82,11 @@ def test_the_summary_is_json_and_refusals_are_one_sentence(
         (["--file-size", "big"], "--file-size: is 'big'"),
         (["--commit-interval", "soon"], "--commit-interval: is 'soon'"),
         (["--catalog-option", "uri=x"], "--catalog-option: needs --to iceberg:"),
+        (
+            ["--to", "s3://bucket/orders"],
+            "--to: is 's3://bucket/orders'; it must be a directory of",
+        ),
+        (["--to", "file:///srv/orders"], "it must be a directory of this machine"),
     ],
 )
 def test_mistakes_are_one_sentence(

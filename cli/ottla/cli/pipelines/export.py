@@ -201,10 +201,10 @@ def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
         with open_table("--to", arguments.to, arguments) as table:
             yield table
         return
-    from ottla.pipeline.export.parquet_directory import open_directory
+    from ottla.pipeline.export.parquet_directory import local_directory, open_directory
 
     check_catalog("--to", arguments.to, arguments)
-    with open_directory(Path(arguments.to)) as sink:
+    with open_directory(local_directory("--to", arguments.to)) as sink:
         yield sink
 
 

@@ -3,7 +3,6 @@
 import argparse
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.common import FORMAT, counted, number_of, print_json
@@ -92,10 +91,11 @@ def maintained(
 
         with open_delta(TARGET, target, arguments) as delta:
             return maintain_delta(delta, options, shown)
+    from ottla.pipeline.export.parquet_directory import local_directory
     from ottla.pipeline.maintenance.directory_maintenance import maintain_directory
 
     check_catalog(TARGET, target, arguments)
-    return maintain_directory(Path(target), options, shown)
+    return maintain_directory(local_directory(TARGET, target), options, shown)
 
 
 class MaintenanceShown:

@@ -29,6 +29,7 @@ from pyarrow import parquet
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ConfigError
 from ottla.pipeline.archive.archive_directory import sync_directory
+from ottla.pipeline.export.parquet_directory import local_directory
 from ottla.pipeline.export.parquet_file import ParquetFile
 from ottla.pipeline.export.table_columns import file_columns
 from ottla.pipeline.export.table_position import POSITION_KEY, TablePosition
@@ -185,10 +186,7 @@ def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTabl
     `option` names the target in errors.  Raises ConfigError if DIR is not a directory of this
     machine, or if it contains data that no export has written.
     """
-    text = target.removeprefix(PREFIX)
-    if not text or "://" in text:
-        raise ConfigError(option, f"is {text!r}; it must be a directory of this machine")
-    path = Path(text).resolve()
+    path = local_directory(option, target.removeprefix(PREFIX)).resolve()
     if path.exists() and not path.is_dir():
         raise ConfigError(str(path), "is no directory")
     table = DeltaTable(path, target)

@@ -124,6 +124,21 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
             directory.close()
 
 
+def local_directory(option: str, text: str) -> Path:
+    """Return the path of a directory that an option names.
+
+    Raises ConfigError for an empty text and for a URL, whose scheme would become the name of a
+    directory.
+    """
+    if not text or "://" in text:
+        raise ConfigError(
+            option,
+            f"is {text!r}; it must be a directory of this machine, or iceberg:CATALOG.TABLE with a "
+            "warehouse elsewhere",
+        )
+    return Path(text)
+
+
 def check_is_no_delta_table(path: Path) -> None:
     """Raise ConfigError if a directory contains a Delta table, whose vacuum would delete other
     files."""
