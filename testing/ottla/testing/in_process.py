@@ -282,6 +282,15 @@ class InProcessCluster:
         return entry
 
 
+REPLICATION_FACTORS = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.replication.factor",
+)
+"""Settings of brokers that must not exceed their number."""
+
+
 @asynccontextmanager
 async def open_in_process_cluster(
     *,
@@ -301,11 +310,8 @@ async def open_in_process_cluster(
     cluster has TLS on every connection, logins by SCRAM and an authorizer (requires the extra
     `secure`).
     """
-    copies = str(min(3, broker_count))
     texts = {
-        "default.replication.factor": copies,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
+        **dict.fromkeys(REPLICATION_FACTORS, str(min(3, broker_count))),
         "group.initial.rebalance.delay.ms": "0",
         **(settings or {}),
     }

@@ -4,7 +4,9 @@ beside Kafka's.
 The second part runs where OTTLA_KAFKA_JARS names a directory with the jars of Kafka's release.
 """
 
+import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ from uuid import UUID
 import pytest
 import trio
 
-from ottla.bench.kafka.kafka_server import open_kafka
+from ottla.bench.kafka.kafka_server import java_program, open_kafka
 from ottla.broker.coordinators.share_persister import SharePartitionKey
 from ottla.client.admin import open_admin
 from ottla.client.network.connection import ConnectionLostError, connect
 from ottla.model.errors import ErrorCode
+from ottla.model.internal_topics import SHARE_STATE_TOPIC
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
@@ -25,6 +28,8 @@ from ottla.wire.messages.find_coordinator_response import FindCoordinatorRespons
 pytestmark = pytest.mark.cluster
 
 JARS = "OTTLA_KAFKA_JARS"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
 TOPIC = "orders"
 INITIALIZE, READ, WRITE, DELETE, SUMMARY = 83, 84, 85, 86, 87
 VERSIONS = {INITIALIZE: 0, READ: 0, WRITE: 1, DELETE: 0, SUMMARY: 1}
@@ -287,10 +292,34 @@ def kafka(tmp_path: Path) -> Iterator[str]:
         yield server.bootstrap
 
 
+def records_of(bootstrap: str) -> list[dict[str, Any]]:
+    """Return the records of share states as Kafka's formatter prints them, without timestamps."""
+    jars = os.environ[JARS]
+    words = f"--topic {SHARE_STATE_TOPIC} --formatter {FORMATTER} --from-beginning"
+    done = subprocess.run(
+        [
+            *(java_program(os.environ), "-cp", f"{jars}/*", CONSOLE_CONSUMER),
+            *("--bootstrap-server", bootstrap, "--timeout-ms", "8000", *words.split()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    # The formatter writes one object after the other, without ends of lines.
+    found = json.loads(f"[{done.stdout.strip().replace('}{', '},{')}]")
+    assert isinstance(found, list)
+    for record in found:
+        record["key"]["data"].pop("topicId")
+        content = (record["value"] or {}).get("data", {})
+        for name in ("createTimestamp", "writeTimestamp"):
+            content.pop(name, None)
+    return found
+
+
 def test_the_answers_are_those_of_kafka(plan_cluster: Callable[..., Any], kafka: str) -> None:
     cluster = plan_cluster(
         brokers=1,
-        share_coordinator_state_topic_replication_factor="1",
         share_coordinator_state_topic_num_partitions="3",
     )
     cluster.start()
@@ -318,3 +347,15 @@ def test_the_answers_are_those_of_kafka(plan_cluster: Callable[..., Any], kafka:
         E.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert ours == theirs
+    kafkas, own = records_of(kafka), records_of(cluster.bootstrap)
+    resets = [
+        record["value"]["data"]
+        for record in own
+        if record["value"] and record["value"]["data"].get("stateEpoch") == 2
+    ]
+    for reset in resets:
+        # Kafka stores 0, and forgets the fence once the records before the reset are deleted.
+        assert reset["leaderEpoch"] == 3
+        reset["leaderEpoch"] = 0
+    assert own == kafkas
+    assert len(own) > 8

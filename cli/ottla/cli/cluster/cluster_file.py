@@ -43,6 +43,8 @@ REPLICATION_KEYS = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
 )
 
 
@@ -141,6 +143,10 @@ class ClusterPlan:
                 "offsets.topic.replication.factor": str(min(REPLICAS_DEFAULT, count)),
                 "transaction.state.log.replication.factor": str(min(REPLICAS_DEFAULT, count)),
                 "transaction.state.log.min.isr": str(self.min_insync_replicas),
+                "share.coordinator.state.topic.replication.factor": str(
+                    min(REPLICAS_DEFAULT, count)
+                ),
+                "share.coordinator.state.topic.min.isr": str(self.min_insync_replicas),
                 "group.initial.rebalance.delay.ms": "0",
                 **(self.secure.broker_settings(node.id, node.address) if self.secure else {}),
                 **shared,

@@ -60,6 +60,8 @@ def settings_of(brokers: int, *, flush: bool, extra: Mapping[str, str]) -> dict[
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(min_insync),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(min_insync),
         **SETTINGS,
         **(FLUSH_SETTINGS if flush else {}),
         **extra,
