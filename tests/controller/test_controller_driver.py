@@ -286,21 +286,31 @@ async def test_a_new_cluster_begins_with_the_users_it_was_formatted_with(
         assert played.quorum.committed.features
 
 
-async def test_a_decision_for_an_offset_that_a_voter_set_has_taken_is_not_appended(
+async def test_a_decision_for_an_offset_that_a_voter_set_has_taken_is_made_again(
     autojump_clock: MockClock,
 ) -> None:
     """EpochOfRegistration: a broker's epoch is the offset of its registration."""
     async with playing() as bench:
         await bench.register(1)
-        count = len(bench.quorum.batches)
+        end_offset = bench.quorum.end_offset
         bench.quorum.voter_sets_due = 1
 
+        await bench.register(2)
+
+        assert bench.epochs[2] == end_offset + 1
+
+
+async def test_a_client_is_refused_if_another_controller_leads_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as bench:
+        await bench.register(1)
+        count = len(bench.quorum.batches)
+        bench.quorum.epoch = Epoch(EPOCH + 1)
         with pytest.raises(RefusedError) as refused:
             await bench.register(2)
-
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
         assert len(bench.quorum.batches) == count
-        await bench.register(2)
 
 
 async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) -> None:

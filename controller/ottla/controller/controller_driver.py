@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import trio
@@ -66,6 +67,11 @@ USER_PRINCIPAL = "User:"
 NO_RECORDS = Offset(0)
 """Metadata offset for a decision without records.  Every image includes all records before it."""
 
+
+OFFSET_ATTEMPTS_MAX = 3
+"""Number of times that a decision is made whose offset is taken by a voter set. With one, a client
+of a controller that has just begun to lead gets NOT_CONTROLLER; more are not needed, because voter
+sets follow each other slowly."""
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
@@ -151,6 +157,11 @@ class Controller:
         self._registrations: dict[NodeId, ControllerRegistration] = {}
         """Controllers that registered since this controller became active. They count only at
         levels at which registrations are not records."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """Id of this node."""
+        return self._identity.node_id
 
     @property
     def known_image(self) -> MetadataImage:
@@ -383,18 +394,7 @@ class Controller:
             begun_ns = self.now_ns()
             self.counts.queued.observe(begun_ns - asked_ns)
             epoch = await self._ready_epoch()
-            image, next_offset = self.image, self._member.end_offset
-            compute = self._beside if is_long else compute_inline
-            try:
-                with COLLECTOR_PAUSE.paused() if is_long else nullcontext():
-                    reply, steps = await compute(
-                        lambda: self._prepared(make(image, next_offset), image)
-                    )
-            except Exception:
-                if self.epoch != epoch:
-                    raise not_controller() from None  # it was decided on an image that was dropped
-                raise
-            await self._append(steps, epoch, at=next_offset)
+            reply = await self._appended(make, epoch, is_long=is_long)
             last_offset = self.last_appended
             self.counts.decided.observe(self.now_ns() - begun_ns)
         try:
@@ -402,6 +402,47 @@ class Controller:
         except RefusedError as refusal:
             raise not_controller() from refusal
         return reply, last_offset
+
+    async def _appended(
+        self,
+        make: Callable[[MetadataImage, Offset], Decision[R]],
+        epoch: Epoch,
+        *,
+        is_long: bool,
+    ) -> R:
+        """Make a decision and append its records. Returns the reply.
+
+        If the quorum has appended a voter set meanwhile, as a new leader does at its start, the
+        decision is made again: it may depend on the offset that the set has taken.
+        """
+        for _ in range(OFFSET_ATTEMPTS_MAX):
+            image, next_offset = self.image, self._member.end_offset
+            compute = self._beside if is_long else compute_inline
+            prepare = partial(self._made_and_prepared, make, image, next_offset)
+            try:
+                with COLLECTOR_PAUSE.paused() if is_long else nullcontext():
+                    reply, steps = await compute(prepare)
+            except Exception:
+                if self.epoch != epoch:
+                    raise not_controller() from None  # it was decided on an image that was dropped
+                raise
+            try:
+                await self._append(steps, epoch, at=next_offset)
+            except RefusedError:
+                is_taken = self.epoch == epoch and self._member.end_offset != next_offset
+                if not is_taken or self.image is not image:
+                    raise
+            else:
+                return reply
+        raise not_controller()
+
+    def _made_and_prepared(
+        self,
+        make: Callable[[MetadataImage, Offset], Decision[R]],
+        image: MetadataImage,
+        next_offset: Offset,
+    ) -> "tuple[R, list[_Step]]":
+        return self._prepared(make(image, next_offset), image)
 
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
         """Return the reply and the batches to append.  May be called in a thread.

@@ -197,7 +197,7 @@ def _kafka_service(
         clock=seams.clock,
         rng=seams.rng,
         errors=errors,
-        forwarding=LocalForwarding(controller),
+        forwarding=LocalForwarding(controller, lambda: member.leader_id),
         authorizer=make_authorizer(config, seams.clock),
         known_controllers=known_controllers,
     )

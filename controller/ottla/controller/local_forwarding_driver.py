@@ -1,26 +1,56 @@
 """Decides requests that clients send to this controller itself, without gRPC."""
 
+from collections.abc import Callable
+
 import trio
 
 from ottla.controller.controller_driver import Controller
 from ottla.controller.controller_service import answer_client_request
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
+
+LEADER_MS_MAX = 3_000
+"""Longest wait in ms for a leader while none is known: after the start, and during an election. A
+longer one delays the client's search at other controllers; with a shorter one, a client of the only
+controller is refused right after its start."""
+
+CHECK_MS = 50
+"""Interval in ms between checks for a known leader."""
 
 
 class LocalForwarding:
     """Port by which a client's request is decided in this process, if this controller is the active
     one."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, leader_id: Callable[[], NodeId | None]) -> None:
+        """`leader_id` returns the leader of the quorum, or None if this node knows none."""
         self._controller = controller
+        self._leader_id = leader_id
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Decide a request. Raises RefusedError if the whole request is refused, with
-        NOT_CONTROLLER if another controller is active, and with REQUEST_TIMED_OUT after
-        `deadline_ms`."""
+        """Decide a request. Waits for an election first, if this node knows no leader.
+
+        Raises RefusedError if the whole request is refused, with NOT_CONTROLLER if another
+        controller is active, and with REQUEST_TIMED_OUT after `deadline_ms`.
+        """
         with trio.move_on_after(deadline_ms / 1000):
+            if self._is_pending:
+                with trio.move_on_after(LEADER_MS_MAX / 1000):
+                    await self._wait_for_leader()
             return await answer_client_request(self._controller, request)
         raise RefusedError(
             ErrorCode.REQUEST_TIMED_OUT, "The change was not committed in time; it may be later"
         )
+
+    @property
+    def _is_pending(self) -> bool:
+        """True if it is unknown whether this controller or another one will be active."""
+        controller = self._controller
+        return controller.epoch is None and self._leader_id() in (None, controller.node_id)
+
+    async def _wait_for_leader(self) -> None:
+        while self._is_pending:
+            turn = self._controller.turn
+            with trio.move_on_after(CHECK_MS / 1000):
+                await turn.wait()

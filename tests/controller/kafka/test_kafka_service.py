@@ -48,7 +48,6 @@ from ottla.wire.messages.update_features_request import FeatureUpdateKey, Update
 ID, OTHER_ID = NodeId(101), NodeId(102)
 BROKER, BROKER_LOGGER, TOPIC = 4, 8, 2
 BROKERS, CONTROLLERS = 1, 2
-ATTEMPTS = 100
 
 
 def config_of(directory: Path, port: int, **texts: str) -> ControllerConfig:
@@ -71,20 +70,7 @@ class Admin:
         self._stream = stream
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
-        """Send a request in its latest version, and return the response.
-
-        A controller that has just begun to lead may refuse a change once, and clients repeat it.
-        """
-        for _ in range(ATTEMPTS):
-            answer = await self._asked(request, version)
-            rows = [answer, *getattr(answer, "responses", ())]
-            codes = {getattr(row, "error_code", 0) for row in rows}
-            if ErrorCode.NOT_CONTROLLER not in codes:
-                break
-            await trio.sleep(0.1)
-        return answer
-
-    async def _asked(self, request: Message, version: int | None) -> Any:
+        """Send a request in its latest version, and return the response."""
         key = request.API_KEY
         version = apis.API[key].latest_stable if version is None else version
         await self._stream.send_all(frame_of(request, version))
