@@ -17,7 +17,6 @@ from ottla.broker.cluster.metadata_changes_driver import MetadataChangesApi
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.settings.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.settings.dynamic_settings import (
-    ConnectionBoundsPublisher,
     DynamicSettings,
     OwnSettingsPublisher,
 )
@@ -52,6 +51,7 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionBounds
+from ottla.node.admin.connection_bounds import ConnectionBoundsPublisher
 from ottla.node.admin.metadata_cache import ImageWatch
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.authentication.jwks_driver import KeyReader
@@ -315,7 +315,9 @@ class Broker:
             self.metadata,
             DynamicSettings(self.config, self.parts.settings),
             SettingsWithoutEffect(),
-            ConnectionBoundsPublisher(self.config, self._bound_connections),
+            ConnectionBoundsPublisher(
+                self.config.node_id, self.config.connections, self._bound_connections
+            ),
             QuotaPublisher(self.core.quotas, self.connections),
         ):
             self.member.add_publisher(early)

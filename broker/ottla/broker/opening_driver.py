@@ -20,7 +20,6 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
-from ottla.broker.cluster.settings.dynamic_settings import connection_bounds
 from ottla.broker.listener_admission import ListenerAdmission
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
@@ -34,6 +33,7 @@ from ottla.model.settings.security.sasl import SASL_PROTOCOLS
 from ottla.model.settings.security.tls import TLS_PROTOCOLS
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.model.values import frozen
+from ottla.node.admin.connection_bounds import connection_bounds
 from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.identity import format_directories, quorum_identity, read_meta_properties
@@ -271,7 +271,7 @@ def _listener_admission(config: BrokerConfig, compute: Compute) -> ListenerAdmis
         WindowShape(config.quotas.window_count, config.quotas.window_s * 1_000),
         listeners=[endpoint.name for endpoint in config.listeners],
         inter_broker=config.inter_broker_listener,
-        bounds=connection_bounds(EMPTY, config),
+        bounds=connection_bounds(EMPTY, config.node_id, config.connections),
     )
     return ListenerAdmission(connections, certificates)
 

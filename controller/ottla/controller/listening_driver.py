@@ -15,18 +15,15 @@ from ottla.controller.kafka.describe_controllers import KnownControllers
 from ottla.controller.kafka.kafka_service import KafkaService
 from ottla.controller.local_forwarding_driver import LocalForwarding
 from ottla.controller.node_identities import NodeIdentities, accept_any_caller
+from ottla.metadata.image import EMPTY
 from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
 from ottla.model.quotas.rates import WindowShape
-from ottla.model.settings.connections import (
-    MAX_CONNECTION_CREATION_RATE,
-    MAX_CONNECTIONS,
-    ConnectionBounds,
-    listener_values,
-)
+from ottla.model.settings.connections import ConnectionBounds
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.admin.connection_bounds import ConnectionBoundsPublisher, connection_bounds
 from ottla.node.authentication.jwks_driver import KeyReader
 from ottla.node.network.alarm_driver import Alarm
 from ottla.node.network.connection_limits import ConnectionLimits
@@ -89,6 +86,14 @@ async def open_listeners(
         has_authorizer=config.authorizer.is_on, shows_certificate=True
     ):
         _LOGGER.warning("%s", warning)
+    admission = _admission(config)
+
+    def bound_connections(bounds: ConnectionBounds) -> None:
+        admission.bounds = bounds
+
+    member.add_publisher(
+        ConnectionBoundsPublisher(config.node_id, config.connections, bound_connections)
+    )
     keys = KeyReader(kafka.authenticators.key_plans, errors)
     async with (
         trio.open_nursery() as nursery,
@@ -99,11 +104,12 @@ async def open_listeners(
             clock=clock,
             disk=disk,
             limits=_limits(config),
-            admission=_admission(config),
+            admission=admission,
         ) as server,
     ):
         if server is not None:
             registry.register(lambda: front_families(server.metrics))
+            registry.register(lambda: kafka.dispatcher.times.families(clock.monotonic_ms()))
         for name, work in (
             ("alarm of waiting requests", alarm.run),
             ("certificates", certificates.watch),
@@ -117,7 +123,7 @@ async def open_listeners(
 def _limits(config: ControllerConfig) -> ConnectionLimits:
     """Return the limits of each connection."""
     return ConnectionLimits(
-        frame_bytes_max=FORWARD_BYTES_MAX,
+        frame_bytes_max=min(config.socket_request_bytes_max, FORWARD_BYTES_MAX),
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
@@ -160,20 +166,12 @@ def _services(
 
 def _admission(config: ControllerConfig) -> ConnectionQuotas:
     """Return the bounds of clients' connections. Those of nodes do not count."""
-    windows, connections = config.mutation_quotas, config.connections
-    texts = connections.texts_by_listener
+    windows = config.mutation_quotas
     return ConnectionQuotas(
         WindowShape(windows.window_count, windows.window_s * 1_000),
         listeners=[one.name for one in config.listeners],
         inter_broker=config.inter_broker_listener,
-        bounds=ConnectionBounds(
-            count_max=connections.max_connections,
-            count_max_per_ip=connections.max_connections_per_ip,
-            count_max_of_ips=dict(connections.max_connections_per_ip_overrides),
-            rate_max=connections.max_connection_creation_rate,
-            count_max_of_listeners=dict(listener_values(texts, MAX_CONNECTIONS)),
-            rate_max_of_listeners=dict(listener_values(texts, MAX_CONNECTION_CREATION_RATE)),
-        ),
+        bounds=connection_bounds(EMPTY, config.node_id, config.connections),
     )
 
 

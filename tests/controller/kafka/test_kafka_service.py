@@ -48,6 +48,7 @@ from ottla.wire.messages.update_features_request import FeatureUpdateKey, Update
 ID, OTHER_ID = NodeId(101), NodeId(102)
 BROKER, BROKER_LOGGER, TOPIC = 4, 8, 2
 BROKERS, CONTROLLERS = 1, 2
+BOUND = "max.connections.per.ip"
 
 
 def config_of(directory: Path, port: int, **texts: str) -> ControllerConfig:
@@ -211,6 +212,46 @@ async def test_settings_of_all_brokers_are_changed_and_its_own_are_not(admin: Ad
     )
     values = {one.name: one.value for one in described.results[0].configs}
     assert values["log.retention.ms"] == "100000"
+
+
+async def test_bounds_of_connections_change_while_it_runs(tmp_path: Path) -> None:
+    config = config_of(tmp_path, free_port())
+    async with admin_of(config) as admin:
+        request = IncrementalAlterConfigsRequest(resources=[change(str(ID), BOUND, "1")])
+        with trio.fail_after(60):
+            while (await admin.ask(request)).responses[0].error_code:
+                await trio.sleep(0.05)  # the controller registers itself
+            while not await is_refused(config):
+                await trio.sleep(0.05)
+        request = IncrementalAlterConfigsRequest(resources=[change("", BOUND, "9")])
+        assert (await admin.ask(request)).responses[0].error_code == 0
+        assert await is_refused(config), "the controller's own value counts"
+        request = IncrementalAlterConfigsRequest(resources=[change(str(ID), BOUND, "9")])
+        assert (await admin.ask(request)).responses[0].error_code == 0
+        with trio.fail_after(60):
+            while await is_refused(config):
+                await trio.sleep(0.05)
+
+
+async def is_refused(config: ControllerConfig) -> bool:
+    """Return whether a further client's connection is closed before its request is answered."""
+    listener = config.listeners[0]
+    async with await trio.open_tcp_stream(listener.host, listener.port) as stream:
+        try:
+            await Admin(stream).ask(DescribeClusterRequest(endpoint_type=CONTROLLERS))
+        except (AssertionError, trio.BrokenResourceError):
+            return True
+    return False
+
+
+async def test_a_request_above_the_bound_closes_its_connection(tmp_path: Path) -> None:
+    config = config_of(tmp_path, free_port(), socket_request_max_bytes="1000")
+    async with admin_of(config) as admin:
+        request = IncrementalAlterConfigsRequest(resources=[change("", "log.retention.ms", "1")])
+        assert (await admin.ask(request)).responses[0].error_code == 0
+        large = change("", "log.retention.ms", "1" * 2_000)
+        with pytest.raises(AssertionError, match="closed"):
+            await admin.ask(IncrementalAlterConfigsRequest(resources=[large]))
 
 
 async def test_acls_need_an_authorizer(admin: Admin) -> None:

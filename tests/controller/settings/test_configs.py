@@ -1,14 +1,18 @@
 """Dynamic settings: set, append and delete, and their effect on ELRs."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
+from ottla.controller.membership.controllers import register_controller
+from ottla.controller.registration_driver import registration_of, registration_request
 from ottla.controller.settings_in_force import topic_setting
-from ottla.jepsen.in_memory_controller import InMemoryController
+from ottla.jepsen.in_memory_controller import IDENTITY, InMemoryController
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.model.errors import ErrorCode
+from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.resources import AlterOperation
 from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, TOPIC_DEFINITIONS
@@ -79,6 +83,22 @@ def test_a_setting_is_set_and_taken_back(cluster: InMemoryController) -> None:
 
     assert alter(cluster, resource(TOPIC, "a", ("retention.ms", DELETE, None))) == [(0, None)]
     assert of_topic(cluster.image) == {}
+
+
+def test_a_controller_has_bounds_of_connections_alone(cluster: InMemoryController) -> None:
+    registration = registration_of(ControllerConfig(node_id=IDENTITY.node_id), UUID(int=1))
+    request = registration_request(registration, IDENTITY.cluster_id)
+    cluster.take(register_controller(cluster.image, IDENTITY, request))
+    name = str(IDENTITY.node_id)
+
+    bounds = (("max.connections", SET, "5"), ("listener.name.x.max.connections", SET, "4"))
+    assert alter(cluster, resource(BROKER, name, *bounds)) == [(0, None)]
+    assert len(cluster.image.config(BROKER, name)) == len(bounds)
+
+    mixed = resource(BROKER, name, bounds[0], ("log.retention.ms", SET, "5"))
+    ((code, message),) = alter(cluster, mixed)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "dynamically: log.retention.ms; 101 is a controller" in (message or "")
 
 
 def test_what_is_set_to_what_it_is_writes_no_record(cluster: InMemoryController) -> None:

@@ -20,6 +20,16 @@ def front_families(counts: Mapping[str, float]) -> Iterator[Family]:
         ),
     )
     yield Family(
+        "ottla_controller_connections_closed_total",
+        MetricKind.COUNTER,
+        "Connections of clients that this controller closed, by reason.",
+        ("reason",),
+        tuple(
+            ((reason,), counts.get(f"network.connections.closed.{reason.replace('_', '.')}", 0))
+            for reason in ("bad_input", "idle", "slow", "unread")
+        ),
+    )
+    yield Family(
         "ottla_controller_connections_replaced_total",
         MetricKind.COUNTER,
         "Connections that were closed in favour of others, because their address had most places.",

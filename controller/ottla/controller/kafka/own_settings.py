@@ -1,8 +1,9 @@
 """Settings of this controller: descriptions for clients, and refusals of changes. Pure.
 
-A controller has no setting of its own that changes at run time, unlike a broker. Controllers of
-Kafka accept and store any key for themselves, also read-only ones, without an effect. Ottla refuses
-them. Settings of all brokers, which the active controller stores, take effect on controllers too.
+A controller has no settings of its own that change at run time, except for the bounds of
+connections. Controllers of Kafka accept and store any key for themselves, also read-only ones,
+without an effect. Ottla refuses them. Settings of all brokers, which the active controller stores,
+take effect on controllers too.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
+from ottla.model.settings.connections import ConnectionConfig, is_connection_bound
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import definitions
 from ottla.model.settings.dynamic import described_definitions
@@ -34,6 +36,7 @@ class ControllerSettings:
             **described_definitions(),
             **definitions(MutationQuotaConfig),
             **definitions(QuorumConfig),
+            **definitions(ConnectionConfig),
             **definitions(ControllerConfig),
         }
         self._node = DescribedNode(config.node_id, config.texts, known, loggers)
@@ -55,8 +58,10 @@ def obstacle_of(node_id: NodeId, resource: Resource) -> str:
     """Return the reason why a change cannot be made, if it is of this controller's own settings."""
     if resource.resource_type != ConfigKind.BROKER or resource.resource_name != str(node_id):
         return ""
-    keys = ", ".join(change.name for change in resource.configs[:10])
+    static = [one.name for one in resource.configs if not is_connection_bound(one.name)]
+    if not static:
+        return ""
     return (
-        f"Cannot update these configs dynamically: {keys}; a controller has no dynamic settings of "
-        "its own: change its file, and restart it"
+        f"Cannot update these configs dynamically: {', '.join(static[:10])}; a controller has no"
+        " dynamic settings of its own but bounds of connections: change its file, and restart it"
     )

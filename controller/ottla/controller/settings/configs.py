@@ -29,6 +29,7 @@ from ottla.model.explanations import Explanations
 from ottla.model.ids import parse_node_id
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.balance import BALANCE_KEYS, BALANCE_PLAN
+from ottla.model.settings.connections import is_connection_bound
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
 from ottla.model.settings.resources import AlterOperation, ConfigKind
@@ -197,6 +198,7 @@ def _alter(
             groups=context.config.groups,
             is_of_all_brokers=resource == (ConfigKind.BROKER, ""),
         )
+        _check_controller(image, resource, wanted)
         _check_min_isr(image, resource, wanted)
         _check_balance(image, context.requester, wanted)
     except RefusedError as refusal:
@@ -248,7 +250,7 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
             )
-        if name and node_id not in image.brokers:
+        if name and node_id not in image.brokers and node_id not in image.controllers:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id {name}, which no broker has registered",
@@ -259,6 +261,21 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
     if number in NAMELESS:
         return ConfigKind(number)
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {number}")
+
+
+def _check_controller(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
+    """Raise RefusedError if a change is of a setting that has no effect on a controller."""
+    kind, name = resource
+    node_id = parse_node_id(name)
+    if kind != ConfigKind.BROKER or node_id is None or node_id in image.brokers:
+        return
+    static = [key for key in wanted if not is_connection_bound(key)]
+    if static:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: {', '.join(static[:10])}; {name} is a"
+            " controller, which has no dynamic settings of its own but bounds of connections.",
+        )
 
 
 def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:

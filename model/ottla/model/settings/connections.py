@@ -109,6 +109,11 @@ def listener_definition(key: str) -> Definition | None:
     return replace(definitions(ConnectionConfig)[own_key], key=key)
 
 
+def is_connection_bound(key: str) -> bool:
+    """Return whether a key is a bound of connections, of a node or of one of its listeners."""
+    return key in definitions(ConnectionConfig) or listener_definition(key) is not None
+
+
 def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of single listeners. Raises ConfigError for an invalid value."""
     found = {}

@@ -5,6 +5,7 @@ from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
+from ottla.model.limits import MIB
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
@@ -108,6 +109,13 @@ class ControllerConfig:
         key="socket.receive.buffer.bytes",
         doc="Size of the receive buffer of each connection; -1 has the kernel adapt it. Kafka's "
         "default is 102400.",
+    )
+    socket_request_bytes_max: int = setting(
+        100 * MIB,
+        key="socket.request.max.bytes",
+        at_least=1,
+        doc="Size of the largest request of a client. A larger one closes its connection before "
+        "memory is allocated. Controllers accept no request above 4 MiB, whatever is set.",
     )
     quorum_auto_join_enable: bool = setting(
         False,

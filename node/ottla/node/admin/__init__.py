@@ -5,6 +5,7 @@ api_versions.py       ApiVersions
 describe_cluster.py   refusal of DescribeCluster for nodes of the other role
 describe_acls.py      DescribeAcls
 describe_configs.py   DescribeConfigs: the request, and the settings that every node has
+connection_bounds.py  bounds of connections, and the publisher that applies them
 log_levels.py         levels of this process's loggers
 
 Changes, decided by the active controller

@@ -6,7 +6,6 @@ import pytest
 
 from ottla.broker.cluster.settings.dynamic_settings import (
     PRODUCER_ID_EXPIRATION_MS,
-    ConnectionBoundsPublisher,
     DynamicSettings,
     setting_in_force,
 )
@@ -16,7 +15,7 @@ from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.connections import MAX_CONNECTIONS, ConnectionBounds, ConnectionConfig
+from ottla.model.settings.connections import MAX_CONNECTIONS, ConnectionConfig
 from ottla.model.settings.dynamic import broker_definitions
 
 CONFIG = BrokerConfig(node_id=NodeId(1), connections=ConnectionConfig(max_connections=500))
@@ -78,25 +77,3 @@ def test_the_dynamic_settings_are_kafkas() -> None:
         "num.partitions",
         "default.replication.factor",
     }
-
-
-async def test_connection_bounds_are_published_when_one_of_them_changes() -> None:
-    published: list[ConnectionBounds] = []
-    publisher = ConnectionBoundsPublisher(CONFIG, published.append)
-    now = EMPTY
-    for settings in (
-        {"": {PRODUCER_ID_EXPIRATION_MS: "9"}},
-        {"": {"max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:9"}},
-        {"1": {"listener.name.external.max.connections": "3"}},
-        {"1": {"listener.name.External.max.connection.creation.rate": "4"}},
-        {},
-    ):
-        image = image_with(settings)
-        await publisher.publish(MetadataDelta.between(now, image), image)
-        now = image
-    assert published == [
-        ConnectionBounds(count_max=500, count_max_per_ip=7, count_max_of_ips={"10.0.0.1": 9}),
-        ConnectionBounds(count_max=500, count_max_of_listeners={"external": 3}),
-        ConnectionBounds(count_max=500, rate_max_of_listeners={"external": 4}),
-        ConnectionBounds(count_max=500),
-    ]

@@ -1,4 +1,4 @@
-"""Dynamic settings of this broker, and the three publishers that apply changes of them.
+"""Dynamic settings of this broker, and two publishers that apply changes of them.
 
 The precedence is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting, the
 broker's file, default. Dynamic settings, and the components that apply them, are:
@@ -11,13 +11,12 @@ broker's file, default. Dynamic settings, and the components that apply them, ar
 * the rates of throttled replication: its quotas, through `DynamicSettings`;
 * `log.cleaner.*` that is the broker's own: the log cleaner, through `DynamicSettings`;
 * `max.connection*`, of the broker and of single listeners: the quotas of connections, through
-  `ConnectionBoundsPublisher`;
+  `node/admin/connection_bounds`;
 * `listener.name.NAME.ssl.*` of certificates: the certificates of the listeners, through
   `OwnSettingsPublisher`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 from ottla.broker.cluster.settings.topic_settings import CLUSTER_DEFAULT
@@ -29,20 +28,12 @@ from ottla.broker.quotas.replication_quota import (
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
-from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.connections import (
-    MAX_CONNECTION_CREATION_RATE,
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_IP,
-    MAX_CONNECTIONS_PER_IP_OVERRIDES,
-    ConnectionBounds,
-    ConnectionConfig,
-    listener_values,
-)
+from ottla.model.settings.connections import ConnectionConfig
 from ottla.model.settings.declare import definitions
 from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.node.admin.connection_bounds import value_in_force
 
 PARTITION_VERIFICATION = "transaction.partition.verification.enable"
 PRODUCER_ID_EXPIRATION_MS = "producer.id.expiration.ms"
@@ -63,56 +54,7 @@ def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> An
         part = config.connections
     else:
         part, known = config, definitions(BrokerConfig)
-    definition = known[key]
-    assert definition.is_dynamic
-    for name in (str(config.node_id), CLUSTER_DEFAULT):
-        text = image.config(BROKER_RESOURCE, name).get(key)
-        if text is None:
-            continue
-        try:
-            return definition.value_of(text)
-        except ConfigError:
-            # A release with other bounds accepted the value; settings_without_effect warns of it.
-            continue
-    return getattr(part, definition.field_name)
-
-
-def connection_bounds(image: MetadataImage, config: BrokerConfig) -> ConnectionBounds:
-    """Return the effective bounds of connections, including those of single listeners."""
-    texts = dict(config.connections.texts_by_listener)
-    for name in (CLUSTER_DEFAULT, str(config.node_id)):
-        texts.update(image.config(BROKER_RESOURCE, name))
-    in_force = partial(setting_in_force, image, config)
-    return ConnectionBounds(
-        count_max=in_force(MAX_CONNECTIONS),
-        count_max_per_ip=in_force(MAX_CONNECTIONS_PER_IP),
-        count_max_of_ips=dict(in_force(MAX_CONNECTIONS_PER_IP_OVERRIDES)),
-        rate_max=in_force(MAX_CONNECTION_CREATION_RATE),
-        count_max_of_listeners=dict(listener_values(texts, MAX_CONNECTIONS)),
-        rate_max_of_listeners=dict(listener_values(texts, MAX_CONNECTION_CREATION_RATE)),
-    )
-
-
-class ConnectionBoundsPublisher:
-    """Publisher that applies each change of the bounds of connections."""
-
-    def __init__(self, config: BrokerConfig, apply: Callable[[ConnectionBounds], None]) -> None:
-        self._config = config
-        self._apply = apply
-        self._applied = connection_bounds(MetadataImage(), config)
-
-    @property
-    def name(self) -> str:
-        """Name of this publisher in fault reports."""
-        return "bounds of connections"
-
-    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the bounds of connections if they have changed."""
-        if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
-            bounds = connection_bounds(image, self._config)
-            if bounds != self._applied:
-                self._applied = bounds
-                self._apply(bounds)
+    return value_in_force(image, config.node_id, known[key], part)
 
 
 class OwnSettingsPublisher:
