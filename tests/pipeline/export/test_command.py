@@ -63,6 +63,7 @@ def test_the_summary_is_json_and_refusals_are_one_sentence(
         "row_count": 2,
         "file_count": 1,
         "behind_count": 0,
+        "bad_value_count": 0,
         "next_offsets": {"0": 2},
     }
     assert run(words) == 1
@@ -72,6 +73,25 @@ def test_the_summary_is_json_and_refusals_are_one_sentence(
     bench.delete_records(topic, 0, 3)
     assert run([*words, "--json"]) == 1
     assert "from offset 2, where the table ends, to 2" in capsys.readouterr().err
+
+
+def test_values_that_do_not_fit_the_schema_are_counted(
+    bench: "TopicBench", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = bench.new_topic()
+    bench.produce(topic, [b'{"id":1}', b'{"id":1.5}', b"no JSON", None])
+    words = ["export", topic, "--to", str(tmp_path / "table"), "--bootstrap", bench.bootstrap]
+
+    assert run([*words, "--json", "--schema", "id BIGINT"]) == 0
+
+    shown = capsys.readouterr()
+    assert "4 rows in 1 file added" in shown.out
+    assert "warning: 2 values do not fit the columns of the table; see its column bad_value" in (
+        shown.err
+    )
+    bench.produce(topic, [b'{"id":"x"}'])
+    assert run([*words, "--json", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bad_value_count"] == 1
 
 
 @pytest.mark.parametrize(

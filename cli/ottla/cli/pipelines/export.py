@@ -114,6 +114,9 @@ def run(arguments: argparse.Namespace) -> int:
         files = "1 file" if figures.file_count == 1 else f"{figures.file_count:,} files"
         behind = f", {figures.behind_count:,} behind" if figures.behind_count else ""
         say(f"{figures.committed_count:,} rows in {files} added to {arguments.to}{behind}")
+    if figures.bad_count:
+        values = "1 value does" if figures.bad_count == 1 else f"{figures.bad_count:,} values do"
+        note(f"warning: {values} not fit the columns of the table; see its column bad_value")
     return 0
 
 
@@ -129,6 +132,7 @@ def summary(
         "row_count": figures.committed_count,
         "file_count": figures.file_count,
         "behind_count": figures.behind_count,
+        "bad_value_count": figures.bad_count,
         "next_offsets": {str(number): offsets[number] for number in sorted(offsets)},
         "seconds": round(seconds, 3),
     }

@@ -71,6 +71,8 @@ class ExportFigures:
     behind_count: int
     """Number of offsets between the rows read so far and the end of the topic at the last
     check."""
+    bad_count: int
+    """Number of rows that this run has read, and whose value does not fit the columns."""
     position: TablePosition | None
     """Position of the last commit."""
 
@@ -157,6 +159,7 @@ class TopicExport:
             committed_count=self._committed_count,
             file_count=self._file_count,
             behind_count=max(0, self._end_count - done),
+            bad_count=0 if self._rows is None else self._rows.bad_count,
             position=self._sink.position,
         )
 

@@ -84,6 +84,8 @@ class TableRows:
         value_type = None if values is None else values.type
         self.schema = table_schema(TOPIC_TYPE, value_type)
         """Schema of all rows."""
+        self.bad_count = 0
+        """Number of rows so far whose value does not fit, so that it is in `bad_value`."""
 
     def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of records, in their order."""
@@ -91,7 +93,9 @@ class TableRows:
         column = dict(zip(records.schema.names, records.columns, strict=True))
         values: list[pa.Array] = [column["value"]]
         if self._values is not None:
-            values = list(self._values.parse(column["value"]))
+            parsed = self._values.parse(column["value"])
+            values = list(parsed)
+            self.bad_count += count - parsed.bad_value.null_count
         indices = _zeros(count)
         return pa.RecordBatch.from_arrays(
             [
