@@ -157,6 +157,13 @@ def run(arguments: list[str]) -> int:
         complain(f"ottla: there is no command {name!r}{cure}; see 'ottla --help'")
         return REFUSED
     is_verb = arguments[1:2] != [] and arguments[1] in command.verbs
+    if command.verbs and not is_verb and is_no_file(arguments[1:]):
+        cure = did_you_mean(arguments[1], command.verbs) or f"; they are {', '.join(command.verbs)}"
+        complain(
+            f"ottla {name}: {arguments[1]!r} is no file, and no verb{cure}; see "
+            f"'ottla {name} --help'"
+        )
+        return REFUSED
     with importing():
         module = import_module(command.verbs_module if is_verb else command.module)
     parser = Parser(prog=f"ottla {name}", description=command.summary)
@@ -166,6 +173,11 @@ def run(arguments: list[str]) -> int:
     except SystemExit as ending:
         return int(ending.code or OK)
     return guarded(name, parsed.handler, parsed)
+
+
+def is_no_file(words: list[str]) -> bool:
+    """Return whether the first word is written as a verb, and no such file exists."""
+    return bool(words) and words[0].isalpha() and not os.path.exists(words[0])
 
 
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:

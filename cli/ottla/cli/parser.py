@@ -12,6 +12,7 @@ from ottla.model.visible_text import visible
 USAGE_ERROR = 1
 INVALID_VALUE = re.compile(r"invalid (\w+) value: ('.*')", re.DOTALL)
 """Argparse's message about an invalid value, with the name of the type that refused it."""
+INVALID_VERB = re.compile(r"^argument VERB: invalid choice: ")
 KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole number",
          "number": "a whole number", "float": "a number", "size": "a size such as 16k"}  # fmt: skip
 
@@ -24,6 +25,18 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
         settings.setdefault("description", settings.get("help"))
         return super().add_parser(name, **settings)
 
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Parse the arguments of the verb by its own parser, which then explains usage errors."""
+        if isinstance(parser, Parser):
+            parser.chosen = self.choices.get(values[0])
+        super().__call__(parser, namespace, values, option_string)
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose usage errors are one sentence and exit code 1."""
@@ -31,11 +44,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.register("action", "parsers", Verbs)
+        self.chosen: argparse.ArgumentParser | None = None
+        """Parser of the verb that the command line has."""
 
     def error(self, message: str) -> NoReturn:
         """Print the error and a hint to the help; exit with code 1."""
+        if self.chosen is not None:
+            # Argparse reports unknown options at the command, whose help has no options.
+            self.chosen.error(message)
         # The list of choices is removed: the error refers to the help, which has it.
         short = INVALID_VALUE.sub(_in_words, message.partition(" (choose from")[0])
+        short = INVALID_VERB.sub("there is no verb ", short)
         cure = remedy_for_usage(self, message)
         hint = as_typed_here(f"; see '{self.prog} --help'")
         self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")

@@ -9,6 +9,18 @@ SIMILARITY_MIN = 0.7
 values miss short words with two typing errors."""
 
 
+TOPIC_ARGUMENT = "the topic is given without an option"
+OPTIONS_OF_OTHERS = {
+    "--topic": TOPIC_ARGUMENT,
+    "-t": TOPIC_ARGUMENT,
+    "--from-beginning": "records are read from the beginning, unless --offset end is given",
+    "--max-messages": "use --count",
+    "--partitions": "'ottla topic add-partitions' adds partitions to a topic",
+}
+"""Remedy for each option that Kafka's tools and kcat have under another name, for commands without
+this option."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return " (did you mean X?)" for the most similar known word, or an empty text."""
     # Dashes are removed because all options have them: with them --produce resembled --prune.
@@ -22,20 +34,20 @@ def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")
-        choices = (one for action in parser._actions for one in action.choices or ())
-        return did_you_mean(word, map(str, choices))
+        choices = [str(one) for action in parser._actions for one in action.choices or ()]
+        near = did_you_mean(word, choices)
+        is_verb = message.startswith("argument VERB:")
+        return near if near or not is_verb else f"; the verbs are {', '.join(choices)}"
     _, is_unknown, words = message.partition("unrecognized arguments: ")
     options = (one.partition("=")[0] for one in words.split() if one.startswith("-"))
     word = next(options, "")
+    if is_unknown and word in OPTIONS_OF_OTHERS:
+        return f" ({OPTIONS_OF_OTHERS[word]})"
     known = set(_options_of(parser))
-    # An option that another verb has is spelt correctly.
-    return did_you_mean(word, known) if is_unknown and word and word not in known else ""
+    return did_you_mean(word, known) if is_unknown and word else ""
 
 
 def _options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options of a parser and of its verbs."""
+    """Yield the options of a parser."""
     for action in parser._actions:
         yield from action.option_strings
-        if isinstance(action, argparse._SubParsersAction):
-            for verb in action.choices.values():
-                yield from _options_of(verb)

@@ -7,7 +7,10 @@ from ottla.cli.imports import importing_for_good
 from ottla.model.settings.broker import load_broker_config
 
 OPTIONS = NODE_OPTIONS
-EPILOG = "Brokers that run already: 'ottla broker list', 'describe ID', 'drain ID'."
+EPILOG = (
+    "Brokers that run already: 'ottla broker list', 'logdirs', 'describe ID', 'drain ID', "
+    "'cordon ID', 'remove ID', 'unregister ID'."
+)
 
 
 def run(arguments: argparse.Namespace) -> int:
