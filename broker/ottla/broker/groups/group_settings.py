@@ -1,10 +1,18 @@
 """Effective settings of one group: its own dynamic settings, and for all others those of this
 broker. Pure."""
 
+import logging
+from collections.abc import Mapping
+
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import GROUP_RESOURCE
 from ottla.model.settings.group_overrides import GroupSettings, group_settings_of
 from ottla.model.settings.groups import GroupConfig
+
+logger = logging.getLogger("ottla.broker.groups")
+
+KEPT_MAX = 10_000
+"""Groups with dynamic settings whose settings are cached.  Smaller parses them more often."""
 
 
 class SettingsOfGroups:
@@ -14,13 +22,28 @@ class SettingsOfGroups:
     of the heartbeat.
     """
 
-    __slots__ = ("_config", "_unset")
+    __slots__ = ("_config", "_known", "_unset")
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
         self._unset = group_settings_of({}, config)
+        self._known: dict[str, tuple[Mapping[str, str], GroupSettings]] = {}
+        """Settings of each group with dynamic ones, and the texts that they were made of."""
 
     def of(self, image: MetadataImage, group_id: str) -> GroupSettings:
         """Return the effective settings of a group under a metadata image."""
         texts = image.config(GROUP_RESOURCE, group_id)
-        return group_settings_of(texts, self._config) if texts else self._unset
+        if not texts:
+            return self._unset
+        known = self._known.get(group_id)
+        if known is not None and known[0] is texts:
+            return known[1]
+        if len(self._known) >= KEPT_MAX:
+            self._known.clear()
+        made = group_settings_of(
+            texts,
+            self._config,
+            lambda sentence: logger.warning("group %r: %s", group_id, sentence),
+        )
+        self._known[group_id] = (texts, made)
+        return made

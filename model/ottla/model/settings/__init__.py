@@ -11,6 +11,7 @@ endpoints.py        listeners and voters: lists of addresses
 quorum.py           timeouts of the quorum, and the interval of snapshots
 groups.py           coordination of groups, and retention of their offsets
 group_overrides.py  settings of one group
+share_groups.py     settings of share groups, of the cluster and of one group
 transactions.py     coordination of transactions, and the log of their state
 quotas.py           windows of quotas, and the limits of one entity
 offset_reset.py     `auto.offset.reset`

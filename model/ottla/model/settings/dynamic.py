@@ -39,6 +39,7 @@ from ottla.model.settings.security.security_keys import (
     reason_refused,
 )
 from ottla.model.settings.security.tls import TlsSettings, reason_tls_refused
+from ottla.model.settings.share_groups import ShareGroupConfig
 from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS
@@ -67,6 +68,7 @@ def broker_definitions() -> Mapping[str, Definition]:
     return {
         **own,
         **definitions(GroupConfig),
+        **definitions(ShareGroupConfig),
         **definitions(TransactionConfig),
         **definitions(ShareStateConfig),
         **definitions(QuotaConfig),

@@ -1,14 +1,20 @@
 """Settings of one group: the resource GROUP (KIP-848).
 
-The brokers' own `group.consumer.*` settings are the defaults. Invariant: WithinTheBounds (a setting
-of a group is between the minimum and the maximum of the cluster).
+The brokers' own `group.consumer.*` and `group.share.*` settings are the defaults. Invariant:
+WithinTheBounds (a setting of a group is between the minimum and the maximum of the cluster).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.declare import Definition, allowed_texts, definitions, setting, values_of
 from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.share_groups import (
+    ShareGroupSettings,
+    capped,
+    check_share_texts,
+)
 from ottla.model.values import frozen
 
 
@@ -37,26 +43,40 @@ class GroupSettings:
         broker_keys=("group.consumer.assignment.interval.ms",),
         doc="Minimum interval between two assignments of the group.",
     )
+    share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
+    """Settings that count if the group is a share group."""
 
 
-GROUP_DEFINITIONS: Mapping[str, Definition] = definitions(GroupSettings)
+GROUP_DEFINITIONS: Mapping[str, Definition] = {
+    **definitions(GroupSettings),
+    **definitions(ShareGroupSettings),
+}
 """All settings of a group by key."""
 
 
-def group_settings_of(texts: Mapping[str, str], config: GroupConfig) -> GroupSettings:
+def group_settings_of(
+    texts: Mapping[str, str],
+    config: GroupConfig,
+    warn: Callable[[str], None] = lambda _sentence: None,
+) -> GroupSettings:
     """Return the effective settings of a group on which `texts` are set.
 
     Texts that are invalid for groups are ignored, since another release with other rules may have
-    stored them.
+    stored them. `warn` is called with a sentence for each value outside the cluster's bounds.
     """
     ours, _errors = allowed_texts(GROUP_DEFINITIONS, texts)
     values, _unknown = values_of(GroupSettings, ours)
+    share_values, _unknown = values_of(ShareGroupSettings, ours)
+    share, warnings = capped(share_values, config.share)
+    for sentence in warnings:
+        warn(sentence)
     return GroupSettings(
         **{
             "session_timeout_ms": config.consumer_session_timeout_ms,
             "heartbeat_interval_ms": config.consumer_heartbeat_interval_ms,
             "assignment_interval_ms": config.consumer_assignment_interval_ms,
             **values,
+            "share": share,
         }
     )
 
@@ -102,3 +122,6 @@ def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
             ErrorCode.INVALID_CONFIG,
             "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
         )
+    shares, _unknown = values_of(ShareGroupSettings, texts)
+    defaults, _warnings = capped({}, config.share)
+    check_share_texts(replace(defaults, **shares), config.share)

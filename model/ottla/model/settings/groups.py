@@ -1,8 +1,11 @@
 """Settings of the coordination of groups and of their committed offsets."""
 
+from dataclasses import field
+
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, MIB
 from ottla.model.settings.declare import SettingKind, definitions, setting
+from ottla.model.settings.share_groups import ShareGroupConfig
 from ottla.model.values import frozen
 
 ORDERED = (
@@ -193,6 +196,8 @@ class GroupConfig:
         "heartbeat in the interval no longer restricts the topics. Changes of topics and of ACLs "
         "take effect at once.",
     )
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
+    """Settings of share groups."""
 
     def __post_init__(self) -> None:
         for lower, upper in ORDERED:

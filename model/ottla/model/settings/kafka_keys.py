@@ -32,33 +32,11 @@ group.coordinator.append.linger.ms INT -1 -1..
 group.coordinator.background.threads INT 2 1..
 group.coordinator.cached.buffer.max.bytes INT 1048588 524288.. dynamic
 group.coordinator.threads INT 4 1..
-group.share.assignment.interval.ms INT 1000 0.. dynamic
 group.share.assignor.offload.enable BOOLEAN true dynamic internal
-group.share.assignors LIST simple
-group.share.delivery.count.limit INT 5 2..10
 group.share.dlq.manager.class.name STRING \
 org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager internal
-group.share.heartbeat.interval.ms INT 5000 1..
-group.share.initialize.retry.interval.ms INT 30000 1.. internal
-group.share.max.assignment.interval.ms INT 15000 0..
-group.share.max.delivery.count.limit INT 10 5..25
-group.share.max.heartbeat.interval.ms INT 15000 1..
-group.share.max.partition.max.record.locks INT 4000 2000..10000
-group.share.max.record.lock.duration.ms INT 60000 30000..3600000
-group.share.max.session.timeout.ms INT 60000 1..
-group.share.max.share.sessions INT 2000 1..
-group.share.max.size INT 200 1..1000
-group.share.min.assignment.interval.ms INT 0 0..
-group.share.min.delivery.count.limit INT 2 2..5
-group.share.min.heartbeat.interval.ms INT 5000 1..
-group.share.min.partition.max.record.locks INT 100 100..2000
-group.share.min.record.lock.duration.ms INT 15000 1000..30000
-group.share.min.session.timeout.ms INT 45000 1..
-group.share.partition.max.record.locks INT 2000 100..10000
 group.share.persister.class.name STRING \
 org.apache.kafka.server.share.persister.DefaultStatePersister internal
-group.share.record.lock.duration.ms INT 30000 1000..3600000
-group.share.session.timeout.ms INT 45000 1..
 group.streams.acceptable.recovery.lag LONG 10000 0.. internal
 group.streams.assignment.interval.ms INT 1000 0.. dynamic
 group.streams.assignor.offload.enable BOOLEAN true dynamic internal
@@ -149,7 +127,9 @@ unstable.feature.versions.enable BOOLEAN false internal
 change the key at run time, and `internal` if Kafka does not describe it."""
 
 _REASONS: tuple[tuple[str, str], ...] = (
-    ("group.share.", "share groups are not served"),
+    ("group.share.assignor.", "targets are computed in steps of the event loop"),
+    ("group.share.", "code of the JVM is not run here"),
+    ("share.fetch.purgatory.", "a completed request leaves the purgatory at once"),
     ("share.coordinator.threads", "one event loop serves all connections"),
     ("share.coordinator.load.", "the state is read in parts of 64 KiB"),
     (
@@ -157,8 +137,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
         "records are appended uncompressed at the end of each event-loop iteration",
     ),
     ("share.coordinator.", "records are appended at the end of each event-loop iteration"),
-    ("share.", "share groups are not served"),
-    ("errors.deadletterqueue.", "share groups are not served"),
+    ("errors.deadletterqueue.", "dead letters are not written"),
     ("group.streams.", "groups of Kafka Streams are not served"),
     ("remote.", "there is no remote storage"),
     ("log.remote.", "there is no remote storage"),

@@ -149,7 +149,7 @@ NARROWER_CHANGES = {
     "sasl.*": SECURITY,
     "ssl.*": SECURITY,
     "config.providers": UNKEPT_PROMISES["config.providers"],
-    "group.consumer.assignment.interval.ms": "changed in the file, or for one group",
+    "group.*.assignment.interval.ms": "changed in the file, or for one group",
     "log.cleaner.io.*": f"{NEGATIVE}; {JAVA_NUMBER}",
     "*.cleanable*.ratio": JAVA_NUMBER,
     "log.flush.interval.ms": NEGATIVE,
@@ -157,7 +157,7 @@ NARROWER_CHANGES = {
     "errors.deadletterqueue.*": WITHOUT,
     "local.retention.*": WITHOUT,
     "remote.*": WITHOUT,
-    "share.*": "share groups are not served",
+    "share.assignor.offload.enable": "internal, and without effect in Kafka 4.4",
     "streams.*": "groups of Kafka Streams are not served",
     "consumer.assignor.offload.enable": "assignments are computed on the coordinator's loop",
 }
@@ -260,7 +260,6 @@ async def test_every_change_is_answered_as_kafka_answers_or_has_a_reason(client:
 
 
 UNEXPECTEDLY_WIDE = {
-    "group.share.assignment.interval.ms",
     "group.streams.assignment.interval.ms",
     "log.local.retention.ms",
     "log.remote.copy.lag.ms",
@@ -312,6 +311,7 @@ async def described(client: Client, kind: int, name: str) -> dict[str, Any]:
 OTHER_DESCRIPTIONS = {
     "group.coordinator.rebalance.protocols": "groups of Kafka Streams are not served",
     "*consumer.assignment.interval.ms": "0 by default; see docs/reference/compatibility.md",
+    "group.share.assignment.interval.ms": "changed in the file, or for one group",
     "listeners": "Kafka describes it as dynamic, and refuses every change",
     "log.dirs": "a default of its own, as there is no log.dir",
     "node.id": "set in every file, and this broker has none",

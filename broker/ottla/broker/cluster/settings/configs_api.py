@@ -87,6 +87,8 @@ class ResourceSettings:
                 if key in texts
             ]
         given += self._brokers_default(definition)
+        if own is ConfigSource.GROUP and not definition.broker_keys:
+            given.append(ConfigLayer(definition.key, definition.default, ConfigSource.DEFAULT))
         result = result_of(definition, given, is_read_only=False)
         if given and given[0].source is not own:
             key, text, _ = given[0]
