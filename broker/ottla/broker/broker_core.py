@@ -253,6 +253,7 @@ class BrokerCore:
             rng=self._rng,
             errors=self.errors,
             turn_end=self.dispatcher.turn_end,
+            share_persister=self.share_persister,
         )
         self.transactions = TransactionCoordinator(
             self.config.transactions,

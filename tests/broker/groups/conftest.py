@@ -36,7 +36,9 @@ class Groups(GroupBench):
 
     def check_replay(self) -> None:
         """Assert that replaying the log gives the consumer groups in memory."""
-        assert _consumer_groups(self.replayed()) == _consumer_groups(self.shard)
+        replayed = self.replayed()
+        assert _consumer_groups(replayed) == _consumer_groups(self.shard)
+        assert _share_groups(replayed) == _share_groups(self.shard)
 
     def enter(
         self, member_id: str, topics: Sequence[str] | None = ("orders",), **more: Any
@@ -82,6 +84,22 @@ def _consumer_groups(shard: GroupShard) -> dict[str, Any]:
         )
         for group in shard.groups.values()
         if isinstance(group, ConsumerGroup)
+    }
+
+
+def _share_groups(shard: GroupShard) -> dict[str, Any]:
+    return {
+        group.group_id: (
+            group.group_epoch,
+            group.target_epoch,
+            group.metadata_hash,
+            group.members,
+            group.targets,
+            group.partitions.initializing,
+            group.partitions.initialized,
+            group.partitions.deleting,
+        )
+        for group in shard.shares.all()
     }
 
 

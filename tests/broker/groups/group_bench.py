@@ -5,7 +5,7 @@ recorded responses.
 committed records, and as many uncommitted ones as the caller requests.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from ottla.broker.coordinators.effects import CoordinatorRecord, EventWrite, Ins
 from ottla.broker.coordinators.performer import perform
 from ottla.broker.groups.consumer.topic_view import TopicView
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.partition_states import SharePorts
 from ottla.jepsen.world.walk.group_requests import Action, GroupRequest, GroupRequests
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import PartitionState, Provenance
@@ -24,8 +25,9 @@ from ottla.metadata.records import (
 )
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset
-from ottla.model.settings.group_overrides import GroupSettings
+from ottla.model.settings.group_overrides import group_settings_of
 from ottla.model.settings.groups import GroupConfig
+from tests.broker.groups.share_persister_bench import SharePersisterBench
 
 WALL_MS = 1_700_000_000_000
 CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
@@ -37,6 +39,7 @@ class GroupBench(GroupRequests):
 
     def __init__(self, config: GroupConfig = CONFIG) -> None:
         self.config = config
+        self.settings = group_settings_of({}, config)
         self.record_bytes_max = 1 << 20
         self.mono_ms = 1_000
         self.log: list[CoordinatorRecord] = []
@@ -48,6 +51,7 @@ class GroupBench(GroupRequests):
         self.is_working = True
         """True if the shard's pending work, which is done in steps, is completed at once."""
         self.topics = TopicView()
+        self.states = SharePersisterBench()
         self._held: list[tuple[int, Responder, Any]] = []
         self._ids = 0
         self._topic_count = 0
@@ -57,10 +61,17 @@ class GroupBench(GroupRequests):
         return GroupShard(
             self.config,
             topics=self.topics,
-            settings=lambda _: GroupSettings(),
+            settings=lambda _: self.settings,
             new_id=self._new_id,
             record_bytes_max=lambda: self.record_bytes_max,
+            share_ports=SharePorts(self.states, self._perform_on_shares),
         )
+
+    def _perform_on_shares(
+        self, group_id: str, responder: Responder, action: Callable[[Any, Instant], None]
+    ) -> None:
+        action(self.shard.shares, self.now)
+        self.settle()
 
     def _new_id(self) -> str:
         self._ids += 1

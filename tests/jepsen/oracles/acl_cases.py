@@ -376,6 +376,18 @@ BROKER_CASES = (
     AclCase(69, 0, {"group_ids": [GROUP]}, ((GROUP_DESCRIBE,),)),
     AclCase(74, 1, {}, ((CLUSTER_CONFIGS,),)),
     AclCase(75, 0, {"topics": [{"name": TOPIC}]}, ((TOPIC_DESCRIBE,),)),
+    AclCase(
+        76,
+        1,
+        {
+            "group_id": GROUP,
+            "member_id": "m1",
+            "member_epoch": 0,
+            "subscribed_topic_names": [TOPIC],
+        },
+        ((GROUP_READ,), (TOPIC_DESCRIBE,)),
+    ),
+    AclCase(77, 1, {"group_ids": [GROUP]}, ((GROUP_DESCRIBE,),)),
 )
 """Cases that a broker decides."""
 

@@ -581,19 +581,20 @@ _ROWS = (
         on_topics(OP.DESCRIBE),
         need(OP.DESCRIBE, TOPIC, "", Scope.HIDDEN),
     ),
-    not_served(
+    coordinated(
         SHARE_GROUP_HEARTBEAT,
         "ShareGroupHeartbeat",
         "1 flexible 1+",
         on_group(OP.READ),
         on_topics(OP.DESCRIBE, "subscribed_topic_names", Scope.REQUEST),
     ),
-    not_served(
+    coordinated(
         SHARE_GROUP_DESCRIBE,
         "ShareGroupDescribe",
         "1 flexible 1+",
         on_group(OP.DESCRIBE, "group_ids", Scope.EACH),
         need(OP.DESCRIBE, TOPIC, "", Scope.EACH),
+        parts=Parts(),
     ),
     not_served(
         SHARE_FETCH,

@@ -7,6 +7,7 @@ coordinated_group.py   base class of a group of any kind
 group_kind.py          the decisions on the groups of one kind: a new kind begins here
 classic/               groups of the classic protocol
 consumer/              groups of the consumer protocol (KIP-848)
+share/                 share groups (KIP-932)
 offsets/               committed offsets
 group_records.py       the records of `__consumer_offsets`, in Kafka's formats
 group_replay.py        replays a partition of `__consumer_offsets` into its shard

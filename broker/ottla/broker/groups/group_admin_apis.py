@@ -120,7 +120,9 @@ class GroupAdminApis:
         self._coordinator.perform(
             group_id,
             responder,
-            lambda shard, now: shard.delete_group(group_id, responder),
+            lambda shard, now: shard.delete_group(
+                group_id, responder, lambda: self._delete(group_id, responder)
+            ),
             is_write=True,
         )
 

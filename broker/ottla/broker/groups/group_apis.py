@@ -8,8 +8,15 @@ from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.groups.offsets.offset_apis import OffsetApis
 from ottla.broker.groups.offsets.offset_commit_api import OffsetCommitApi
 from ottla.broker.groups.offsets.transactional_offsets import TransactionalOffsetsApi
+from ottla.broker.groups.share.describe_share_groups import ShareGroupDescribeApi
+from ottla.broker.groups.share.share_group_apis import ShareGroupApis
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
-from ottla.metadata.features import GROUP_VERSION, GROUP_VERSION_OF_CONSUMERS
+from ottla.metadata.features import (
+    GROUP_VERSION,
+    GROUP_VERSION_OF_CONSUMERS,
+    SHARE_VERSION,
+    SHARE_VERSION_OF_GROUPS,
+)
 from ottla.model.settings.groups import GroupConfig
 from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import Dispatcher
@@ -25,6 +32,8 @@ from ottla.wire.apis import (
     OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
     SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
@@ -73,3 +82,19 @@ def register_group_apis(
         image=lambda: metadata.image,
     )
     dispatcher.register(CONSUMER_GROUP_DESCRIBE, describing.describe)
+    register_share_group_apis(dispatcher, coordinator=coordinator, metadata=metadata)
+
+
+def register_share_group_apis(
+    dispatcher: Dispatcher, *, coordinator: GroupCoordinator, metadata: MetadataCache
+) -> None:
+    """Register the handlers of all requests about share groups."""
+
+    def is_served() -> bool:
+        return metadata.image.features.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_GROUPS
+
+    dispatcher.register(SHARE_GROUP_HEARTBEAT, ShareGroupApis(coordinator, is_served).heartbeat)
+    describing = ShareGroupDescribeApi(
+        coordinator, is_served=is_served, image=lambda: metadata.image
+    )
+    dispatcher.register(SHARE_GROUP_DESCRIBE, describing.describe)

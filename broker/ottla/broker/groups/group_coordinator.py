@@ -12,6 +12,7 @@ from ottla.broker.coordinators.commit_wait import CommitWait
 from ottla.broker.coordinators.effects import EventWrite, GroupEffects, Instant, Responder
 from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES
 from ottla.broker.coordinators.shard_coordinator import PeriodicTask, ShardCoordinator
+from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.consumer.topic_view import TopicView
 from ottla.broker.groups.group_figures import LedGroups, figures_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
@@ -19,6 +20,7 @@ from ottla.broker.groups.group_replay import GroupReplay
 from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.broker.groups.offsets.offset_store import SeparateBatch
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.partition_states import SharePorts, StateOutcomes
 from ottla.broker.logs.write_txn_markers import TransactionEnd
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -60,7 +62,9 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         rng: Rng,
         errors: UnexpectedErrors | None = None,
         turn_end: TurnEnd | None = None,
+        share_persister: SharePersister | None = None,
     ) -> None:
+        """Without `share_persister`, no partition of a share group is ever initialised."""
         super().__init__(
             local_id=local_id,
             table=table,
@@ -72,6 +76,9 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         self._config = config
         self._rng = rng
         self._settings = SettingsOfGroups(config)
+        self._share_ports: SharePorts | None = None
+        if share_persister is not None:
+            self._share_ports = SharePorts(share_persister, self._perform_on_shares)
         self._topics = TopicView(self._used_regexes)
 
     @property
@@ -147,11 +154,18 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
             settings=lambda group_id: self._settings.of(self.image, group_id),
             new_id=lambda: str(self._rng.uuid()),
             record_bytes_max=lambda: partition.config.max_message_bytes - RECORD_OVERHEAD_BYTES,
+            share_ports=self._share_ports,
         )
 
     def replay_of(self, log: Log, shard: GroupShard) -> GroupReplay:
         """Return the replay of a log into a shard."""
         return GroupReplay(log, shard, self.errors)
+
+    def _perform_on_shares(
+        self, group_id: str, responder: Responder, action: Callable[[StateOutcomes, Instant], None]
+    ) -> None:
+        """Call a function with the share groups of the shard that serves a group now."""
+        self.perform(group_id, responder, lambda shard, now: action(shard.shares, now))
 
     def _content_of(self, shard: GroupShard) -> str:
         return f"{len(shard.groups)} groups and {len(shard.offsets)} offsets"

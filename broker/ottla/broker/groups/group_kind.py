@@ -1,13 +1,13 @@
 """Group kinds: one interface for the rules of each kind of group. Pure.
 
 A shard stores groups of several kinds under one namespace of ids. It finds the kind of a group by
-`CoordinatedGroup.type` and delegates every decision to it. A new kind (share groups, streams
-groups) is a `CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that
-only one kind has are methods of its `GroupKind`, which their handlers call.
+`CoordinatedGroup.type` and delegates every decision to it. A new kind (streams groups) is a
+`CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that only one kind
+has are methods of its `GroupKind`, which their handlers call.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ottla.broker.coordinators.effects import Instant, Outbox, Responder
@@ -35,6 +35,8 @@ class GroupKind(ABC, Generic[GroupT]):
     """Classes of the record keys in `__consumer_offsets` that belong to this kind."""
     type: ClassVar[str]
     """Value of `CoordinatedGroup.type` for groups of this kind."""
+    has_offsets: ClassVar[bool] = True
+    """False if no offsets may be committed for groups of this kind."""
 
     def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
         """`groups` contains the groups of all kinds in the shard."""
@@ -51,6 +53,16 @@ class GroupKind(ABC, Generic[GroupT]):
     def all(self) -> list[GroupT]:
         """Return the groups of this kind."""
         return [cast(GroupT, group) for group in self._groups.values() if group.type == self.type]
+
+    def prepare_deletion(
+        self, group: GroupT, responder: Responder, delete_again: Callable[[], None]
+    ) -> bool:
+        """Return True if an empty group can be deleted now.
+
+        Otherwise the kind first deletes what the group has elsewhere, and then calls
+        `delete_again`, or the responder with an error code.
+        """
+        return True
 
     @abstractmethod
     def delete(self, group: GroupT) -> None:

@@ -1,9 +1,9 @@
 """Records of `__consumer_offsets`, in Kafka's formats.  Pure.
 
 A key is an int16 with its kind, then the body.  A value is an int16 with its version, then the
-body.  A null value is a tombstone.  Kinds of other coordinators (share groups, streams groups) are
-skipped when a log is read.  The kinds of consumer groups (3 to 8 and 16) are in
-`consumer_records.py`.
+body.  A null value is a tombstone.  Kinds of other coordinators (streams groups) are skipped when a
+log is read.  The kinds of consumer groups (3 to 8 and 16) are in `consumer_records.py`, those of
+share groups (10 to 15) in `share_records.py`.
 """
 
 from struct import Struct
@@ -55,6 +55,42 @@ from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
+from ottla.wire.messages.share_group_current_member_assignment_key import (
+    ShareGroupCurrentMemberAssignmentKey,
+)
+from ottla.wire.messages.share_group_current_member_assignment_value import (
+    ShareGroupCurrentMemberAssignmentValue,
+)
+from ottla.wire.messages.share_group_member_metadata_key import (
+    ShareGroupMemberMetadataKey,
+)
+from ottla.wire.messages.share_group_member_metadata_value import (
+    ShareGroupMemberMetadataValue,
+)
+from ottla.wire.messages.share_group_metadata_key import (
+    ShareGroupMetadataKey,
+)
+from ottla.wire.messages.share_group_metadata_value import (
+    ShareGroupMetadataValue,
+)
+from ottla.wire.messages.share_group_state_partition_metadata_key import (
+    ShareGroupStatePartitionMetadataKey,
+)
+from ottla.wire.messages.share_group_state_partition_metadata_value import (
+    ShareGroupStatePartitionMetadataValue,
+)
+from ottla.wire.messages.share_group_target_assignment_member_key import (
+    ShareGroupTargetAssignmentMemberKey,
+)
+from ottla.wire.messages.share_group_target_assignment_member_value import (
+    ShareGroupTargetAssignmentMemberValue,
+)
+from ottla.wire.messages.share_group_target_assignment_metadata_key import (
+    ShareGroupTargetAssignmentMetadataKey,
+)
+from ottla.wire.messages.share_group_target_assignment_metadata_value import (
+    ShareGroupTargetAssignmentMetadataValue,
+)
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
 """Former kind number of the key of a committed offset. Its body is the same as that of the current
@@ -106,6 +142,12 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
     6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
     7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Classes of key and value of each kind."""
@@ -203,7 +245,7 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def record(key: Message, value: Message | None) -> CoordinatorRecord:
-    """Return a record of a consumer group. Key and value use version 0."""
+    """Return a record of a consumer or share group. Key and value use version 0."""
     kind = KIND_OF[type(key)]
     return CoordinatorRecord(
         _int16.pack(kind) + encode(key, 0),

@@ -40,6 +40,8 @@ from ottla.broker.groups.offsets.commit_rules import (
 from ottla.broker.groups.offsets.offset_retention import OffsetRetention
 from ottla.broker.groups.offsets.offset_store import OffsetStore, SeparateBatch
 from ottla.broker.groups.offsets.topic_commit import TopicCommit
+from ottla.broker.groups.share.partition_states import SharePorts
+from ottla.broker.groups.share.share_groups import ShareGroups
 from ottla.broker.groups.timer_names import TimerName
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_PRODUCER_ID
@@ -72,8 +74,10 @@ class GroupShard:
         settings: Callable[[str], GroupSettings],
         new_id: Callable[[], str],
         record_bytes_max: Callable[[], int] = lambda: 1 << 20,
+        share_ports: SharePorts | None = None,
     ) -> None:
-        """`settings` returns the settings of one group, and `new_id` a unique text.
+        """`settings` returns the settings of one group, and `new_id` a unique text. Without
+        `share_ports`, no partition of a share group is ever initialised.
 
         No record larger than `record_bytes_max` is written.
         """
@@ -117,7 +121,18 @@ class GroupShard:
             new_id=new_id,
             record_bytes_max=record_bytes_max,
         )
-        kinds: tuple[GroupKind[Any], ...] = (self.consumers, self.classics)
+        self.shares = ShareGroups(
+            self.groups,
+            self._outbox,
+            config=config,
+            timers=self._timers,
+            topics=topics,
+            backlog=self._backlog,
+            settings=lambda group_id: settings(group_id).share,
+            record_bytes_max=record_bytes_max,
+            ports=share_ports,
+        )
+        kinds: tuple[GroupKind[Any], ...] = (self.consumers, self.classics, self.shares)
         self._kinds = {kind.type: kind for kind in kinds}
         self._kind_of_key = {key: kind for kind in kinds for key in kind.keys}
 
@@ -325,6 +340,8 @@ class GroupShard:
                 self.classics.make(request.group_id)
                 return True
             kind = self._kinds[group.type]
+            if not kind.has_offsets:
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
             if request.generation_id_or_member_epoch >= 0 or not group.is_empty:
                 kind.check_commit(group, request, version)
         except RefusedError as refusal:
@@ -348,6 +365,8 @@ class GroupShard:
             self.classics.make(group_id)
         else:
             kind = self._kind_of(group)
+            if not kind.has_offsets:
+                raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
             if names_member(request) and not (
                 request.generation_id_or_member_epoch < 0 and group.is_empty
             ):
@@ -420,14 +439,20 @@ class GroupShard:
 
     # ---- whole groups
 
-    def delete_group(self, group_id: str, responder: Responder) -> None:
-        """Delete an empty group with its offsets.  The response is an error code."""
+    def delete_group(
+        self, group_id: str, responder: Responder, delete_again: Callable[[], None]
+    ) -> None:
+        """Delete an empty group with its offsets.  The response is an error code.
+
+        Data that the group has elsewhere is deleted first; `delete_again` is then called to repeat
+        this request.
+        """
         group = self.groups.get(group_id)
         if group is None:
             self._outbox.answer_when_committed(responder, ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
             self._outbox.answer(responder, ErrorCode.NON_EMPTY_GROUP)
-        else:
+        elif self._kind_of(group).prepare_deletion(group, responder, delete_again):
             for topic, index in self.store.places_of(group_id):
                 self.store.drop(group_id, topic, index)
             self._drop_group(group)

@@ -16,7 +16,9 @@ class TimerKind(Enum):
     SYNC = "sync"
     """The deadline for SyncGroup requests of all members."""
     ASSIGNMENT = "assignment"
-    """The end of the minimum interval since the last assignment of a consumer group."""
+    """The end of the minimum interval since the last assignment of a consumer or share group."""
+    INITIALIZATION = "initialization"
+    """The next attempt to initialise the partitions of a share group."""
     REVOCATION = "revocation"
     """The deadline for the revocation of partitions by one member of the consumer protocol."""
 

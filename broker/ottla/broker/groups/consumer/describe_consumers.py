@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: epochs and assignments of a group and its members (KIP-848).  Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ottla.broker.groups.consumer.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer.consumer_member import ConsumerMember
@@ -61,7 +61,13 @@ class ConsumerGroupDescribeApi:
         for group_id in dict.fromkeys(request.group_ids):
             try:
                 found = self._describe(group_id)
-                yield from _check_topics(found, permissions, pace)
+                names = {
+                    topic.topic_name
+                    for member in found.members
+                    for assignment in (member.assignment, member.target_assignment)
+                    for topic in assignment.topic_partitions
+                }
+                yield from check_described_topics(names, permissions, pace)
                 if request.include_authorized_operations:
                     found.authorized_operations = operations_on(
                         permissions, ResourceType.GROUP, group_id
@@ -101,18 +107,12 @@ class ConsumerGroupDescribeApi:
         )
 
 
-def _check_topics(
-    found: DescribedGroup, permissions: Permissions | None, pace: StepPace
+def check_described_topics(
+    names: Iterable[str], permissions: Permissions | None, pace: StepPace
 ) -> Steps[None]:
     """Raise RefusedError if a group uses a topic that the client may not describe."""
     if permissions is None:
         return
-    names = {
-        topic.topic_name
-        for member in found.members
-        for assignment in (member.assignment, member.target_assignment)
-        for topic in assignment.topic_partitions
-    }
     for name in names:
         if pace.is_due():
             yield

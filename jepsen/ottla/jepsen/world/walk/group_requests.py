@@ -10,6 +10,7 @@ from ottla.broker.groups.classic.rebalance import Join
 from ottla.broker.groups.consumer.consumer_rebalance import MemberHeartbeat
 from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.share_rebalance import ShareHeartbeat
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -19,6 +20,7 @@ from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 from ottla.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group_request import MemberIdentity
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
+from ottla.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "group"
@@ -106,6 +108,31 @@ class GroupRequests(ABC):
         heartbeat = MemberHeartbeat(request, _client(client_id), asked)
         self._perform(
             group_id, asked, lambda shard, now: shard.consumers.handle_heartbeat(heartbeat, now)
+        )
+        return asked
+
+    def share_heartbeat(
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        topics: Sequence[str] | None = None,
+        rack_id: str | None = None,
+        group_id: str = GROUP,
+        client_id: str = "client",
+    ) -> GroupRequest:
+        """Send a ShareGroupHeartbeat, and return the request with its later response."""
+        asked = GroupRequest()
+        request = ShareGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            rack_id=rack_id,
+            subscribed_topic_names=None if topics is None else list(topics),
+        )
+        heartbeat = ShareHeartbeat(request, _client(client_id), asked)
+        self._perform(
+            group_id, asked, lambda shard, now: shard.shares.handle_heartbeat(heartbeat, now)
         )
         return asked
 
@@ -231,11 +258,20 @@ class GroupRequests(ABC):
         )
         return asked
 
-    def delete(self) -> GroupRequest:
-        """Send a DeleteGroups request for the group, and return it with its later response."""
+    def delete(self, group_id: str = GROUP) -> GroupRequest:
+        """Send a DeleteGroups request for a group, and return it with its later response."""
         asked = GroupRequest()
-        self._perform(GROUP, asked, lambda shard, now: shard.delete_group(GROUP, asked))
+        self._delete(group_id, asked)
         return asked
+
+    def _delete(self, group_id: str, asked: GroupRequest) -> None:
+        self._perform(
+            group_id,
+            asked,
+            lambda shard, now: shard.delete_group(
+                group_id, asked, lambda: self._delete(group_id, asked)
+            ),
+        )
 
 
 def _client(client_id: str) -> MemberClient:

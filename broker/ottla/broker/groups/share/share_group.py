@@ -1,0 +1,73 @@
+"""One share group (KIP-932): its members, epochs and partitions.  Pure.
+
+Members of a share group may consume a partition together, so that an assignment needs no
+revocation: a member has its target with its next heartbeat.
+"""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from ottla.broker.groups.consumer.assigned_group import AssignedGroup
+from ottla.broker.groups.share.share_member import ShareMember
+from ottla.broker.groups.share.share_partitions import SharePartitions
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+
+SHARE = "share"
+"""Group type and protocol type in ListGroups."""
+
+
+class ShareGroupState(StrEnum):
+    """States of a group, with the names used in responses."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ShareGroup(AssignedGroup[ShareMember]):
+    """Members of one group, their targets, and the partitions that they consume."""
+
+    type: ClassVar[str] = SHARE
+
+    __slots__ = ("partitions", "searched")
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id, SHARE)
+        self.partitions = SharePartitions()
+        self.searched: tuple[frozenset[str], MetadataImage] | None = None
+        """Topics and image in which no partition without a requested state was found."""
+
+    def __repr__(self) -> str:
+        return f"ShareGroup({self.group_id!r}, {self.state_name}, epoch {self.group_epoch})"
+
+    @property
+    def state(self) -> ShareGroupState:
+        """State of the group, as reported in responses."""
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    @property
+    def state_name(self) -> str:
+        """Name of the group's state in Kafka's notation."""
+        return self.state.value
+
+    @property
+    def is_unused(self) -> bool:
+        """False: a share group without members keeps its offsets until it is deleted."""
+        return False
+
+
+def check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raise RefusedError if an epoch is neither the member's current nor its previous one. Epoch 0
+    joins again."""
+    if epoch in (0, member.member_epoch):
+        return
+    if epoch < member.member_epoch and epoch == member.previous_member_epoch:
+        return
+    size = "greater" if epoch > member.member_epoch else "smaller"
+    raise RefusedError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({member.member_epoch}). The member must abandon all its partitions "
+        "and rejoin.",
+    )

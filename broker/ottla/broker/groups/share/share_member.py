@@ -1,0 +1,34 @@
+"""One member of a share group (KIP-932): its subscription and its assignment. Pure.
+
+Members are immutable, as those of consumer groups.
+"""
+
+from dataclasses import dataclass, field
+
+from ottla.broker.coordinators.effects import MemberClient
+from ottla.broker.groups.consumer.consumer_member import NO_CLIENT, NOTHING, Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareMember:
+    """Member of a share group.  The timers of the shard store its deadline."""
+
+    member_id: str
+    rack_id: str | None = None
+    client: MemberClient = NO_CLIENT
+    subscribed_names: frozenset[str] = frozenset()
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    """Previous epoch of the member. It is accepted as well as the current one, since the response
+    with the current epoch may be lost."""
+    assigned: Assignment = field(default_factory=lambda: NOTHING)
+
+    @property
+    def instance_id(self) -> None:
+        """None: share groups have no static members."""
+        return None
+
+    @property
+    def subscription(self) -> tuple[frozenset[str], str]:
+        """Topic names to which the member subscribes, and no regular expression."""
+        return self.subscribed_names, ""

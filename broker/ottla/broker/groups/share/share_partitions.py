@@ -1,0 +1,139 @@
+"""Partitions that a share group consumes, by the progress of their durable state. Pure.
+
+The share coordinator must create the state of a partition before the partition is assigned. The
+group records that it is waiting for that, and for deletions, so that another coordinator continues
+(KIP-932).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.coordinators.share_persister import NO_START_OFFSET
+
+
+class TopicStates(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+class Initialization(NamedTuple):
+    """Requested initialisation of one partition. A retry repeats it unchanged, so that it cannot
+    undo the progress of a request whose answer is late."""
+
+    topic_id: UUID
+    partition: int
+    state_epoch: int
+    start_offset: int = NO_START_OFFSET
+
+
+class SharePartitions:
+    """Partitions of one group. Topics without partitions are left out."""
+
+    __slots__ = ("attempts", "deleting", "initialized", "initializing")
+
+    def __init__(self) -> None:
+        self.initializing: dict[UUID, TopicStates] = {}
+        """Partitions whose state was requested."""
+        self.initialized: dict[UUID, TopicStates] = {}
+        """Partitions whose state exists. Only these are assigned."""
+        self.deleting: dict[UUID, str] = {}
+        """Names of the topics whose states are being deleted."""
+        self.attempts: dict[tuple[UUID, int], Initialization] = {}
+        """Requests of this coordinator for the partitions in `initializing`. Not stored in the
+        log."""
+
+    def missing(self, topic_id: UUID, count: int) -> list[int]:
+        """Return the partitions of a topic with `count` partitions whose state was not requested
+        yet."""
+        known: set[int] = set()
+        for states in (self.initializing, self.initialized):
+            if topic_id in states:
+                known |= states[topic_id].partitions
+        return [] if len(known) >= count else [one for one in range(count) if one not in known]
+
+    def is_known(self, topic_id: UUID) -> bool:
+        """Return True if the group has consumed the topic. New partitions of it are then read from
+        their start."""
+        return topic_id in self.initialized or topic_id in self.initializing
+
+    def topic_ids(self) -> set[UUID]:
+        """Return the ids of all topics of the group."""
+        return {*self.initializing, *self.initialized, *self.deleting}
+
+    def states_of(self, topic_id: UUID) -> frozenset[int]:
+        """Return the partitions of a topic whose state exists or may exist."""
+        return frozenset().union(
+            *(
+                states[topic_id].partitions
+                for states in (self.initializing, self.initialized)
+                if topic_id in states
+            )
+        )
+
+    # ---- changes
+
+    def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
+        """Note that states of a topic are requested."""
+        for one in wanted:
+            self.attempts[one.topic_id, one.partition] = one
+            _add(self.initializing, one.topic_id, name, (one.partition,))
+
+    def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
+        """Note that states of a topic exist."""
+        found = frozenset(partitions)
+        waiting = self.initializing.get(topic_id)
+        if waiting is not None and waiting.partitions <= found:
+            del self.initializing[topic_id]
+        elif waiting is not None:
+            rest = waiting.partitions - found
+            self.initializing[topic_id] = TopicStates(waiting.name, rest)
+        for one in found:
+            self.attempts.pop((topic_id, one), None)
+        _add(self.initialized, topic_id, name, found)
+
+    def begin_deletion(self, topic_id: UUID, name: str) -> None:
+        """Note that the states of a topic are being deleted."""
+        self.forget(topic_id)
+        self.deleting[topic_id] = name
+
+    def forget(self, topic_id: UUID) -> None:
+        """Remove all partitions of a topic."""
+        for states in (self.initializing, self.initialized):
+            for one in states.pop(topic_id, TopicStates("", frozenset())).partitions:
+                self.attempts.pop((topic_id, one), None)
+        self.deleting.pop(topic_id, None)
+
+    def unfinished(self, state_epoch: int) -> Iterator[Initialization]:
+        """Yield the requested states whose creation is not confirmed. Requests of a former
+        coordinator are unknown, and are repeated with the given epoch."""
+        for topic_id, states in self.initializing.items():
+            for partition in sorted(states.partitions):
+                attempt = self.attempts.get((topic_id, partition))
+                if attempt is None:
+                    start = 0 if topic_id in self.initialized else NO_START_OFFSET
+                    attempt = Initialization(topic_id, partition, state_epoch, start)
+                    self.attempts[topic_id, partition] = attempt
+                yield attempt
+
+    def assignable(self, counts: Mapping[UUID, int]) -> dict[UUID, list[int]]:
+        """Return the partitions that may be assigned, of topics with the given numbers of
+        partitions."""
+        found = {}
+        for topic_id, count in counts.items():
+            states = self.initialized.get(topic_id)
+            if states is not None:
+                indexes = sorted(one for one in states.partitions if one < count)
+                if indexes:
+                    found[topic_id] = indexes
+        return found
+
+
+def _add(
+    states: dict[UUID, TopicStates], topic_id: UUID, name: str, partitions: Iterable[int]
+) -> None:
+    old = states.get(topic_id)
+    known = frozenset[int]() if old is None else old.partitions
+    states[topic_id] = TopicStates(name, known | frozenset(partitions))

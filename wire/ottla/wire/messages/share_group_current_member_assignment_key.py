@@ -1,0 +1,26 @@
+"""ShareGroupCurrentMemberAssignmentKey.
+
+Generated from schemas/share_group_records.schema; never edited.
+"""
+
+from ottla.wire.codec_types import Message
+
+
+class ShareGroupCurrentMemberAssignmentKey(Message):
+    __slots__ = (
+        "group_id",
+        "member_id",
+    )
+    API_KEY = -1
+    VERSIONS = range(1)
+    FLEXIBLE_FROM = None
+    SCHEMA = "share_group_records"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
