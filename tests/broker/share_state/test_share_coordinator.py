@@ -324,3 +324,4 @@ async def test_too_few_replicas_refuse_a_write_and_not_a_summary(world: World) -
         led.apply(state, config, world.clock.now_ms)
         assert codes(await here.ask(initialize(world))) == [E.COORDINATOR_NOT_AVAILABLE]
         assert codes(await here.ask(read_summary(world))) == [0]
+        assert codes(await here.ask(read(world))) == [E.INVALID_REQUEST]

@@ -3,8 +3,10 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ottla.broker.coordinators.effects import CoordinatorRecord
+from ottla.broker.coordinators.effects import CoordinatorRecord, Instant
 from ottla.broker.coordinators.share_persister import SharePartitionKey, StateBatch
 from ottla.broker.share_state.share_partition_state import Snapshot, Update
 from ottla.broker.share_state.share_state_records import (
@@ -13,7 +15,9 @@ from ottla.broker.share_state.share_state_records import (
     snapshot_record,
     update_record,
 )
+from ottla.broker.share_state.share_state_shard import ShareStateShard
 from ottla.model.errors import CorruptDataError
+from ottla.model.limits import INT32_MAX
 
 KEY = SharePartitionKey("gruppe é", UUID(int=7), 3)
 BATCHES = tuple(StateBatch(10 * at, 10 * at + 4, 2, 1) for at in range(1, 50))
@@ -55,3 +59,40 @@ def test_a_key_of_a_later_version_is_left_alone() -> None:
 def test_a_corrupt_record_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(CorruptDataError):
         read_share_record(key, value)
+
+
+RECORDS = [
+    snapshot_record(KEY, SNAPSHOT._replace(batches=BATCHES[:3])),
+    update_record(KEY, UPDATE._replace(batches=BATCHES[:3])),
+    snapshot_record(KEY, SNAPSHOT._replace(snapshot_epoch=INT32_MAX, start_offset=-9)),
+]
+
+
+@given(st.sampled_from(RECORDS), st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255))))
+def test_a_damaged_record_is_refused_or_leaves_a_state_that_can_be_stored(
+    record: CoordinatorRecord, damage: list[tuple[int, int]]
+) -> None:
+    assert record.value is not None
+    value = bytearray(record.value)
+    for at, byte in damage:
+        value[at % len(value)] = byte
+    shard = ShareStateShard(
+        updates_per_snapshot=0,
+        idle_snapshot_ms=0,
+        has_partition=lambda topic_id, partition: True,
+        record_bytes_max=lambda: 1_000_000,
+    )
+    try:
+        shard.replay(record.key, bytes(value))
+    except CorruptDataError:
+        return
+    now = Instant(0, 1)
+    state = shard.states[KEY]
+    leader_epoch = min(INT32_MAX, state.leader_epoch + 1)
+    shard.read(KEY, print, now, leader_epoch=leader_epoch)
+    effects = shard.take_effects()
+    ((_, answer),) = effects.committed_answers
+    assert answer == state.as_read()
+    assert effects.writes or state.leader_epoch == INT32_MAX
+    for write in effects.writes:
+        assert read_share_record(*write.record) is not None

@@ -52,6 +52,7 @@ class LocalSharePersister:
             key,
             responder,
             lambda shard, now: shard.read(key, responder, now, leader_epoch=leader_epoch),
+            is_write=False,
         )
 
     def write(

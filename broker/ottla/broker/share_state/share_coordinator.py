@@ -160,7 +160,11 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         *,
         is_write: bool = True,
     ) -> None:
-        """Call `action` with the shard of a share partition. It must answer through `responder`."""
+        """Call `action` with the shard of a share partition. It must answer through `responder`.
+
+        With `is_write` it is refused at once if there are too few replicas in sync. A read of a
+        known leader writes nothing; that of a new one waits for the replicas.
+        """
         if len(key.group_id) > GROUP_ID_CHARS_MAX:
             responder(RefusedError(ErrorCode.INVALID_GROUP_ID))
             return

@@ -21,6 +21,7 @@ from ottla.broker.coordinators.share_persister import (
 )
 from ottla.broker.share_state.state_batches import merge
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.limits import INT32_MAX
 
 DELIVERY_STATES = frozenset((0, 2, 3, 4))
 """Delivery states that are stored: available, acknowledged, being archived, archived. An acquired
@@ -93,6 +94,10 @@ class SharePartitionState:
         """True if the last snapshot was one of an idle share partition."""
         return self.create_ms != self.write_ms
 
+    @property
+    def _next_snapshot_epoch(self) -> int:
+        return min(self.snapshot_epoch + 1, INT32_MAX)
+
     # ---- records
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
@@ -120,7 +125,7 @@ class SharePartitionState:
     def snapshot(self, now_ms: int, *, create_ms: int | None = None) -> Snapshot:
         """Return the next snapshot of the present state."""
         return Snapshot(
-            snapshot_epoch=self.snapshot_epoch + 1,
+            snapshot_epoch=self._next_snapshot_epoch,
             state_epoch=self.state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=self.start_offset,
@@ -151,7 +156,7 @@ class SharePartitionState:
         Kafka stores 0, and fences by the highest epoch in the log.
         """
         return Snapshot(
-            snapshot_epoch=0 if is_new else self.snapshot_epoch + 1,
+            snapshot_epoch=0 if is_new else self._next_snapshot_epoch,
             state_epoch=state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,

@@ -101,6 +101,7 @@ class ShareStateApis:
                 key,
                 responder,
                 lambda shard, now: shard.read(key, responder, now, leader_epoch=part.leader_epoch),
+                is_write=False,
             )
 
         return begun(_serve(context, request, ask, STATES))
