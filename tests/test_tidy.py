@@ -138,6 +138,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "users",
         "metrics",
         "pipelines",
+        "backup",
         "lab",
     ),
 }
