@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from ottla.bench.cold_backlog import cold
+from ottla.bench.faults.metadata_pause import MetadataPause, metadata_pause
 from ottla.bench.instructions import instructions
 from ottla.bench.kafka.compaction_beside import compaction
 from ottla.bench.load import Load, Progress, library, make_topic, produce
@@ -64,11 +65,13 @@ def failover(rounds: int, progress: Progress) -> Figures:
     """Measure the time without a leader, as clients see it, after kill -9 of a broker and of a
     controller. Returns the figures.
 
-    In a second cluster, a broker that leads many partitions is killed.
+    In a second cluster, a broker that leads many partitions is killed. In a third one, the active
+    controller is killed under a load of metadata changes.
     """
     brokers: list[float] = []
     controllers: list[float] = []
     many: list[ManyFailover] = []
+    pauses: list[MetadataPause] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
             _make_topic(cluster, replicas=3)
@@ -79,12 +82,17 @@ def failover(rounds: int, progress: Progress) -> Figures:
             leader = make_led_by_one(cluster)
             time.sleep(SETTLED_S)
             many.append(kill_leader(cluster, leader))
+        with open_local_cluster() as cluster:
+            _make_topic(cluster, replicas=3)
+            pauses.append(metadata_pause(cluster, TOPIC))
         progress(index + 1)
     return (
         _spread("new_leader_s", brokers)
         | _spread("new_active_controller_s", controllers)
         | _spread("many_partitions_fenced_s", [each.detection_s for each in many])
         | _spread("many_partitions_serve_s", [each.failover_s for each in many])
+        | _spread("metadata_pause_s", [each.longest_s for each in pauses])
+        | {"metadata_failures": sum(each.failure_count for each in pauses)}
     )
 
 
