@@ -27,8 +27,9 @@ from ottla.broker.coordinators.find_coordinator import (
     transactions_topic,
 )
 from ottla.broker.coordinators.share_persister import SharePersister
-from ottla.broker.groups.group_apis import register_group_apis
+from ottla.broker.groups.group_apis import register_group_apis, register_share_group_apis
 from ottla.broker.groups.group_coordinator import GroupCoordinator
+from ottla.broker.groups.share.end_offsets import EndOffsets, UnknownEndOffsets
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DataApis
 from ottla.broker.logs.fetch_session import FetchSessionCache
@@ -105,6 +106,8 @@ class CoordinatorPorts(NamedTuple):
     call `core.transactions.on_marked` for each partition whose marker is written."""
     cancel_markers: Callable[[int], None]
     """Called with a partition of `__transaction_state` that this broker no longer coordinates."""
+    end_offsets: EndOffsets = UnknownEndOffsets()
+    """Access to the end offsets of all partitions of the cluster, for the lags of share groups."""
     share_persister: SharePersister | None = None
     """Access to all share coordinators of the cluster. Without it, only the share partitions that
     this broker coordinates itself have a state."""
@@ -233,6 +236,7 @@ class BrokerCore:
         `CoordinatorDriver` for each, the caller calls `flush_due`, `on_time` and `work`.
         """
         self._producer_ids = ports.producer_ids
+        self._end_offsets = ports.end_offsets
         self.share_states = ShareCoordinator(
             self.config.share_state,
             local_id=self.config.node_id,
@@ -330,6 +334,13 @@ class BrokerCore:
             metadata=self.metadata,
             transactions=self._verifications,
             timeout_ms=self.config.request_timeout_ms,
+        )
+        register_share_group_apis(
+            self.dispatcher,
+            coordinator=self.groups,
+            metadata=self.metadata,
+            persister=self.share_persister,
+            ends=self._end_offsets,
         )
         ShareStateApis(self.share_states).register(self.dispatcher)
         register_transaction_apis(

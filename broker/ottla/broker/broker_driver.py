@@ -23,6 +23,7 @@ from ottla.broker.cluster.settings.dynamic_settings import (
 from ottla.broker.cluster.settings.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
+from ottla.broker.groups.share.end_offsets_driver import EndOffsetsDriver
 from ottla.broker.listener_admission import ListenerAdmission
 from ottla.broker.log_directories_driver import LogDirectories
 from ottla.broker.logs.read_ahead_driver import ReadAheads
@@ -179,11 +180,14 @@ class Broker:
             own=self._loopback,
         )
         self._share_persister.register_with(self.parts)
+        ends = EndOffsetsDriver(config, table=self.table, errors=self.errors)
+        ends.register_with(self.parts)
         self.core.open_coordinators(
             CoordinatorPorts(
                 producer_ids=producer_ids,
                 send_markers=self._markers.send,
                 cancel_markers=self._markers.cancel,
+                end_offsets=ends,
                 share_persister=self._share_persister,
             )
         )

@@ -376,6 +376,7 @@ BROKER_CASES = (
     AclCase(69, 0, {"group_ids": [GROUP]}, ((GROUP_DESCRIBE,),)),
     AclCase(74, 1, {}, ((CLUSTER_CONFIGS,),)),
     AclCase(75, 0, {"topics": [{"name": TOPIC}]}, ((TOPIC_DESCRIBE,),)),
+    AclCase(77, 1, {"group_ids": [GROUP]}, ((GROUP_DESCRIBE,),)),
     AclCase(
         76,
         1,
@@ -387,7 +388,32 @@ BROKER_CASES = (
         },
         ((GROUP_READ,), (TOPIC_DESCRIBE,)),
     ),
-    AclCase(77, 1, {"group_ids": [GROUP]}, ((GROUP_DESCRIBE,),)),
+    AclCase(
+        90,
+        1,
+        {"groups": [{"group_id": GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}]},
+        ((GROUP_DESCRIBE,), (TOPIC_DESCRIBE,)),
+    ),
+    AclCase(
+        91,
+        0,
+        {
+            "group_id": GROUP,
+            "topics": [
+                {
+                    "topic_name": TOPIC,
+                    "partitions": [{"partition_index": 0, "start_offset": 0}],
+                }
+            ],
+        },
+        ((GROUP_READ,), (TOPIC_READ,)),
+    ),
+    AclCase(
+        92,
+        0,
+        {"group_id": GROUP, "topics": [{"topic_name": TOPIC}]},
+        ((GROUP_DELETE,), (TOPIC_READ,)),
+    ),
 )
 """Cases that a broker decides."""
 

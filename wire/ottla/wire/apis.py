@@ -675,26 +675,29 @@ _ROWS = (
         need(OP.DESCRIBE, TOPIC, "", Scope.EACH),
         unstable_from=1,
     ),
-    not_served(
+    coordinated(
         DESCRIBE_SHARE_GROUP_OFFSETS,
         "DescribeShareGroupOffsets",
         "0-1 flexible 0+",
         on_group(OP.DESCRIBE, "groups.group_id", Scope.EACH),
-        on_topics(OP.DESCRIBE, "groups.topics"),
+        on_topics(OP.DESCRIBE, "groups.topics.topic_name"),
+        parts=Parts(),
     ),
-    not_served(
+    coordinated(
         ALTER_SHARE_GROUP_OFFSETS,
         "AlterShareGroupOffsets",
         "0 flexible 0+",
         on_group(OP.READ),
         on_topics(OP.READ, "topics.topic_name"),
+        parts=Parts(),
     ),
-    not_served(
+    coordinated(
         DELETE_SHARE_GROUP_OFFSETS,
         "DeleteShareGroupOffsets",
         "0 flexible 0+",
         on_group(OP.DELETE),
         on_topics(OP.READ, "topics.topic_name"),
+        parts=Parts(),
     ),
     not_served(
         STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,

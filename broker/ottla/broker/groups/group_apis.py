@@ -1,5 +1,6 @@
 """Registers the APIs of groups.  Pure."""
 
+from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.classic.membership_apis import MembershipApis
 from ottla.broker.groups.consumer.consumer_group_apis import ConsumerGroupApis
 from ottla.broker.groups.consumer.describe_consumers import ConsumerGroupDescribeApi
@@ -9,22 +10,26 @@ from ottla.broker.groups.offsets.offset_apis import OffsetApis
 from ottla.broker.groups.offsets.offset_commit_api import OffsetCommitApi
 from ottla.broker.groups.offsets.transactional_offsets import TransactionalOffsetsApi
 from ottla.broker.groups.share.describe_share_groups import ShareGroupDescribeApi
+from ottla.broker.groups.share.end_offsets import EndOffsets
 from ottla.broker.groups.share.share_group_apis import ShareGroupApis
+from ottla.broker.groups.share.share_offset_apis import ShareOffsetApis
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
 from ottla.metadata.features import (
     GROUP_VERSION,
     GROUP_VERSION_OF_CONSUMERS,
-    SHARE_VERSION,
-    SHARE_VERSION_OF_GROUPS,
+    is_share_enabled,
 )
 from ottla.model.settings.groups import GroupConfig
 from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import (
+    ALTER_SHARE_GROUP_OFFSETS,
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
+    DELETE_SHARE_GROUP_OFFSETS,
     DESCRIBE_GROUPS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
@@ -82,19 +87,29 @@ def register_group_apis(
         image=lambda: metadata.image,
     )
     dispatcher.register(CONSUMER_GROUP_DESCRIBE, describing.describe)
-    register_share_group_apis(dispatcher, coordinator=coordinator, metadata=metadata)
 
 
 def register_share_group_apis(
-    dispatcher: Dispatcher, *, coordinator: GroupCoordinator, metadata: MetadataCache
+    dispatcher: Dispatcher,
+    *,
+    coordinator: GroupCoordinator,
+    metadata: MetadataCache,
+    persister: SharePersister,
+    ends: EndOffsets,
 ) -> None:
     """Register the handlers of all requests about share groups."""
 
     def is_served() -> bool:
-        return metadata.image.features.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_GROUPS
+        return is_share_enabled(metadata.image.features)
 
     dispatcher.register(SHARE_GROUP_HEARTBEAT, ShareGroupApis(coordinator, is_served).heartbeat)
     describing = ShareGroupDescribeApi(
         coordinator, is_served=is_served, image=lambda: metadata.image
     )
     dispatcher.register(SHARE_GROUP_DESCRIBE, describing.describe)
+    offsets = ShareOffsetApis(
+        coordinator, persister, ends, is_served=is_served, image=lambda: metadata.image
+    )
+    dispatcher.register(DESCRIBE_SHARE_GROUP_OFFSETS, offsets.describe)
+    dispatcher.register(ALTER_SHARE_GROUP_OFFSETS, offsets.alter)
+    dispatcher.register(DELETE_SHARE_GROUP_OFFSETS, offsets.delete)

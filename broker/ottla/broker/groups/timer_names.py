@@ -18,7 +18,7 @@ class TimerKind(Enum):
     ASSIGNMENT = "assignment"
     """The end of the minimum interval since the last assignment of a consumer or share group."""
     INITIALIZATION = "initialization"
-    """The next attempt to initialise the partitions of a share group."""
+    """The next attempt to initialise or delete the states of a share group's partitions."""
     REVOCATION = "revocation"
     """The deadline for the revocation of partitions by one member of the consumer protocol."""
 

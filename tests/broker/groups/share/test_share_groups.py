@@ -244,6 +244,13 @@ def test_a_group_whose_states_cannot_be_deleted_stays(shares: ShareBench) -> Non
     shares.states.code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert shares.delete().code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert GROUP in shares.shard.groups
+    shares.come("a")
+    assert shares.states.states, "the topic is consumed once the deletion has succeeded"
     shares.states.code = ErrorCode.NONE
+    shares.pass_time(RETRY_MS)
+    shares.beat("a")
+    assert set(map(min, shares.states.states.values())) == {-1}
+    assert given(shares.beat("a", topics=["orders"]).answer)
+    shares.share_heartbeat("a", -1)
     assert shares.delete().code is ErrorCode.NONE
     assert shares.states.states == {}

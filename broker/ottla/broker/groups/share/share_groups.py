@@ -1,7 +1,8 @@
 """Group kind of share groups (KIP-932) in one shard.  Pure."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
+from uuid import UUID
 
 from ottla.broker.coordinators.backlog import Backlog
 from ottla.broker.coordinators.effects import Instant, Outbox, Responder
@@ -16,6 +17,7 @@ from ottla.broker.groups.share.share_changes import ShareChanges
 from ottla.broker.groups.share.share_group import SHARE, ShareGroup
 from ottla.broker.groups.share.share_partitions import Initialization
 from ottla.broker.groups.share.share_rebalance import (
+    NewOffset,
     ShareHeartbeat,
     ShareRebalancer,
     refused_share_heartbeat,
@@ -24,11 +26,21 @@ from ottla.broker.groups.share.share_records import SHARE_GROUP_KEYS
 from ottla.broker.groups.share.share_records import replay as replay_share
 from ottla.broker.groups.timer_names import TimerName
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.share_groups import ShareGroupSettings
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from ottla.wire.messages.share_group_metadata_key import ShareGroupMetadataKey
+
+
+class DeletedOffsets(NamedTuple):
+    """Outcome of the deletion of a group's offsets in one topic."""
+
+    name: str
+    topic_id: UUID
+    code: ErrorCode
+    reason: str | None = None
 
 
 class ShareGroups(GroupKind[ShareGroup]):
@@ -172,6 +184,67 @@ class ShareGroups(GroupKind[ShareGroup]):
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return group
 
+    # ---- offsets of share partitions
+
+    def alter_offsets(
+        self, group_id: str, wanted: Sequence[NewOffset], responder: Responder
+    ) -> None:
+        """Set the start offsets of partitions that exist. The group is created if it does not
+        exist. The response is an error code for each partition, or a RefusedError."""
+        try:
+            if group_id in self._groups:
+                group = self._empty(group_id)
+            else:
+                group = self._groups[group_id] = ShareGroup(group_id)
+        except RefusedError as refusal:
+            self._outbox.answer(responder, refusal)
+            return
+        self._rebalancer.alter_offsets(group, wanted, responder)
+
+    def delete_offsets(self, group_id: str, names: Sequence[str], responder: Responder) -> None:
+        """Delete the states of topics. The response is a `DeletedOffsets` for each name, or a
+        RefusedError."""
+        try:
+            group = self._empty(group_id)
+        except RefusedError as refusal:
+            self._outbox.answer(responder, refusal)
+            return
+        found, topic_ids = [], []
+        for name in names:
+            topic = self._topics.image.topic(name)
+            if topic is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                found.append(DeletedOffsets(name, ZERO_UUID, code))
+            elif topic.id not in group.partitions.topic_ids():
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                reason = "There is no offset information to delete."
+                found.append(DeletedOffsets(name, topic.id, code, reason))
+            else:
+                topic_ids.append(topic.id)
+                found.append(DeletedOffsets(name, topic.id, ErrorCode.NONE))
+
+        def on_codes(codes: Codes | ErrorCode) -> None:
+            if isinstance(codes, ErrorCode):
+                responder(codes)
+                return
+            failed: dict[UUID, ErrorCode] = {}
+            for key, code in zip(keys, codes, strict=True):
+                if code is not ErrorCode.NONE:
+                    failed.setdefault(key.topic_id, code)
+            responder([one._replace(code=failed.get(one.topic_id, one.code)) for one in found])
+
+        if topic_ids:
+            keys = self._rebalancer.begin_deletion(group, topic_ids, on_codes)
+        else:
+            self._outbox.answer(responder, found)
+
+    def _empty(self, group_id: str) -> ShareGroup:
+        """Return a share group without members.  Raises RefusedError if there is none."""
+        group = self.existing(group_id)
+        if group.members:
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
+        return group
+
     # ---- outcomes of requests to share coordinators
 
     def on_initialized(
@@ -192,7 +265,10 @@ class ShareGroups(GroupKind[ShareGroup]):
     ) -> None:
         """Handle the answers to a change of offsets. The response is an error code for each
         partition."""
-        raise NotImplementedError
+        group = self.find(group_id)
+        if group is not None:
+            self._rebalancer.on_reset(group, wanted, codes)
+        self._outbox.answer_when_committed(responder, codes)
 
     def on_deleted(
         self,
@@ -205,7 +281,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         """Handle the answers to deletions. The response is an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
-            self._rebalancer.on_deleted(group, keys, codes)
+            self._rebalancer.on_deleted(group, keys, codes, now)
         self._outbox.answer_when_committed(responder, codes)
 
     # ---- offsets of consumers, which share groups do not have

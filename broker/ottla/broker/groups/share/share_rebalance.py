@@ -57,6 +57,14 @@ class ShareHeartbeat(NamedTuple):
     responder: Responder
 
 
+class NewOffset(NamedTuple):
+    """Start offset that an administrator sets for one partition."""
+
+    topic_id: UUID
+    partition: int
+    start_offset: int
+
+
 class ShareRebalancer:
     """Steps of the members of share groups. It stores only the targets that are being computed, and
     adds timers to those of the shard."""
@@ -223,6 +231,8 @@ class ShareRebalancer:
             self._targets.is_behind(group, now)
         elif name.kind is TimerKind.INITIALIZATION:
             self._initialize_again(group, now)
+            if group.partitions.deleting:
+                self.begin_deletion(group, list(group.partitions.deleting), lambda _codes: None)
         elif name.member_id in group.members:
             self._remove(group, name.member_id)
 
@@ -300,15 +310,56 @@ class ShareRebalancer:
         for topic_id, indexes in done.items():
             partitions.finish(topic_id, partitions.initializing[topic_id].name, indexes)
         self._changes.write_partitions(group)
-        if not partitions.initializing:
+        if not partitions.initializing and not partitions.deleting:
             self._timers.cancel(TimerName(group.group_id, TimerKind.INITIALIZATION))
         if group.members:
             self._raise_epoch(group)
 
+    def alter_offsets(
+        self, group: ShareGroup, wanted: Sequence[NewOffset], responder: Responder
+    ) -> None:
+        """Initialise states again with other start offsets. The responder gets an error code for
+        each partition.
+
+        The state epoch is a new epoch of the group, higher than that of every earlier state. So
+        partition leaders that hold the former state are fenced, and read the new one: Kafka 4.4
+        repeats the epoch, and a leader whose consumer is frozen goes on with the former offsets.
+        """
+        self._raise_epoch(group)
+        epoch = group.group_epoch
+        self._states.reset(
+            group.group_id,
+            tuple(
+                Initialization(one.topic_id, one.partition, epoch, one.start_offset)
+                for one in wanted
+            ),
+            responder,
+        )
+
+    def on_reset(self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes) -> None:
+        """Note the states that an administrator created."""
+        partitions = group.partitions
+        done: dict[UUID, set[int]] = {}
+        for one, code in zip(wanted, codes, strict=True):
+            if code is ErrorCode.NONE:
+                done.setdefault(one.topic_id, set()).add(one.partition)
+        is_other = False
+        for topic_id, indexes in done.items():
+            topic = self._topics.image.topics.get(topic_id)
+            known = partitions.initialized.get(topic_id)
+            if topic is not None and (known is None or not indexes <= known.partitions):
+                partitions.finish(topic_id, topic.name, indexes)
+                is_other = True
+        if is_other:
+            self._changes.write_partitions(group)
+            if group.members:
+                self._raise_epoch(group)
+
     def begin_deletion(
         self, group: ShareGroup, topic_ids: Collection[UUID], responder: Responder
-    ) -> None:
-        """Delete the states of topics. The responder gets an error code for each partition."""
+    ) -> Sequence[SharePartitionKey]:
+        """Delete the states of topics, and return them. The responder gets an error code for each,
+        or one for all."""
         partitions, keys = group.partitions, []
         for topic_id in sorted(topic_ids):
             indexes = set(partitions.states_of(topic_id))
@@ -330,16 +381,21 @@ class ShareRebalancer:
             keys += [SharePartitionKey(group.group_id, topic_id, one) for one in sorted(indexes)]
         self._changes.write_partitions(group)
         self._states.delete(group.group_id, tuple(keys), responder)
+        return keys
 
     def on_deleted(
-        self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes
+        self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes, now: Instant
     ) -> None:
-        """Note the topics of which no state is left."""
+        """Note the topics of which no state is left. The deletion of others is repeated after a
+        while, since the group cannot consume these topics before."""
         failed = {
             key.topic_id
             for key, code in zip(keys, codes, strict=True)
             if code is not ErrorCode.NONE
         }
+        if failed:
+            retry = TimerName(group.group_id, TimerKind.INITIALIZATION)
+            self._timers.set(retry, now.mono_ms + self._retry_ms)
         gone = {key.topic_id for key in keys} - failed
         known = gone & group.partitions.deleting.keys()
         for topic_id in known:

@@ -1,0 +1,31 @@
+"""End offsets of partitions, wherever their leaders are: the seam to other brokers. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+
+EndOffsetAnswers: TypeAlias = Mapping[TopicPartition, int | ErrorCode]
+"""High watermark of each partition, or the error code of its leader."""
+
+
+class EndOffsets(Protocol):
+    """Access to the end offsets of all partitions of the cluster."""
+
+    def ask(
+        self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
+    ) -> None:
+        """Look up the high watermarks of partitions. Answers exactly once, during the call or
+        later, with an entry for each partition, and never raises."""
+        ...
+
+
+class UnknownEndOffsets:
+    """Implementation without other brokers and logs, for simulations: every offset is unknown."""
+
+    def ask(
+        self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
+    ) -> None:
+        """Answer with an error for each partition."""
+        on_done(dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE))
