@@ -24,6 +24,8 @@ from ottla.model.internal_topics import SHARE_STATE_TOPIC
 from ottla.wire.apis import request_class, response_class
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
+from ottla.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +35,7 @@ FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageF
 TOPIC = "orders"
 INITIALIZE, READ, WRITE, DELETE, SUMMARY = 83, 84, 85, 86, 87
 VERSIONS = {INITIALIZE: 0, READ: 0, WRITE: 1, DELETE: 0, SUMMARY: 1}
-SHARE = 2
+GROUP, SHARE = 0, 2
 WAIT_S = 60.0
 E = ErrorCode
 
@@ -111,9 +113,14 @@ class ShareClient:
                     return outcome_of(result)
                 await trio.sleep(0.1)
 
-    async def coordinator_of(self, key: SharePartitionKey) -> tuple[str, int]:
-        """Return the address of the coordinator, once there is one."""
-        request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key.text])
+    async def coordinator_of(
+        self, key: SharePartitionKey | None, group_id: str = ""
+    ) -> tuple[str, int]:
+        """Return the address of the coordinator of a share partition, or else of a group, once
+        there is one."""
+        request = FindCoordinatorRequest(
+            key_type=SHARE if key else GROUP, coordinator_keys=[key.text if key else group_id]
+        )
         connection = await connect(*self.first, client_id="share-test", timeout_s=5)
         try:
             while True:
@@ -127,10 +134,10 @@ class ShareClient:
             await connection.aclose()
 
 
-async def new_topic(bootstrap: str) -> UUID:
+async def new_topic(bootstrap: str, partition_count: int = 2) -> UUID:
     """Create the topic of the share partitions. Returns its id."""
     async with open_admin(bootstrap) as admin:
-        await admin.create_topic(TOPIC, partition_count=2)
+        await admin.create_topic(TOPIC, partition_count=partition_count)
         while True:
             (found,) = (await admin.cluster.metadata([TOPIC])).topics
             if not found.error_code:
@@ -189,6 +196,55 @@ def test_a_killed_share_coordinator_loses_no_state(plan_cluster: Callable[..., A
         assert await client.ask(DELETE, key) == {"error_code": 0}
 
     trio.run(after)
+
+
+def test_a_group_has_its_states_created_at_coordinators_on_all_brokers(
+    plan_cluster: Callable[..., Any],
+) -> None:
+    partition_count = 12
+    cluster = plan_cluster(
+        brokers=3,
+        share_coordinator_state_topic_num_partitions="6",
+        offsets_topic_num_partitions="1",
+    )
+    cluster.start()
+    cluster.ottla("cluster", "features", "upgrade", "share.version=2", "--yes")
+
+    async def joined() -> None:
+        topic_id = await new_topic(cluster.bootstrap, partition_count)
+        client = ShareClient(cluster.bootstrap)
+        at = await client.coordinator_of(None, "queue")
+        keys = [SharePartitionKey("queue", topic_id, index) for index in range(partition_count)]
+        request = ShareGroupHeartbeatRequest(
+            group_id="queue", member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
+        )
+        connection = await connect(*at, client_id="share-test", timeout_s=5)
+        assigned: set[int] = set()
+        with trio.fail_after(WAIT_S):
+            while len(assigned) < partition_count:
+                found = await connection.request(request, ShareGroupHeartbeatResponse, 1)
+                if found.error_code in (E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS):
+                    await trio.sleep(0.1)
+                    continue
+                assert not found.error_code, found
+                request.member_epoch = found.member_epoch
+                request.subscribed_topic_names = None
+                if found.assignment is not None:
+                    assigned = {
+                        index
+                        for topic in found.assignment.topic_partitions
+                        for index in topic.partitions
+                    }
+                await trio.sleep(0.1)
+        await connection.aclose()
+        for key in keys:
+            summary = await client.ask(SUMMARY, key, leader_epoch=0)
+            assert summary is not None
+            assert summary["error_code"] == 0
+            assert summary["state_epoch"] > 0
+        assert len({await client.coordinator_of(key) for key in keys}) == 3
+
+    trio.run(joined)
 
 
 STEPS: list[tuple[int, dict[str, Any]]] = [
