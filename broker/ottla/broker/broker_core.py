@@ -38,7 +38,6 @@ from ottla.broker.logs.replica_selection import RackAwareSelector
 from ottla.broker.logs.transactional_appends import NoCoordinators, TransactionCoordinators
 from ottla.broker.logs.write_txn_markers import WriteTxnMarkersApi
 from ottla.broker.quotas.replication_quota import ReplicationQuotas
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_port import PartitionPort
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -70,6 +69,7 @@ from ottla.node.authentication.illegal_state import register_sasl_apis
 from ottla.node.authorization.authorization import Authorization
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.purgatory import Purgatory
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire.apis import (
     DESCRIBE_QUOTA_USAGE,
     FIND_COORDINATOR,

@@ -33,8 +33,6 @@ from ottla.broker.metrics.log_metrics import register_log_metrics
 from ottla.broker.metrics.network_metrics import register_network_metrics
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry, unready_reason
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
-from ottla.broker.quotas.idle_driver import IdleUsages
-from ottla.broker.quotas.quota_publisher import QuotaPublisher
 from ottla.broker.readiness_driver import Readiness
 from ottla.broker.registration_driver import Registration
 from ottla.broker.replicas.flush_driver import Flusher
@@ -64,6 +62,8 @@ from ottla.node.network.server.server_seam import Server
 from ottla.node.network.side_by_side_driver import side_by_side
 from ottla.node.part_registry import BrokerPart, PartRegistry
 from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.node.quotas.idle_driver import IdleUsages
+from ottla.node.quotas.quota_publisher import QuotaPublisher
 from ottla.rpc.controller_client import ControllerClient, addresses_of
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk

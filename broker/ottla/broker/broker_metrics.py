@@ -12,7 +12,6 @@ from ottla.broker.cluster.settings.dynamic_settings import throttles_of
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.group_metrics import group_families
 from ottla.broker.metrics.partition_metrics import partition_families
-from ottla.broker.metrics.quota_metrics import client_families
 from ottla.broker.metrics.share_state_metrics import share_state_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
@@ -22,6 +21,7 @@ from ottla.node.part_registry import PartRegistry
 from ottla.node.process_metrics_driver import unexpected_error_families
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.node.quorum.quorum_metrics import metadata_families, quorum_families
+from ottla.node.quotas.quota_metrics import client_families
 from ottla.telemetry.metrics.instruments import Family, Histogram
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 

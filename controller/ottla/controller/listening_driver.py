@@ -18,7 +18,6 @@ from ottla.controller.node_identities import NodeIdentities, accept_any_caller
 from ottla.metadata.image import EMPTY
 from ottla.model.background_driver import keep_running
 from ottla.model.log_events import event
-from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.connections import ConnectionBounds
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.endpoints import ListenAddress, is_loopback
@@ -31,6 +30,9 @@ from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.network.listener import Listener
 from ottla.node.network.tls.certificates_driver import Certificates
 from ottla.node.quorum.quorum_driver import QuorumMember
+from ottla.node.quotas.idle_driver import IdleUsages
+from ottla.node.quotas.quota_metrics import client_families, connection_families
+from ottla.node.quotas.quota_publisher import QuotaPublisher
 from ottla.node.seams import NodeSeams
 from ottla.rpc.cluster_id import cluster_id_handler
 from ottla.rpc.controller_methods import FORWARD_BYTES_MAX
@@ -94,6 +96,7 @@ async def open_listeners(
     member.add_publisher(
         ConnectionBoundsPublisher(config.node_id, config.connections, bound_connections)
     )
+    member.add_publisher(QuotaPublisher(kafka.quotas, admission))
     keys = KeyReader(kafka.authenticators.key_plans, errors)
     async with (
         trio.open_nursery() as nursery,
@@ -110,10 +113,13 @@ async def open_listeners(
         if server is not None:
             registry.register(lambda: front_families(server.metrics))
             registry.register(lambda: kafka.dispatcher.times.families(clock.monotonic_ms()))
+            registry.register(lambda: client_families(kafka.quotas, clock.monotonic_ms()))
+            registry.register(lambda: connection_families(admission, clock.monotonic_ms()))
         for name, work in (
             ("alarm of waiting requests", alarm.run),
             ("certificates", certificates.watch),
             ("keys of tokens", keys.run),
+            ("idle quotas", IdleUsages(clock, kafka.quotas, admission).run),
         ):
             nursery.start_soon(keep_running, name, work, errors)
         yield
@@ -166,9 +172,8 @@ def _services(
 
 def _admission(config: ControllerConfig) -> ConnectionQuotas:
     """Return the bounds of clients' connections. Those of nodes do not count."""
-    windows = config.mutation_quotas
     return ConnectionQuotas(
-        WindowShape(windows.window_count, windows.window_s * 1_000),
+        config.quota_windows,
         listeners=[one.name for one in config.listeners],
         inter_broker=config.inter_broker_listener,
         bounds=connection_bounds(EMPTY, config.node_id, config.connections),

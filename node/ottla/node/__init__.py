@@ -6,6 +6,7 @@ local/                     nodes as local processes, and their certificates
 network/                   the network of Kafka's protocol: bytes, request dispatch, responses
 authentication/            authentication of clients
 authorization/             authorization of clients
+quotas/                    quotas of clients and of connections
 admin/                     requests of administrators that both roles answer alike
 part_registry.py           tasks, metrics, settings, figures and problems that parts register
 identity.py                formatting of directories, and the identity of a node

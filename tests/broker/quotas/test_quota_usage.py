@@ -7,15 +7,15 @@ import trio
 from trio.testing import MockClock
 
 from ottla.broker.cluster.quota_usage_api import DescribeQuotaUsageApi
-from ottla.broker.metrics import quota_metrics
-from ottla.broker.metrics.quota_metrics import client_families
-from ottla.broker.quotas.idle_driver import IdleUsages
-from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.model.quotas.rates import WindowShape
 from ottla.node.clock_driver import RealClock
 from ottla.node.network.loop_clock import LoopClock
+from ottla.node.quotas import quota_metrics
+from ottla.node.quotas.idle_driver import IdleUsages
+from ottla.node.quotas.quota_metrics import client_families
+from ottla.node.quotas.quota_usage import UsageRow, usage_rows
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageRequest
 
 PRODUCED = "producer_byte_rate"

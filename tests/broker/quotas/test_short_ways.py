@@ -11,8 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
-from ottla.broker.quotas.quota_publisher import QuotaPublisher
-from ottla.broker.quotas.quota_usage import UsageRow, usage_rows
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, WALL_MS, MiniBroker, id_of
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.persistent_map import PersistentMap
@@ -22,6 +20,8 @@ from ottla.model.quotas.rates import WindowShape
 from ottla.model.run_now import run_now
 from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
+from ottla.node.quotas.quota_publisher import QuotaPublisher
+from ottla.node.quotas.quota_usage import UsageRow, usage_rows
 from ottla.storage.disk.slice import FileSlice
 from ottla.wire.apis import FETCH, METADATA, OFFSET_COMMIT, PRODUCE
 from ottla.wire.batch_builder import build_batch

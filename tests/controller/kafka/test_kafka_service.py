@@ -12,10 +12,18 @@ import trio
 from ottla.bench.requests import frame_of
 from ottla.controller.kafka.kafka_service import FORWARDED, SERVED
 from ottla.controller.main_driver import serve_controller
+from ottla.metadata.records import client_quota_record
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
+from ottla.model.quotas.quota_limits import CLIENT_ID, QuotaEntity
 from ottla.model.settings.controller import ControllerConfig, load_controller_config
+from ottla.model.settings.quotas import REQUEST_PERCENTAGE
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import endpoints_of, format_directories
 from ottla.node.local.local_nodes_driver import free_port
+from ottla.raft.voters import Voter, VoterSet
+from ottla.storage.directories.meta_properties import uuid_to_text
+from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.wire import apis
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import Message
@@ -242,6 +250,30 @@ async def is_refused(config: ControllerConfig) -> bool:
         except (AssertionError, trio.BrokenResourceError):
             return True
     return False
+
+
+async def test_a_client_above_its_request_quota_is_throttled(tmp_path: Path) -> None:
+    entity = (QuotaEntity(CLIENT_ID, True, ""),)
+    config, directory_id = config_of(tmp_path, free_port()), RealRng().uuid()
+    lone = Voter(id=ID, directory_id=directory_id, endpoints=endpoints_of(config))
+    async with RealDisk() as disk:
+        await format_directories(
+            disk,
+            {str(tmp_path): directory_id},
+            cluster_id=uuid_to_text(directory_id),
+            node_id=ID,
+            metadata_log_dir=str(tmp_path),
+            initial_voters=VoterSet((lone,)),
+            first_records=[client_quota_record(entity, REQUEST_PERCENTAGE, 0.001)],
+        )
+    async with admin_of(config) as admin:
+        asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        with trio.fail_after(60):
+            while not (await admin.ask(asked)).throttle_time_ms:
+                pass
+        began = trio.current_time()
+        await admin.ask(asked)
+        assert trio.current_time() - began > 0.1, "its connection is not read meanwhile"
 
 
 async def test_a_request_above_the_bound_closes_its_connection(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.broker.quotas.request_quotas import RequestCharge, RequestQuotas
 from ottla.model.errors import ProtocolError
 from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.model.quotas.rates import WindowShape
@@ -35,6 +34,7 @@ from ottla.node.network.steps import (
     run_through,
     used_up,
 )
+from ottla.node.quotas.request_quotas import RequestCharge, RequestQuotas
 from ottla.wire.apis import METADATA
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message

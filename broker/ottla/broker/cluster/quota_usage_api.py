@@ -3,9 +3,9 @@ Pure."""
 
 from collections.abc import Callable
 
-from ottla.broker.quotas.quota_usage import usage_rows
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.node.network.dispatch import RequestContext
+from ottla.node.quotas.quota_usage import usage_rows
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageRequest
 from ottla.wire.messages.describe_quota_usage_response import (
     DescribedQuotaUsage,

@@ -11,7 +11,6 @@ cleaner_metrics.py         series of the log cleaner
 share_state_metrics.py     series of the share coordinator
 transaction_metrics.py     series of the transaction coordinator
 transactional_partitions.py  late transactions, and verifications by their coordinators
-quota_metrics.py           series of quotas
 own_telemetry_driver.py    exports the broker's own metrics and traces
 request_spans_driver.py    traces of requests as OpenTelemetry spans
 

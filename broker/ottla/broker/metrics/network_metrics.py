@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from ottla.broker.metrics.login_metrics import login_families
-from ottla.broker.metrics.quota_metrics import connection_families
 from ottla.broker.metrics.tls_metrics import tls_families
 from ottla.node.authentication.authenticators import Authenticators
 from ottla.node.network.connection_quotas import ConnectionQuotas
 from ottla.node.part_registry import PartRegistry
+from ottla.node.quotas.quota_metrics import connection_families
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.kafka_families import counter, gauge
 

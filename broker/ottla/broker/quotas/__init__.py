@@ -1,11 +1,5 @@
-"""Quotas of clients, of connections and of replication on one broker.
+"""Quotas of replication on one broker; those of clients are in `node/quotas`.
 
-request_quotas.py        charges requests and responses, and mutes connections: start here
-quota_types.py           the table of client quotas, by the keys of their limits
-client_quotas.py         usage of one quota by each client, and its throttle time
-quota_usage.py           current usage, throttled clients first
 replication_quota.py     bandwidth of throttled replicas
 move_throttle_driver.py  throttles the copying of logs between directories
-quota_publisher.py       applies the quotas of the metadata
-idle_driver.py           deletes usage that was idle for an hour
 """

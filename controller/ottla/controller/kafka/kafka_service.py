@@ -15,6 +15,7 @@ from ottla.controller.kafka.own_settings import ControllerSettings, obstacle_of
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.standard_authorizer import StandardAuthorizer
+from ottla.model.quotas.quota_callback import CustomLimits, load_callback
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -31,6 +32,7 @@ from ottla.node.authentication.illegal_state import register_sasl_apis
 from ottla.node.authorization.authorization import Authorization
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.purgatory import Purgatory
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire import apis
 
 DECIDED_MS_MAX = 30_000
@@ -82,6 +84,11 @@ class KafkaService:
         known_controllers: Callable[[], KnownControllers],
     ) -> None:
         self.dispatcher = Dispatcher(errors=errors)
+        self.quotas = RequestQuotas(
+            config.quota_windows, clock, self.dispatcher.clock, _custom_limits(config, errors)
+        )
+        """Request quotas of clients. They follow the metadata by a publisher of the caller."""
+        self.dispatcher.quotas = self.quotas
         self.authenticators = Authenticators(config, rng, clock)
         """Logins of clients, on listeners with SASL. They follow the metadata once `follow` is
         called."""
@@ -151,3 +158,15 @@ class KafkaService:
         dispatcher.register(apis.DESCRIBE_ACLS, acls.handle)
         controllers = DescribeControllersApi(cluster_id, known_controllers)
         dispatcher.register(apis.DESCRIBE_CLUSTER, controllers.handle)
+
+
+def _custom_limits(
+    config: ControllerConfig, errors: UnexpectedErrors
+) -> Callable[[str], CustomLimits] | None:
+    """Return a function that returns the limits of a kind of quota, as the class in
+    `client.quota.callback.class` computes them. None if no class is set."""
+    name = config.mutation_quotas.callback_class
+    if name is None:
+        return None
+    callback = load_callback(name, config.texts)
+    return lambda kind: CustomLimits(kind, callback, errors)

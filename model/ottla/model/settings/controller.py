@@ -6,6 +6,7 @@ from dataclasses import field
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.limits import MIB
+from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.connections import ConnectionConfig, listener_texts
 from ottla.model.settings.declare import SettingKind, setting, values_of
 from ottla.model.settings.endpoints import (
@@ -117,6 +118,20 @@ class ControllerConfig:
         doc="Size of the largest request of a client. A larger one closes its connection before "
         "memory is allocated. Controllers accept no request above 4 MiB, whatever is set.",
     )
+    quota_window_count: int = setting(
+        11,
+        key="quota.window.num",
+        at_least=1,
+        doc="Number of windows over which client quotas are measured, including the one being "
+        "filled.",
+    )
+    quota_window_s: int = setting(
+        1,
+        key="quota.window.size.seconds",
+        at_least=1,
+        doc="Length of a window of client quotas. A client that exceeds the request quota is "
+        "throttled for at most one window.",
+    )
     quorum_auto_join_enable: bool = setting(
         False,
         key="controller.quorum.auto.join.enable",
@@ -206,6 +221,11 @@ class ControllerConfig:
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )
+
+    @property
+    def quota_windows(self) -> WindowShape:
+        """Windows over which the quotas of clients and of connections are measured."""
+        return WindowShape(self.quota_window_count, self.quota_window_s * 1_000)
 
     @property
     def inter_broker_listener(self) -> str:

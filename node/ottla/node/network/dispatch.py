@@ -271,7 +271,7 @@ class Route:
 
 
 class Quotas(Protocol):
-    """Client quotas and the throttling of clients; see `broker/quotas`."""
+    """Client quotas and the throttling of clients; see `node/quotas`."""
 
     is_active: bool
     """True if any client has any quota."""

@@ -42,7 +42,7 @@ class SlotOwner(Protocol):
 
 
 class Charge(Protocol):
-    """Charge of a request to its client's quotas; see `broker/quotas`."""
+    """Charge of a request to its client's quotas; see `node/quotas`."""
 
     used_ns: int
     """Nanoseconds that the request used after the handler's first call returned, on the event loop

@@ -18,7 +18,7 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class Admission(Protocol):
-    """Decisions whether connections are accepted, wait, or are closed; see `broker/quotas`."""
+    """Decisions whether connections are accepted, wait, or are closed; see `node/quotas`."""
 
     count_allowed: int
     """Number of connections for which the process has file descriptors."""

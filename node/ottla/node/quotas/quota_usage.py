@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import NamedTuple
 
-from ottla.broker.quotas.client_quotas import ClientQuotas, ClientUsage
+from ottla.node.quotas.client_quotas import ClientQuotas, ClientUsage
 
 
 class UsageRow(NamedTuple):

@@ -6,10 +6,10 @@ than `SERIES_MAX` qualify, the throttled ones come first, then the most recently
 
 from collections.abc import Iterator
 
-from ottla.broker.quotas.quota_types import QUOTA_TYPES
-from ottla.broker.quotas.quota_usage import usage_rows
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.node.network.connection_quotas import ConnectionQuotas
+from ottla.node.quotas.quota_types import QUOTA_TYPES
+from ottla.node.quotas.quota_usage import usage_rows
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.kafka_families import gauge, gauges
 

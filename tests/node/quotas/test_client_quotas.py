@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas import client_quotas
-from ottla.broker.quotas.client_quotas import ClientQuotas
 from ottla.model.quotas.quota_limits import Limits, QuotaEntity
 from ottla.model.quotas.rates import IDLE_MS_MAX, WindowShape
+from ottla.node.quotas import client_quotas
+from ottla.node.quotas.client_quotas import ClientQuotas
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 ANY_CLIENT = (QuotaEntity("client-id", True, ""),)

@@ -17,8 +17,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from ottla.broker.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Found, Throttle
-from ottla.broker.quotas.quota_types import QUOTA_TYPES
 from ottla.model.limits import FRAME_LENGTH_BYTES
 from ottla.model.log_events import event
 from ottla.model.log_limiter import LogLimiter
@@ -34,6 +32,8 @@ from ottla.model.settings.quotas import (
 from ottla.node.network.dispatch import RequestContext
 from ottla.node.network.loop_clock import LoopClock
 from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Found, Throttle
+from ottla.node.quotas.quota_types import QUOTA_TYPES
 from ottla.wire.apis import API, FETCH, PRODUCE
 
 EXEMPT = frozenset(key for key, row in API.items() if row.cost.is_exempt)

@@ -3,10 +3,10 @@
 It is a publisher, and reads an image only if a quota has changed.
 """
 
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.node.network.connection_quotas import IP, ConnectionQuotas
+from ottla.node.quotas.request_quotas import RequestQuotas
 
 
 class QuotaPublisher:

@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.broker.quotas.client_quotas import REPORT_MS, ClientQuotas
-from ottla.broker.quotas.quota_types import QUOTA_TYPES
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.log_events import event_of, fields_of
 from ottla.model.log_limiter import LINES_PER_WINDOW_MAX
 from ottla.model.quotas.quota_limits import QuotaEntity, limits_of
@@ -22,6 +19,9 @@ from ottla.node.network.dispatch import Peer, RequestContext
 from ottla.node.network.loop_clock import LoopClock
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import Answer
+from ottla.node.quotas.client_quotas import REPORT_MS, ClientQuotas
+from ottla.node.quotas.quota_types import QUOTA_TYPES
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire.apis import FETCH, METADATA, PRODUCE, WRITE_TXN_MARKERS
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.fetch_response import FetchResponse

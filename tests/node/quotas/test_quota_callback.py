@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.quotas.request_quotas import RequestQuotas
 from ottla.model.errors import ConfigError
 from ottla.model.quotas.quota_callback import CustomLimits, QuotaCallback, load_callback
 from ottla.model.quotas.quota_limits import ClientEntity, QuotaEntity
@@ -14,6 +13,7 @@ from ottla.model.quotas.rates import WindowShape
 from ottla.model.settings.broker import load_broker_config
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.network.loop_clock import LoopClock
+from ottla.node.quotas.request_quotas import RequestQuotas
 
 LOADER = (QuotaEntity("client-id", False, "loader"),)
 RATE = "producer_byte_rate"

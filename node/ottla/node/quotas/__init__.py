@@ -1,0 +1,10 @@
+"""Quotas of clients and of connections on one node.
+
+request_quotas.py   charges requests and responses, and mutes connections: start here
+quota_types.py      the table of client quotas, by the keys of their limits
+client_quotas.py    usage of one quota by each client, and its throttle time
+quota_usage.py      current usage, throttled clients first
+quota_metrics.py    metrics of both
+quota_publisher.py  applies the quotas of the metadata
+idle_driver.py      deletes usage that was idle for an hour
+"""
