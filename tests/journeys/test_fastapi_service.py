@@ -19,7 +19,7 @@ def test_a_service_has_its_first_green_test(
     service = tmp_path / "service"
     service.mkdir()
     (service / "app.py").write_text(testing.program("FastAPI(lifespan"))
-    (service / "test_app.py").write_text(testing.program("TestClient(app)"))
+    (service / "test_app.py").write_text(testing.program("def test_an_order"))
     (service / "conftest.py").write_text(testing.program('pytest_plugins = ["ottla.testing"]'))
     terminal = open_terminal(service, env={"PYTHONPATH": "", "PYTEST_ADDOPTS": ""})
 
@@ -28,3 +28,5 @@ def test_a_service_has_its_first_green_test(
     )
 
     assert "1 passed" in printed
+    (service / "test_outage.py").write_text(testing.program("def test_a_lost_cluster"))
+    assert "2 passed" in terminal.type("python -m pytest -q")

@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "client-testing.md"
     OPTIONS,
     _FASTAPI_APP,
     _FASTAPI_TEST,
+    _OUTAGE_TEST,
     TRIO_CONFTEST,
     TRIO_TEST,
     FAULTS,
