@@ -122,3 +122,12 @@ def test_a_topic_is_named_by_a_whole_word() -> None:
     assert is_named("a.b-c", 'select * from "a.b-c"')
     assert not is_named("order", "select * from orders")
     assert not is_named("orders", "select * from orders-2")
+
+
+def test_slips_of_a_first_query_are_answered_with_the_remedy(
+    bench: "TopicBench", topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert query(bench, f'select value.id from "{topic}"') == 1
+    assert "values are bytes, which have no fields; --json reads" in capsys.readouterr().err
+    assert query(bench, "SHOW tables;") == 1
+    assert "'ottla topic list' shows them" in capsys.readouterr().err

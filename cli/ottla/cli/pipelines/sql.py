@@ -22,6 +22,8 @@ TABLE_ROWS_MAX = 1_000
 """Maximum number of rows that are printed as a table. All of them are kept in memory, because the
 column widths depend on every row."""
 MEMORY = "1Gi"
+_NO_FIELD = re.compile(r"Cannot extract field .* because it is not a struct")
+_SHOW_TABLES = re.compile(r"\s*(show\s+(all\s+)?tables|\.tables)\s*;?\s*", re.IGNORECASE)
 _UNKNOWN_TABLE = re.compile(r"Table with name (\S+) does not exist!")
 
 OPTIONS: tuple[Declared, ...] = (
@@ -63,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             error.name or "duckdb", f"is not installed; install it with: {install_hint('sql')}"
         ) from None
+    if _SHOW_TABLES.fullmatch(arguments.query):
+        raise ConfigError("QUERY", "the tables are the topics; 'ottla topic list' shows them")
     from ottla.pipeline.export.topic_scan import scans_of
 
     scans = scans_of(
@@ -81,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
                 show(found.to_arrow_reader(BATCH_ROWS), arguments.format)
         except duckdb.Error as error:
             failure = next((one.failure for one in scans.values() if one.failure), None)
-            raise failure or ConfigError("QUERY", _sentence(error)) from None
+            sentence = _sentence(error, has_fields=arguments.json)
+            raise failure or ConfigError("QUERY", sentence) from None
     return 0
 
 
@@ -136,11 +141,13 @@ def _cell(value: Any) -> Any:
     return plain if plain is None or isinstance(plain, int | str) else str(plain)
 
 
-def _sentence(error: Exception) -> str:
-    """Return DuckDB's message as one sentence.
+def _sentence(error: Exception, *, has_fields: bool) -> str:
+    """Return DuckDB's message as one sentence.  `has_fields` is true if values are JSON.
 
     Its hints for an unknown table name DuckDB's own tables, so the way to the topics replaces them.
     """
+    if not has_fields and _NO_FIELD.search(str(error)):
+        return "values are bytes, which have no fields; --json reads JSON values as columns"
     unknown = _UNKNOWN_TABLE.search(str(error))
     if unknown is not None:
         return (
