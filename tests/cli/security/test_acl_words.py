@@ -1,6 +1,7 @@
 """Conversion between command lines and ACLs, without a cluster."""
 
 import argparse
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +16,7 @@ from ottla.cli.security.acl_words import (
 )
 from ottla.cli.verbs import declare
 from ottla.model.errors import ConfigError
-from ottla.model.security.acls import AclFilter, AclOperation, PatternType, ResourceType
+from ottla.model.security.acls import AclEntry, AclFilter, AclOperation, PatternType, ResourceType
 
 
 def parsed(line: str) -> argparse.Namespace:
@@ -41,6 +42,23 @@ def test_a_consumer_gets_what_it_needs_of_topic_and_group() -> None:
         ("User:al", "10.0.0.1", "allow", "describe", "topic", "o", "prefixed"),
         ("User:al", "10.0.0.1", "allow", "read", "group", "g", "prefixed"),
     ]
+
+
+@pytest.mark.parametrize(("group", "is_noted"), [("", True), (" --group g", False)])
+async def test_a_consumer_without_a_group_is_noted(
+    group: str, is_noted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    created: list[AclEntry] = []
+
+    class StubAdmin:
+        async def create_acls(self, entries: list[AclEntry]) -> None:
+            created.extend(entries)
+
+    line = f"create --allow al --consumer --topic o{group}"
+    assert await acl.create_acls(cast("Any", StubAdmin()), parsed(line)) == 0
+
+    assert created
+    assert ("needs --group NAME" in capsys.readouterr().err) is is_noted
 
 
 def test_a_producer_gets_what_it_needs_of_topic_and_id() -> None:

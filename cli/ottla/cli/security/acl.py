@@ -19,7 +19,7 @@ from ottla.cli.security.acl_words import (
     sentence_of,
     word_of,
 )
-from ottla.cli.terminal import say
+from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.metadata.standard_authorizer import AuthorizationDecision
@@ -43,6 +43,8 @@ async def create_acls(admin: Admin, arguments: argparse.Namespace) -> int:
     entries = entries_of(arguments)
     await admin.create_acls(entries)
     show(arguments, COLUMNS, list(map(row_of, entries)), command="acl")
+    if arguments.consumer and not arguments.group:
+        note("no group is named; a consumer of a group also needs --group NAME")
     return 0
 
 
