@@ -75,6 +75,16 @@ def test_what_goes_wrong_is_one_line_and_a_code(
     assert capsys.readouterr().err.startswith("ottla topic: ")
 
 
+def test_a_denied_request_leads_to_the_command_that_explains_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def body(parsed: argparse.Namespace) -> int:
+        raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    assert guarded("topic", body, argparse.Namespace()) == REFUSED
+    assert "'ottla acl explain' shows the ACL that decides" in capsys.readouterr().err
+
+
 def test_a_refused_connection_names_the_command_that_shows_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

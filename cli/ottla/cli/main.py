@@ -208,6 +208,8 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
     except RefusedError as error:
         code = UNREACHABLE if error.code == ErrorCode.NETWORK_EXCEPTION else REFUSED
         message = str(error)
+        if isinstance(error.code, ErrorCode) and error.code.name.endswith("AUTHORIZATION_FAILED"):
+            message += "; for an administrator, 'ottla acl explain' shows the ACL that decides"
     except UnconfirmedError as error:
         code = UNCONFIRMED
         message = str(error)
