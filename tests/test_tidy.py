@@ -55,12 +55,14 @@ PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "co
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in packages that are not pure any module may."""
 PURE_IN_CLIENT = {
-    "accumulator", "array_columns", "assignors", "client_metrics", "consumer_member",
+    "accumulator", "acknowledgement_ranges", "array_columns", "assignors", "client_metrics",
+    "consumer_member",
     "consumer_metrics", "failover", "fetch_session", "fetched", "framing", "group_member",
     "measures", "metric_points", "otlp_payload", "partitioner", "positions",
     "producer_identities", "partition_queue", "producer_metrics", "push_session", "record_batch",
     "record_decoder", "record_encoding", "registry_errors", "schema_registry", "schema_values",
-    "broker_versions", "sticky_user_data", "subjects", "subscription", "transaction_flow",
+    "broker_versions", "share_acknowledgements", "share_fetched", "share_member", "share_session",
+    "sticky_user_data", "subjects", "subscription", "transaction_flow",
     "transaction_messages", "transactional_accumulator",
 }  # fmt: skip
 PURE_IN_PIPELINE = {
@@ -107,6 +109,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "registry",
         "schemas",
         "groups",
+        "share",
         "transactions",
         "instrumentation",
         "admin_parts",

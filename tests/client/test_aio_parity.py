@@ -10,10 +10,14 @@ from ottla.client import (
     Admin,
     Consumer,
     Delivery,
+    PendingAcknowledgement,
     PendingCommit,
     Producer,
     ProducerTransaction,
     SentRecords,
+    ShareBatch,
+    ShareConsumer,
+    ShareRecord,
     aio,
 )
 
@@ -25,6 +29,10 @@ PAIRS = [
     (Consumer, aio.AioConsumer),
     (PendingCommit, aio.AioPendingCommit),
     (Admin, aio.AioAdmin),
+    (ShareConsumer, aio.AioShareConsumer),
+    (ShareRecord, aio.AioShareRecord),
+    (ShareBatch, aio.AioShareBatch),
+    (PendingAcknowledgement, aio.AioPendingAcknowledgement),
 ]
 CALLBACKS = {"cluster", "watch", "when_settled"}
 """Callbacks, for which asyncio has tasks, and the trio loop's view of the cluster."""
@@ -55,7 +63,8 @@ def test_both_have_the_same_names_and_arguments(ours: type, theirs: type) -> Non
 
 def test_every_function_that_waits_is_there_for_asyncio() -> None:
     names = [name for name in ottla.client.__all__ if name.startswith(("open_", "complete_"))]
-    assert set(names) == {"complete_transactions", "open_admin", "open_consumer", "open_producer"}
+    openers = {"open_admin", "open_consumer", "open_producer", "open_share_consumer"}
+    assert set(names) == {"complete_transactions", *openers}
     for name in names:
         assert name in aio.__all__
         assert arguments(getattr(aio, name)) == arguments(getattr(ottla.client, name)), name

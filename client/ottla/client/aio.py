@@ -19,6 +19,12 @@ from ottla.client.admin import Admin
 from ottla.client.admin import open_admin as open_trio_admin
 from ottla.client.aio_consumer import AioConsumer, AioPendingCommit
 from ottla.client.aio_producer import AioDelivery, AioProducer, AioSentRecords, AioTransaction
+from ottla.client.aio_share_consumer import (
+    AioPendingAcknowledgement,
+    AioShareBatch,
+    AioShareConsumer,
+    AioShareRecord,
+)
 from ottla.client.consumer import open_consumer as open_trio_consumer
 from ottla.client.network.aio_bridge import Bridge, asked, borrowed_thread, opened
 from ottla.client.network.client_block import client_block
@@ -26,12 +32,14 @@ from ottla.client.network.trio_thread import ClientClosedError
 from ottla.client.produce.partitioner import PartitionChoice
 from ottla.client.produce.producer_identities import ProducerIdentities
 from ottla.client.producer import open_producer as open_trio_producer
+from ottla.client.share_consumer import open_share_consumer as open_trio_share_consumer
 from ottla.client.transactions.prepared_transactions import PreparedTransaction
 from ottla.client.transactions.prepared_transactions import (
     complete_transactions as complete_trio_transactions,
 )
 from ottla.model.settings.client import AdminConfig, ConsumerConfig, ProducerConfig
 from ottla.model.settings.security.client_security import ClientSecurity
+from ottla.model.settings.share_client import ShareConsumerConfig
 
 Bootstrap = str | Iterable[str | tuple[str, int]]
 
@@ -156,6 +164,15 @@ async def open_consumer(
 
 
 @client_block
+async def open_share_consumer(
+    bootstrap: Bootstrap, config: ShareConsumerConfig
+) -> AsyncIterator[AioShareConsumer]:
+    """Open and yield a share consumer, as `ottla.client.open_share_consumer` does."""
+    async with opened(open_trio_share_consumer(bootstrap, config)) as (thread, kept):
+        yield AioShareConsumer(thread, kept)
+
+
+@client_block
 async def open_admin(
     bootstrap: Bootstrap,
     config: AdminConfig | None = None,
@@ -198,9 +215,13 @@ __all__ = [
     "AioAdmin",
     "AioConsumer",
     "AioDelivery",
+    "AioPendingAcknowledgement",
     "AioPendingCommit",
     "AioProducer",
     "AioSentRecords",
+    "AioShareBatch",
+    "AioShareConsumer",
+    "AioShareRecord",
     "AioTransaction",
     "ClientClosedError",
     "WouldBlock",
@@ -208,4 +229,5 @@ __all__ = [
     "open_admin",
     "open_consumer",
     "open_producer",
+    "open_share_consumer",
 ]

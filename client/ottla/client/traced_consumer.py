@@ -50,7 +50,7 @@ class TracedConsumer(Consumer):
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
         """Return a context manager that runs its block in a span, which is a child of the span that
         sent the record."""
-        return _process_span(record, self._config.client_id, self._config.group_id)
+        return process_span(record, self._config.client_id, self._config.group_id)
 
     async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
         if self._polled_s is not None:
@@ -128,7 +128,7 @@ class TracedConsumer(Consumer):
 
 
 @contextmanager
-def _process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
+def process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
     """Run the block in a span that is a child of the span that sent the record."""
     attributes = attributes_of(PROCESS, record.topic, client_id)
     attributes["messaging.destination.partition.id"] = str(record.partition)

@@ -20,9 +20,17 @@ from ottla.tools.markdown import NOTICE
 
 SECTIONS = (
     ("Clients", ("open_producer", "open_consumer", "open_admin", "Producer", "Consumer", "Admin")),
+    ("Queues", ("open_share_consumer", "ShareConsumer", "ShareRecord", "ShareBatch")),
     (
         "Settings",
-        ("ProducerConfig", "ConsumerConfig", "AdminConfig", "ClientSecurity", "BearerToken"),
+        (
+            "ProducerConfig",
+            "ConsumerConfig",
+            "ShareConsumerConfig",
+            "AdminConfig",
+            "ClientSecurity",
+            "BearerToken",
+        ),
     ),
     (
         "Serializers",

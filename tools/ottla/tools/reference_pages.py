@@ -25,6 +25,7 @@ from ottla.model.settings.quotas import MutationQuotaConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.security.authorizer import AuthorizerConfig
 from ottla.model.settings.security.sasl import SaslSettings
+from ottla.model.settings.share_client import ShareConsumerConfig
 from ottla.model.settings.storage.disks import DiskConfig
 from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
 from ottla.model.settings.telemetry.client_metrics import SubscriptionConfig
@@ -227,6 +228,7 @@ def settings_page() -> str:
         ("Client metrics subscriptions", definitions(SubscriptionConfig)),
         ("Producer of `ottla.client`", definitions(ProducerConfig)),
         ("Consumer of `ottla.client`", definitions(ConsumerConfig)),
+        ("Share consumer of `ottla.client`", definitions(ShareConsumerConfig)),
     ]
     text = (
         f"{NOTICE}# Settings\n\nKeys, units and defaults are Kafka's; keys of our own begin with "

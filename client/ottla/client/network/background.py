@@ -21,6 +21,28 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
             nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def open_shielded_background() -> AsyncIterator[trio.Nursery]:
+    """Open and yield a nursery as `open_background` does, whose tasks go on while a cancelled block
+    closes what they serve."""
+    async with open_background() as outer:
+        scope = trio.CancelScope(shield=True)
+        nursery: trio.Nursery = await outer.start(_hold_nursery, scope)
+        try:
+            yield nursery
+        finally:
+            scope.cancel()
+
+
+async def _hold_nursery(
+    scope: trio.CancelScope, task_status: trio.TaskStatus[trio.Nursery]
+) -> None:
+    with scope:
+        async with trio.open_nursery() as nursery:
+            task_status.started(nursery)
+            await trio.sleep_forever()
+
+
 @contextmanager
 def lone_errors() -> Iterator[None]:
     """If an exception group contains only one error, raise that error instead of the group, however

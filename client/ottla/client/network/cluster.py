@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.model.settings.client import ConsumerConfig, ProducerConfig
     from ottla.model.settings.security.sasl import SaslLogin
     from ottla.model.settings.security.tls import TlsConfig
+    from ottla.model.settings.share_client import ShareConsumerConfig
 
 R = TypeVar("R", bound=Message)
 
@@ -455,7 +456,7 @@ class Cluster:
 @asynccontextmanager
 async def open_cluster(
     bootstrap: Iterable[tuple[str, int]],
-    config: "ProducerConfig | ConsumerConfig | None" = None,
+    config: "ProducerConfig | ConsumerConfig | ShareConsumerConfig | None" = None,
     *,
     client_id: str = "ottla",
     request_timeout_s: float | None = None,

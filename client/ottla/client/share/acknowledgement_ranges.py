@@ -1,0 +1,86 @@
+"""Acknowledgements of records as the ranges of ShareFetch and ShareAcknowledge requests.
+
+Pure.  A range has one type for all its offsets, or one type for each offset (KIP-932).
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+ALONE_COUNT_MIN = 16
+"""Number of neighbouring records of one type that become a range of their own.  A range of one type
+costs some 20 bytes, one of several types a byte for each record."""
+
+
+class AcknowledgeType(IntEnum):
+    """Kafka's types of acknowledgements (int8 on the wire)."""
+
+    GAP = 0
+    """There is no record at this offset."""
+    ACCEPT = 1
+    """The record was processed."""
+    RELEASE = 2
+    """The record may be delivered again, also to another consumer."""
+    REJECT = 3
+    """The record cannot be processed, and is not delivered again."""
+    RENEW = 4
+    """The lock of the record starts again (KIP-1222)."""
+
+
+class AcknowledgementRange(NamedTuple):
+    """Neighbouring offsets, and either one type for all or one for each."""
+
+    first: int
+    last: int
+    types: tuple[int, ...]
+
+
+def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[AcknowledgementRange]:
+    """Return acknowledgements, given as first offset, last offset and type, as ranges in order.
+
+    No offset may be in two of the items.
+    """
+    runs: list[AcknowledgementRange] = []
+    for first, last, kind in sorted(items):
+        assert first <= last
+        before = runs[-1] if runs else None
+        assert before is None or before.last < first, "an offset is acknowledged twice"
+        if before is not None and before.last + 1 == first and before.types == (kind,):
+            runs[-1] = AcknowledgementRange(before.first, last, before.types)
+        else:
+            runs.append(AcknowledgementRange(first, last, (kind,)))
+    return _joined(runs)
+
+
+def _joined(runs: Iterable[AcknowledgementRange]) -> list[AcknowledgementRange]:
+    """Join short neighbouring runs of different types."""
+    found: list[AcknowledgementRange] = []
+    is_open = False
+    """True if the last range may grow."""
+    for run in runs:
+        count = run.last - run.first + 1
+        is_short = count < ALONE_COUNT_MIN
+        if is_open and is_short and found[-1].last + 1 == run.first:
+            before = found[-1]
+            types = (*_expanded(before), *_expanded(run))
+            found[-1] = AcknowledgementRange(before.first, run.last, types)
+        else:
+            found.append(run)
+        is_open = is_short
+    return found
+
+
+def _expanded(run: AcknowledgementRange) -> tuple[int, ...]:
+    count = run.last - run.first + 1
+    return run.types if len(run.types) == count else run.types * count
+
+
+def runs_of(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ascending offsets as runs of neighbours: pairs of first and last offset."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and found[-1][1] + 1 == offset:
+            found[-1] = (found[-1][0], offset)
+        else:
+            found.append((offset, offset))
+    return found

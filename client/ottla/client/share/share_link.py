@@ -1,0 +1,378 @@
+"""The connection over which a share consumer fetches from one broker and acknowledges to it.
+
+One request at a time: the session counts them.  A fetch carries the acknowledgements that wait; if
+nothing is to be fetched, they have a request of their own, after a short time in which more may
+come.  Locks are renewed in requests of their own, which Kafka requires.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+import trio
+
+from ottla.client.fetch.record_decoder import RecordDecoder
+from ottla.client.network.background import now_ms
+from ottla.client.network.broker_link import BrokerLink, Loss
+from ottla.client.network.cluster import Cluster, KnownLeader
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.pipeline import Pipeline
+from ottla.client.share.acknowledgement_ranges import AcknowledgeType
+from ottla.client.share.share_acknowledgements import RecordsInHand
+from ottla.client.share.share_buffer import BufferedRecords
+from ottla.client.share.share_fetched import LockedOffsets, ShareFetched
+from ottla.client.share.share_records import AcquiredRecords, PendingAcknowledgement
+from ottla.client.share.share_session import LOST_SESSION, Acknowledged, ShareSessionHandler
+from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError, row_of
+from ottla.model.ids import Epoch, NodeId, TopicIdPartition, TopicPartition
+from ottla.model.settings.share_client import ShareConsumerConfig
+from ottla.wire.apis import SHARE_ACKNOWLEDGE
+from ottla.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
+from ottla.wire.messages.share_fetch_request import ShareFetchRequest
+from ottla.wire.messages.share_fetch_response import PartitionData, ShareFetchResponse
+
+LOG = logging.getLogger("ottla.client")
+
+PATIENCE_MS = 10_000
+"""Time in ms that the client waits for a response beyond `fetch.max.wait.ms`."""
+LINGER_MS = 20
+"""Time in ms for which acknowledgements that no task awaits wait for others, if there is no fetch
+that carries them.  A smaller value costs more requests; a larger one lets records be delivered
+twice more often after a crash."""
+ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
+"""Kafka's numbers of `share.acquire.mode` (KIP-1206)."""
+RENEWALS_FROM = 2
+"""First version of ShareAcknowledge that renews locks (KIP-1222)."""
+MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Error codes of a broker that does not lead the partition."""
+
+Results = dict[TopicIdPartition, tuple[int, str | None]]
+
+
+class ShareLink(BrokerLink):
+    """The task and connection of one broker."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        *,
+        cluster: Cluster,
+        config: ShareConsumerConfig,
+        member_id: str,
+        decoder: RecordDecoder,
+        wanted: Callable[[NodeId], Mapping[TopicIdPartition, TopicPartition]],
+        budget: Callable[["ShareLink"], int],
+        on_fetched: Callable[[BufferedRecords], None],
+        on_stale: Callable[[str], None],
+        on_moved: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(node, cluster, config)
+        self.hand = RecordsInHand()
+        """Records of this broker in hand, and their acknowledgements."""
+        self.requested_count = 0
+        """Number of records that the fetch in flight may return."""
+        self.is_renewing = False
+        """True if locks are renewed without a request of the application."""
+        self._config = config
+        self._decoder = decoder
+        self._wanted = wanted
+        self._budget = budget
+        """Returns the number of records to fetch now."""
+        self._on_fetched = on_fetched
+        self._on_stale = on_stale
+        self._on_moved = on_moved
+        self._on_failure = on_failure
+        self.settled = trio.lowlevel.ParkingLot()
+        """Tasks that wait until acknowledgements were confirmed, refused or lost."""
+        self._session = ShareSessionHandler(config.group_id, member_id)
+        self._linger_until_ms: int | None = None
+        self._may_renew = True
+        self._is_closing = False
+        self._closed = trio.Event()
+
+    async def run(self) -> None:
+        """Connect whenever there is work, until cancelled."""
+        try:
+            await super().run()
+        finally:
+            self._closed.set()
+
+    # Called by the consumer.
+
+    def on_work(self) -> None:
+        """Note that an acknowledgement waits."""
+        if self._linger_until_ms is None:
+            self._linger_until_ms = now_ms() + LINGER_MS
+            self.wake_up.set()
+
+    def on_awaited(self) -> None:
+        """Send the acknowledgements that wait, because a task awaits one of them."""
+        self._linger_until_ms = 0
+        self.wake_up.set()
+
+    def on_unwatched_failure(self, error: OttlaError) -> None:
+        """Log an acknowledgement that failed, and that no task awaits."""
+        LOG.warning("an acknowledgement has failed: %s", error)
+
+    def watched(self) -> PendingAcknowledgement:
+        """Return an outcome whose failure needs no message."""
+        return PendingAcknowledgement(lambda error: None, self.on_awaited)
+
+    async def close(self) -> None:
+        """Send all acknowledgements, release all other records, and close the session."""
+        if not self._session.is_open:
+            return
+        self._is_closing = True
+        self.wake_up.set()
+        await self._closed.wait()
+
+    # The connection.
+
+    def _has_work(self) -> bool:
+        return not self._is_closing and bool(self._wanted(self.node)) and self._budget(self) > 0
+
+    def _lose(self, why: Loss) -> None:
+        self._lose_session(str(why))
+        if isinstance(why, RefusedError) and not why.is_retriable:
+            self._on_failure(why)
+        for at in self._wanted(self.node).values():
+            self._on_stale(at.topic)
+
+    def _lose_session(self, reason: str) -> None:
+        """Forget the session and its records: the broker has released them, or will."""
+        self.requested_count = 0
+        self._linger_until_ms = None
+        self._session.on_loss()
+        self.hand.lose(
+            RefusedError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"the session with broker {self.node} is lost, with the locks of its records: "
+                f"{reason}",
+            )
+        )
+        self.settled.unpark_all()
+        if self._is_closing:
+            self._closed.set()
+
+    async def _serve(self, pipeline: Pipeline) -> None:
+        self._may_renew = pipeline.version_of(SHARE_ACKNOWLEDGE) >= RENEWALS_FROM
+        while True:
+            now = now_ms()
+            self.hand.expire(now)
+            if self._is_closing:
+                await self._close(pipeline)
+                return
+            if self.is_renewing and self._may_renew:
+                self.hand.renew_due(now, self.watched())
+            wanted = self._wanted(self.node)
+            waiting = self.hand.waiting_keys()
+            if self.hand.has_renewals:
+                await self._renew(pipeline)
+            elif waiting - wanted.keys() or (waiting and self._linger_until_ms == 0):
+                await self._acknowledge(pipeline)  # a fetch would delay the awaited result
+            elif wanted and (count := self._budget(self)) > 0:
+                await self._fetch(pipeline, wanted, count)
+            elif waiting and now >= (self._linger_until_ms or 0):
+                await self._acknowledge(pipeline)
+            else:
+                due = [self._linger_until_ms] if waiting else []
+                if self.is_renewing and self._may_renew:
+                    due.append(self.hand.renewal_due_ms())
+                await self.wake_up.wait(min((one for one in due if one is not None), default=None))
+
+    async def _close(self, pipeline: Pipeline) -> None:
+        self.hand.release_all(self.watched())
+        while self.hand.waiting_keys():
+            await self._acknowledge(pipeline)
+            self.hand.expire(now_ms())
+        await self._acknowledge(pipeline, is_last=True)
+        self._session.on_loss()
+        self._closed.set()
+        await trio.sleep_forever()
+
+    async def _renew(self, pipeline: Pipeline) -> None:
+        if self._may_renew:
+            await self._acknowledge(pipeline, is_renewal=True)
+            return
+        refusal = RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION, f"broker {self.node} cannot renew locks"
+        )
+        for key in self.hand.take(renewals=True):
+            self.hand.refuse(key, refusal)
+
+    async def _acknowledge(
+        self, pipeline: Pipeline, *, is_renewal: bool = False, is_last: bool = False
+    ) -> None:
+        acks: Acknowledged = {} if is_last else self.hand.take(renewals=is_renewal)
+        if not acks and not is_last:
+            await trio.lowlevel.checkpoint()
+            return
+        request = self._session.acknowledge_request(acks, is_renewal=is_renewal, is_last=is_last)
+        if not is_renewal:
+            self._linger_until_ms = None
+        with trio.move_on_after(self._config.request_timeout_ms / 1_000) as scope:
+            answer = await pipeline.request(request, ShareAcknowledgeResponse)
+        if scope.cancelled_caught:
+            raise ConnectionLostError(f"{pipeline.address} did not answer an acknowledgement")
+        if not await self._is_accepted(answer.error_code, answer.error_message):
+            return
+        self._note_lock(answer.acquisition_lock_timeout_ms)
+        results: Results = {}
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                results[key] = data.error_code, data.error_message
+        await self._take_results(results)
+
+    async def _take_results(self, results: Results) -> None:
+        has_retries = self.hand.on_results(results, now_ms())
+        self.settled.unpark_all()
+        if self.hand.waiting_keys():
+            self._linger_until_ms = self._linger_until_ms or 0
+        if has_retries:
+            await trio.sleep(self._config.retry_backoff_ms / 1_000)
+
+    async def _is_accepted(self, code: int, message: str | None) -> bool:
+        """Return whether the broker has accepted a request.  Raises RefusedError for a permanent
+        error."""
+        if code == ErrorCode.NONE:
+            self._session.on_success()
+            return True
+        row = row_of(code)
+        self._lose_session(message or row.meaning)
+        if code not in LOST_SESSION and not row.is_retriable:
+            raise RefusedError(ErrorCode(row.code), message or row.meaning)
+        await trio.sleep(self._config.retry_backoff_ms / 1_000)
+        return False
+
+    def _note_lock(self, lock_ms: int) -> None:
+        if lock_ms > 0:
+            self.hand.lock_ms = lock_ms
+
+    # Fetching.
+
+    async def _fetch(
+        self, pipeline: Pipeline, wanted: Mapping[TopicIdPartition, TopicPartition], count: int
+    ) -> None:
+        config, hand = self._config, self.hand
+        wait_ms = config.fetch_wait_ms_max
+        if hand.held_count:
+            # Other records are in hand: their acknowledgements and renewals must not be late.
+            wait_ms = min(wait_ms, hand.lock_ms // 4)
+        request = ShareFetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=config.fetch_bytes_min,
+            max_bytes=config.fetch_bytes_max,
+            max_records=count,
+            batch_size=count,
+            share_acquire_mode=ACQUIRE_MODES[config.share_acquire_mode],
+        )
+        acks = hand.take() if self._session.is_open else {}
+        self._session.fill_fetch(request, wanted, acks)
+        self._linger_until_ms = None
+        self.requested_count = count
+        try:
+            with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
+                answer = await pipeline.request(request, ShareFetchResponse)
+        finally:
+            self.requested_count = 0
+        if scope.cancelled_caught:
+            raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+        if not await self._is_accepted(answer.error_code, answer.error_message):
+            return
+        self._note_lock(answer.acquisition_lock_timeout_ms)
+        for endpoint in answer.node_endpoints:
+            self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
+        results: Results = {}
+        has_errors, has_records = False, False
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = TopicIdPartition(topic.topic_id, data.partition_index)
+                results[key] = data.acknowledge_error_code, data.acknowledge_error_message
+                has_records |= bool(data.acquired_records)
+        await self._take_results(results)
+        for topic in answer.responses:
+            has_errors |= self._take_topic(topic.topic_id, topic.partitions, wanted)
+        if has_errors or not (has_records or wait_ms):
+            await trio.sleep(config.retry_backoff_ms / 1_000)
+
+    def _take_topic(
+        self,
+        topic_id: UUID,
+        partitions: Iterable[PartitionData],
+        wanted: Mapping[TopicIdPartition, TopicPartition],
+    ) -> bool:
+        """Process the records of one topic.  Returns True if the next fetch should be delayed."""
+        has_errors = False
+        for data in partitions:
+            key = TopicIdPartition(topic_id, data.partition_index)
+            at = wanted.get(key)
+            if at is None:
+                continue  # its acknowledgements were processed; nothing was fetched
+            try:
+                has_errors |= self._take_partition(key, at, data)
+            except RefusedError as error:
+                self._on_failure(error)
+                has_errors = True
+        return has_errors
+
+    def _take_partition(
+        self, key: TopicIdPartition, at: TopicPartition, data: PartitionData
+    ) -> bool:
+        if data.error_code != ErrorCode.NONE:
+            row = row_of(data.error_code)
+            code = ErrorCode(row.code)
+            error = RefusedError(code, f"{at}: {data.error_message or row.meaning}")
+            if code in MOVED:
+                self.hand.lose_partition(key, error)
+            if not row.is_retriable or code is ErrorCode.CORRUPT_MESSAGE:
+                raise error
+            hint = data.current_leader
+            leader = KnownLeader(NodeId(hint.leader_id), Epoch(hint.leader_epoch))
+            if self._cluster.learn_leader(at, leader):
+                self._on_moved()
+                return False
+            self._on_stale(at.topic)
+            return True
+        if not data.acquired_records:
+            return False
+        acquired = [
+            LockedOffsets(one.first_offset, one.last_offset, one.delivery_count)
+            for one in data.acquired_records
+        ]
+        assert isinstance(data.records, memoryview | bytes | None)
+        self._take_records(key, at, data.records or b"", acquired)
+        return False
+
+    def _take_records(
+        self,
+        key: TopicIdPartition,
+        at: TopicPartition,
+        data: bytes | memoryview,
+        ranges: list[LockedOffsets],
+    ) -> None:
+        try:
+            fetched = ShareFetched(
+                at, data, ranges, check_crcs=self._config.check_crcs, decoder=self._decoder
+            )
+            corrupt = None
+        except CorruptDataError as error:
+            # Where the batches begin is unknown, and so are their records: they come again.
+            fetched, corrupt = ShareFetched(at, b"", ranges), error
+        now = now_ms()
+        offsets = [one for first, last in fetched.left() for one in range(first, last + 1)]
+        acquired = AcquiredRecords(
+            self.hand,
+            key,
+            at,
+            self.hand.acquire(key, at, offsets, now),
+            on_work=self.on_work,
+            on_awaited=self.on_awaited,
+            on_failure=self.on_unwatched_failure,
+        )
+        if corrupt is not None:
+            acquired.settle(offsets, AcknowledgeType.RELEASE)
+            self._on_failure(CorruptDataError(f"{at} at offset {offsets[0]}: {corrupt.where}"))
+            return
+        self._on_fetched(BufferedRecords(fetched, acquired, self.hand, now))

@@ -1,0 +1,124 @@
+"""Membership in a share group: the task that sends the heartbeats of a member.
+
+It never waits for the application, so that a member stays in the group however long a record takes.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from ottla.client.groups.coordinator import Coordinator
+from ottla.client.groups.group_member import Step
+from ottla.client.network.background import WakeUp, now_ms
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.share.share_member import ShareGroupMember
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
+from ottla.model.settings.share_client import ShareConsumerConfig
+from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+
+LEAVE_PATIENCE_S = 2.0
+
+
+class ShareMembership:
+    """Membership of one consumer in a share group."""
+
+    def __init__(
+        self,
+        member: ShareGroupMember,
+        *,
+        coordinator: Coordinator,
+        config: ShareConsumerConfig,
+        on_assigned: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.member = member
+        self.coordinator = coordinator
+        self._config = config
+        self._on_assigned = on_assigned
+        """Called after the assignment has changed."""
+        self._on_failure = on_failure
+        self._wake_up = WakeUp()
+        self._due_ms = 0
+        self._is_leaving = False
+        self._is_joined = False
+
+    def wake(self) -> None:
+        """Send a heartbeat, because the subscription has changed."""
+        self._wake_up.set()
+
+    async def run(self) -> None:
+        """Stay a member while there is a subscription, until cancelled."""
+        while True:
+            member = self.member
+            if not member.topics or self._is_leaving:
+                await self._wake_up.wait()
+            elif member.is_heartbeat_due or now_ms() >= self._due_ms:
+                await self._send_heartbeat()
+            else:
+                await self._wake_up.wait(self._due_ms)
+
+    async def leave(self) -> None:
+        """Leave the group.  If the request is lost, the coordinator removes the member when its
+        session times out."""
+        self._is_leaving = True
+        if not self._is_joined:
+            return
+        with (
+            suppress(ConnectionLostError, RefusedError, ProtocolError),
+            trio.move_on_after(LEAVE_PATIENCE_S),
+        ):
+            await self.coordinator.request(
+                self.member.leave_request(),
+                ShareGroupHeartbeatResponse,
+                timeout_s=LEAVE_PATIENCE_S,
+            )
+
+    async def _send_heartbeat(self) -> None:
+        member = self.member
+        self._is_joined = True
+        try:
+            answer = await self.coordinator.request(
+                member.heartbeat_request(),
+                ShareGroupHeartbeatResponse,
+                timeout_s=self._config.request_timeout_ms / 1_000,
+            )
+            before = member.assignment
+            step = member.on_answer(answer)
+        except (ConnectionLostError, ProtocolError):
+            member.on_no_answer()
+            await self._pause()
+            return
+        except RefusedError as error:
+            member.on_no_answer()
+            if not error.is_retriable:
+                self._on_failure(self._explained(error))
+                member.subscribe(())
+            await self._pause()
+            return
+        self._due_ms = now_ms() + member.heartbeat_interval_ms
+        if member.assignment != before:
+            self._on_assigned()
+        if step is not Step.GO_ON:
+            if step is Step.FIND_COORDINATOR:
+                await self.coordinator.forget()
+            await self._pause()
+
+    def _explained(self, error: RefusedError) -> RefusedError:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return RefusedError(
+                error.code,
+                "the cluster has no share groups; upgrade the brokers and the feature "
+                f"share.version ({error.message})",
+            )
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return RefusedError(
+                error.code,
+                f"{self.member.group_id!r} is a group of another type; choose another group.id "
+                f"({error.message})",
+            )
+        return error
+
+    async def _pause(self) -> None:
+        await trio.sleep(self._config.retry_backoff_ms / 1_000)
+        self._due_ms = 0

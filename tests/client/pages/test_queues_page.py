@@ -1,0 +1,108 @@
+"""The programs of docs/queues.md run unchanged, at Kafka's own broker.
+
+If OTTLA_KAFKA_JARS names a directory with the jars of Kafka 4.4 or newer, a node is started.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from ottla.bench.kafka.kafka_server import open_kafka
+from ottla.client import ConfigKind, ConfigResource, open_admin, open_producer
+
+JARS = "OTTLA_KAFKA_JARS"
+PAGE = (Path(__file__).parents[3] / "docs" / "queues.md").read_text()
+PROGRAMS: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SETTINGS = {
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+TIMEOUT_S = 60.0
+pytestmark = pytest.mark.timeout(300)
+
+
+def program(mark: str) -> str:
+    (found,) = (one for one in PROGRAMS if mark in one)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    given = os.environ.get(JARS)
+    if not given:
+        pytest.skip(f"LOUD: {JARS} is not set; the programs of docs/queues.md were NOT run here")
+    with open_kafka(Path(given), tmp_path_factory.mktemp("kafka"), SETTINGS) as server:
+        yield server.bootstrap
+
+
+async def prepare(bootstrap: str, topic: str, group: str, values: list[bytes]) -> None:
+    async with open_admin(bootstrap) as admin:
+        await admin.create_topic(topic, partition_count=1)
+        resource = ConfigResource(ConfigKind.GROUP, group)
+        await admin.alter_configs(resource, {"share.auto.offset.reset": "earliest"})
+    async with open_producer(bootstrap) as producer:
+        await producer.send_many(topic, values)
+
+
+def main_of(mark: str, bootstrap: str) -> Any:
+    """Return the function `main` of a program, without running it."""
+    text = program(mark).replace("localhost:9092", bootstrap).replace("trio.run(main)", "")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, f"queues.md: {mark}", "exec"), names)
+    return names["main"]
+
+
+def test_every_program_is_run() -> None:
+    marks = ["rejects=(BadInput,)", "create_topic", "record.release()", "poll_batches", "aio"]
+    assert sorted(map(program, marks)) == sorted(PROGRAMS)
+
+
+async def test_the_worker_handles_what_the_second_program_sends(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with trio.fail_after(TIMEOUT_S):
+        await main_of("create_topic", bootstrap)()
+        printed = ""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(main_of("rejects=(BadInput,)", bootstrap))
+            while printed.count("attempt 1") < 2:
+                await trio.sleep(0.1)
+                printed += capsys.readouterr().out
+            nursery.cancel_scope.cancel()
+    assert "mail to ann@example.org attempt 1" in printed
+    assert "mail to bob@example.org attempt 1" in printed
+
+
+async def test_records_are_settled_one_by_one(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await prepare(bootstrap, "logins", "audit", [b"ann", b"nonsense", b"later"])
+    with trio.fail_after(TIMEOUT_S):
+        await main_of("record.release()", bootstrap)()
+    assert capsys.readouterr().out.splitlines() == ["b'ann' 1", "b'later' 2"]
+
+
+async def test_batches_are_settled_as_a_whole(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await prepare(bootstrap, "numbers", "sums", [b"%d" % one for one in range(100)])
+    with trio.fail_after(TIMEOUT_S):
+        await main_of("poll_batches", bootstrap)()
+    assert capsys.readouterr().out.splitlines() == ["100 4950"]
+
+
+async def test_the_asyncio_program_prints_its_record(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await prepare(bootstrap, "images", "thumbnails", [b"tree.png"])
+    text = program("aio").replace("localhost:9092", bootstrap)
+    names = {"__name__": "__main__"}
+    with trio.fail_after(TIMEOUT_S):
+        await trio.to_thread.run_sync(exec, compile(text, "queues.md: aio", "exec"), names)
+    assert capsys.readouterr().out.splitlines() == ["thumbnail of b'tree.png'"]
