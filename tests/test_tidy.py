@@ -141,7 +141,6 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "users",
         "metrics",
         "pipelines",
-        "backup",
         "lab",
     ),
 }

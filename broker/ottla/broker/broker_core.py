@@ -29,6 +29,7 @@ from ottla.broker.coordinators.find_coordinator import (
 from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.group_apis import register_group_apis, register_share_group_apis
 from ottla.broker.groups.group_coordinator import GroupCoordinator
+from ottla.broker.groups.group_settings import SettingsOfGroups
 from ottla.broker.groups.share.end_offsets import EndOffsets, UnknownEndOffsets
 from ottla.broker.logs.cold_reads import BringIn
 from ottla.broker.logs.data_apis import DataApis
@@ -47,6 +48,8 @@ from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.share_state.local_share_persister import LocalSharePersister
 from ottla.broker.share_state.share_coordinator import ShareCoordinator
 from ottla.broker.share_state.share_state_apis import ShareStateApis
+from ottla.broker.shares.led_share import DeliveryPorts
+from ottla.broker.shares.share_apis import ShareApis
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -54,6 +57,7 @@ from ottla.broker.transactions.transaction_routes import (
     register_transaction_apis,
 )
 from ottla.metadata.audit_log import AuditLog
+from ottla.metadata.features import is_share_enabled
 from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import TopicIdPartition
@@ -162,6 +166,8 @@ class BrokerCore:
         self.share_persister: SharePersister
         """Access to the durable state of share partitions, for the leaders of partitions and for
         the group coordinator."""
+        self.shares: ShareApis
+        """Delivery of records to share groups."""
         self.transactions: TransactionCoordinator
         self._producer_ids: ProducerIdSupply
         self.coordinators: tuple[
@@ -187,7 +193,8 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Build the replica manager and its request handlers on the given ports."""
+        """Build the replica manager and its request handlers on the given ports, and the delivery
+        to share groups."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -223,6 +230,20 @@ class BrokerCore:
             selector=RackAwareSelector(self.table) if self.config.is_rack_aware else None,
             run_look_ups=ports.run_look_ups,
             until_done=ports.work.until_done,
+        )
+        settings = SettingsOfGroups(self.config.groups)
+        self.shares = ShareApis(
+            table=self.table,
+            ports=DeliveryPorts(
+                persister=lambda: self.share_persister,
+                purgatory=self.purgatory,
+                clock=self._clock,
+                settings_of=lambda group_id: settings.of(self.metadata.image, group_id).share,
+            ),
+            session_count_max=self.config.groups.share.session_count_max,
+            is_enabled=lambda: is_share_enabled(self.metadata.image.features),
+            cold_reads=self.data.fetch.cold_reads,
+            fetch_bytes_max=self.config.fetch_bytes_max,
         )
 
     def _on_led(self, partition: Partition) -> None:
@@ -343,6 +364,7 @@ class BrokerCore:
             ends=self._end_offsets,
         )
         ShareStateApis(self.share_states).register(self.dispatcher)
+        self.shares.register(self.dispatcher)
         register_transaction_apis(
             self.dispatcher,
             coordinator=self.transactions,

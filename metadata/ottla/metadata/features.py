@@ -97,6 +97,7 @@ INITIAL_LEVELS = {
     KRAFT_VERSION: 1,
     GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
+    SHARE_VERSION: SHARE_VERSION_OF_GROUPS,
 }
 """Initial levels of a new cluster, in the order of their records: metadata.version is first, so
 that a reader of the log can interpret the rest."""

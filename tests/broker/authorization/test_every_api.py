@@ -20,8 +20,9 @@ from tests.jepsen.oracles.acl_cases import (
 
 OpenSecured = Callable[..., Any]  # the `open_secured` fixture, in conftest.py
 
-NOT_SERVED = frozenset((When.TWO_PHASE, When.ON_CONTROLLERS))
-"""Needs of versions and nodes that are not served here."""
+NOT_SERVED = frozenset((When.TWO_PHASE, When.ON_CONTROLLERS, When.IN_SHARE_SESSION))
+"""Needs of versions and nodes that are not served here, and of more than one request
+(`tests/broker/shares`)."""
 
 TIMEOUT_S = 120
 

@@ -131,6 +131,7 @@ IN_TRANSACTION = [{"name": TOPIC, "partition_data": [{"index": 0, "records": TRA
 PRODUCED = [{"name": TOPIC, "partition_data": [{"index": 0, "records": BATCH}]}]
 PRODUCED_BY_ID = [{"topic_id": TOPIC, "partition_data": [{"index": 0, "records": BATCH}]}]
 FETCHED = [{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0}]}]
+SHARED = [{"topic_id": TOPIC, "partitions": [{"partition_index": 0}]}]
 FETCHED_BY_ID = [{"topic_id": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0}]}]
 COMMITTED = _one_partition(committed_offset=0, committed_metadata="")
 COMMITTED_BY_ID = [{**COMMITTED[0], "name": "", "topic_id": TOPIC}]
@@ -383,7 +384,7 @@ BROKER_CASES = (
         {
             "group_id": GROUP,
             "member_id": "m1",
-            "member_epoch": 0,
+            "member_epoch": -1,
             "subscribed_topic_names": [TOPIC],
         },
         ((GROUP_READ,), (TOPIC_DESCRIBE,)),
@@ -413,6 +414,23 @@ BROKER_CASES = (
         0,
         {"group_id": GROUP, "topics": [{"topic_name": TOPIC}]},
         ((GROUP_DELETE,), (TOPIC_READ,)),
+    ),
+    AclCase(
+        78,
+        2,
+        {
+            "group_id": GROUP,
+            "member_id": "m1",
+            "share_session_epoch": 0,
+            "topics": SHARED,
+        },
+        ((GROUP_READ,), (TOPIC_READ,)),
+    ),
+    AclCase(
+        79,
+        2,
+        {"group_id": GROUP, "member_id": "m1", "share_session_epoch": 1, "topics": SHARED},
+        ((GROUP_READ,),),
     ),
 )
 """Cases that a broker decides."""

@@ -71,6 +71,7 @@ class When(StrEnum):
     OTHER_OWNER = "for another owner"
     OTHER_TOKENS = "for tokens of others"
     ON_CONTROLLERS = "on a controller"
+    IN_SHARE_SESSION = "in a share session"
 
 
 class Decider(Enum):

@@ -596,19 +596,19 @@ _ROWS = (
         need(OP.DESCRIBE, TOPIC, "", Scope.EACH),
         parts=Parts(),
     ),
-    not_served(
+    served(
         SHARE_FETCH,
         "ShareFetch",
         "1-2 flexible 1+",
         on_group(OP.READ),
         on_topics(OP.READ, "topics.topic_id"),
     ),
-    not_served(
+    served(
         SHARE_ACKNOWLEDGE,
         "ShareAcknowledge",
         "1-2 flexible 1+",
         on_group(OP.READ),
-        on_topics(OP.READ, "topics.topic_id"),
+        need(OP.READ, TOPIC, "topics.topic_id", Scope.EACH, when=When.IN_SHARE_SESSION),
     ),
     forwarded(ADD_RAFT_VOTER, "AddRaftVoter", "0-1 flexible 0+", on_cluster(OP.ALTER)),
     forwarded(REMOVE_RAFT_VOTER, "RemoveRaftVoter", "0 flexible 0+", on_cluster(OP.ALTER)),

@@ -1,5 +1,14 @@
 """Share partitions: delivery of records to the members of share groups (KIP-932).
 
-share_partition.py  delivery state of one share partition, its locks and its writes: start here
-delivery_window.py  spans of records with equal delivery state between start and end offset
+share_fetch.py            ShareFetch: acknowledges, acquires and sends records: start here
+share_acknowledge.py      ShareAcknowledge: ends or renews the acquisition of records
+share_apis.py             registers these handlers
+share_delivery.py         sessions and share partitions of a broker, as these handlers use them
+share_sessions.py         the partitions that a member fetches, and the epoch of its last request
+acknowledgement_rules.py  checks of acknowledgements in requests
+led_share.py              a share partition at its leader: loading, writing, locks, leadership
+share_read.py             records of the log that a member may acquire, and their bytes
+share_partition.py        delivery state of one share partition, its locks and its writes
+delivery_window.py        spans of records with equal delivery state
+share_figures.py          counters for metrics
 """

@@ -276,6 +276,18 @@ class SharePartition:
         self.window.advance()
         return found
 
+    def give_back(self, acquired: Iterable[AcquiredRange]) -> None:
+        """Undo an acquisition whose records are not sent. The records were not delivered, and their
+        delivery count is as before."""
+        for first_offset, last_offset, _ in acquired:
+            for span in self.window.cut(first_offset, last_offset):
+                assert span.is_acquired
+                span.state = DeliveryState.AVAILABLE
+                span.count -= 1
+                span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+            self.window.join(first_offset, last_offset)
+            self._note_available(first_offset)
+
     def _acquire_in(
         self,
         first: int,
@@ -346,7 +358,13 @@ class SharePartition:
         offset are ignored.
         """
         window = self.window
-        runs = [run for ack in acks for run in _runs(ack)]
+        if any(ack.last_offset >= max(window.end_offset, window.start_offset) for ack in acks):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "The acknowledged records were never acquired."
+            )
+        # Ranges below the window may be of any size.
+        known = (ack for ack in acks if ack.last_offset >= window.start_offset)
+        runs = [run for ack in known for run in _runs(ack)]
         end = window.start_offset
         for first, last, kind in runs:
             if last < window.start_offset:
@@ -356,10 +374,6 @@ class SharePartition:
                     ErrorCode.INVALID_RECORD_STATE, "The request acknowledges a record twice."
                 )
             end = last + 1
-            if last >= window.end_offset:
-                raise RefusedError(
-                    ErrorCode.INVALID_REQUEST, "The acknowledged records were never acquired."
-                )
             if kind == AckType.RENEW and not self.rules.is_renewable:
                 raise RefusedError(
                     ErrorCode.INVALID_RECORD_STATE, "The group does not renew acquisition locks."

@@ -27,7 +27,6 @@ QUICK = [
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
-    "share-late-write": 3_050,
     "members-snapshot-old": 900,
     "members-removed-joins": 420,
     "members-id-is-enough": 480,

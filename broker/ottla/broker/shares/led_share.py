@@ -1,0 +1,478 @@
+"""Share partition at the leader of its partition: loading, writing, locks and leadership.
+
+Pure; the persister, the purgatory and the clock are parameters. A `LedShare` reads the durable
+state once, as the leader of one leader epoch. It is dropped if this broker no longer leads in that
+epoch, if the log fails, or if the persister fences it. The next fetch then loads a new one.
+
+An offset reset by an administrator replaces the durable state under a higher state epoch. Kafka's
+leader continues with its cached state until a write is fenced, so that the reset has no effect on
+an idle group. Here the leader compares its state epoch with the durable one whenever a session
+begins to fetch the partition.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from ottla.broker.coordinators.share_persister import (
+    NO_START_OFFSET,
+    SharePartitionKey,
+    SharePersister,
+    ShareState,
+    ShareSummary,
+)
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.shares.share_partition import (
+    AckBatch,
+    SharePartition,
+    ShareRules,
+    Transition,
+)
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.seams import Clock
+from ottla.model.settings.offset_reset import (
+    BY_DURATION,
+    EARLIEST,
+    OffsetReset,
+    parse_offset_reset,
+)
+from ottla.model.settings.share_groups import ShareGroupSettings
+from ottla.node.network.purgatory import Purgatory, WaitingEntry
+from ottla.storage.log.log import Log
+
+UNAVAILABLE = frozenset(
+    (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+)
+FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
+GONE = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
+"""Errors of the persister after which the cached state is wrong. INVALID_REQUEST: the state was
+deleted."""
+
+Answered = Callable[[ErrorCode], None]
+
+
+class Stage(Enum):
+    """Progress of a share partition towards delivery."""
+
+    LOADING = auto()
+    """The durable state is being read or compared, or the start offset is being stored."""
+    NEEDS_OFFSET = auto()
+    """The start offset must be looked up by a timestamp."""
+    READY = auto()
+    DROPPED = auto()
+
+
+class DeliveryPorts(NamedTuple):
+    """Surroundings of the share partitions of a broker."""
+
+    persister: Callable[[], SharePersister]
+    purgatory: Purgatory
+    clock: Clock
+    settings_of: Callable[[str], ShareGroupSettings]
+    """Returns the present settings of a group."""
+
+
+class LockTimer(WaitingEntry):
+    """Timer of the next end of an acquisition lock."""
+
+    __slots__ = ("_share", "deadline_ms")
+    kind = "ShareLock"
+
+    def __init__(self, share: "LedShare", deadline_ms: int) -> None:
+        super().__init__()
+        self._share = share
+        self.deadline_ms = deadline_ms
+
+    def try_complete(self) -> bool:
+        """Return False: nothing ends a timer early."""
+        return False
+
+    def on_expire(self) -> None:
+        """Release the records whose lock has ended."""
+        self._share.end_locks()
+
+    def on_fault(self, fault: Exception) -> None:
+        """Drop the share partition, whose state is unknown after an unexpected error."""
+        self._share.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+class LedShare:
+    """One share partition led by this broker, in one leader epoch."""
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        partition: Partition,
+        ports: DeliveryPorts,
+        on_dropped: Callable[["LedShare"], None],
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.stage = Stage.LOADING
+        self.failure = ErrorCode.NONE
+        """Reason of the drop for clients. NONE if they should load the share partition again."""
+        self.share: SharePartition
+        """The delivery state, from stage READY on."""
+        self.started_ms = ports.clock.monotonic_ms()
+        self._ports = ports
+        self._on_dropped = on_dropped
+        self._state_epoch = 0
+        self._stored_start = NO_START_OFFSET
+        """Start offset of the last write that succeeded, or of the loaded state."""
+        self._answers: dict[Transition, Answered] = {}
+        self._timer: LockTimer | None = None
+        self._is_closing = False
+        self._rules: ShareGroupSettings | None = None
+
+    def __repr__(self) -> str:
+        return f"LedShare({self.key.text}, {self.stage.name})"
+
+    # ---- settings
+
+    @property
+    def settings(self) -> ShareGroupSettings:
+        """Present settings of the group."""
+        return self._ports.settings_of(self.key.group_id)
+
+    def apply_settings(self) -> ShareGroupSettings:
+        """Apply the present settings of the group, and return them."""
+        settings = self.settings
+        if settings is not self._rules:
+            self._rules = settings
+            self.share.rules = rules_of(settings)
+        return settings
+
+    # ---- loading
+
+    def load(self) -> None:
+        """Read the durable state, and fence older leaders."""
+        self._ports.purgatory.listen(self.partition.high_watermark_key, self)
+        self._ports.persister().read(
+            self.key, leader_epoch=self.leader_epoch, on_done=self._on_read
+        )
+
+    def _on_read(self, state: ShareState) -> None:
+        if self.stage is Stage.DROPPED:
+            return
+        if state.code is not ErrorCode.NONE:
+            self.drop(code_for_clients(state.code))
+            return
+        self._state_epoch = state.state_epoch
+        if state.start_offset == NO_START_OFFSET:
+            self._resolve_start()
+            return
+        try:
+            self.share = SharePartition.load(state, rules_of(self.settings))
+        except CorruptDataError:
+            self.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._stored_start = state.start_offset
+        self._begin()
+
+    def _resolve_start(self) -> None:
+        """Choose the start offset by the group's `share.auto.offset.reset`."""
+        try:
+            log = self.partition.leader_log(self.leader_epoch)
+        except RefusedError as refusal:
+            self.drop(refusal.code)
+            return
+        reset = self._reset
+        if reset.strategy == BY_DURATION:
+            self.stage = Stage.NEEDS_OFFSET
+            self._wake()
+            return
+        start = log.log_start_offset if reset.strategy == EARLIEST else log.high_watermark
+        self._store_start(start)
+
+    @property
+    def _reset(self) -> OffsetReset:
+        return parse_offset_reset(self.settings.offset_reset)
+
+    async def look_up_offset(self) -> None:
+        """Look up the start offset by timestamp, in stage NEEDS_OFFSET."""
+        duration_ms = self._reset.duration_ms
+        if self.stage is not Stage.NEEDS_OFFSET:
+            return
+        self.stage = Stage.LOADING
+        try:
+            log = self.partition.leader_log(self.leader_epoch)
+            end_offset = log.high_watermark
+            oldest_ms = max(0, self._ports.clock.wall_ms() - (duration_ms or 0))
+            found = await log.offset_for_timestamp(oldest_ms, end_offset)
+        except RefusedError as refusal:
+            self.drop(refusal.code)
+            return
+        self._store_start(end_offset if found is None else found.offset)
+
+    def _store_start(self, start_offset: Offset) -> None:
+        """Store a start offset that was chosen here. Kafka stores it with the first write only, so
+        that another leader before it chooses again and skips records."""
+        if self.stage is Stage.DROPPED:
+            return
+
+        def on_done(code: ErrorCode) -> None:
+            if self.stage is Stage.DROPPED:
+                return
+            if code is not ErrorCode.NONE:
+                self.drop(code_for_clients(code))
+                return
+            self.share = SharePartition(start_offset, rules_of(self.settings))
+            self._stored_start = start_offset
+            self._begin()
+
+        self._ports.persister().write(
+            self.key,
+            state_epoch=self._state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=0,
+            batches=(),
+            on_done=on_done,
+        )
+
+    def _begin(self) -> None:
+        self.stage = Stage.READY
+        self._wake()
+
+    def compare(self) -> None:
+        """Compare the cached state with the durable one, and load it again if that was reset.
+
+        Nothing is fetched meanwhile. An error of the persister leaves the cached state: its next
+        write has the same error.
+        """
+        if self.stage is not Stage.READY:
+            return
+        self.stage = Stage.LOADING
+
+        def on_done(summary: ShareSummary) -> None:
+            if self.stage is not Stage.LOADING:
+                return
+            is_reset = summary.code is ErrorCode.NONE and (
+                summary.state_epoch != self._state_epoch
+                or summary.start_offset < self._stored_start
+            )
+            if is_reset:
+                self.drop(ErrorCode.NONE)
+            else:
+                self._begin()
+
+        self._ports.persister().read_summary(
+            self.key, leader_epoch=self.leader_epoch, on_done=on_done
+        )
+
+    # ---- use
+
+    def log(self) -> Log:
+        """Return the log. Raises RefusedError if this broker does not lead in this epoch."""
+        return self.partition.leader_log(self.leader_epoch)
+
+    def acknowledge(self, member_id: str, acks: Sequence[AckBatch], on_done: Answered) -> None:
+        """End or renew acquisitions of a member. `on_done` is called with the error code once the
+        new states are durable."""
+        if self.stage is Stage.DROPPED or not self.is_leading:
+            self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if not self.has_state:
+            on_done(ErrorCode.INVALID_RECORD_STATE)
+            return
+        self.end_locks()
+        self.apply_settings()
+        try:
+            transition = self.share.acknowledge(member_id, acks, self._now_ms)
+        except RefusedError as refusal:
+            on_done(refusal.code)
+            return
+        if transition is None:
+            on_done(ErrorCode.NONE)
+            return
+        self._answers[transition] = on_done
+        self.write()
+
+    @property
+    def has_state(self) -> bool:
+        """True if the state was loaded."""
+        return hasattr(self, "share")
+
+    def release_member(self, member_id: str) -> None:
+        """Release the records of a member whose session has ended."""
+        if self.has_state and self.share.release_member(member_id):
+            self.write()
+            self._wake()
+
+    def write(self) -> None:
+        """Send the changes that no write contains yet, unless a write is in flight."""
+        write = self.share.next_write() if self.stage is not Stage.DROPPED else None
+        if write is None:
+            return
+
+        def on_done(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._stored_start = max(self._stored_start, write.start_offset)
+            self._on_written(code)
+
+        self._ports.persister().write(
+            self.key,
+            state_epoch=self._state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.delivery_complete_count,
+            batches=write.batches,
+            on_done=on_done,
+        )
+
+    def _on_written(self, code: ErrorCode) -> None:
+        if self.stage is Stage.DROPPED:
+            return
+        ended = self.share.on_written(code, self._now_ms)
+        shown = code_for_clients(code)
+        if code in REPLACED:
+            self.drop(shown)
+            return
+        for transition in ended:
+            self._answers.pop(transition)(shown)
+        if self.share.is_idle:
+            if self._is_closing:
+                self.drop(ErrorCode.NONE)
+                return
+        else:
+            self.write()
+        self._wake()
+
+    def end_locks(self) -> None:
+        """Release the records whose acquisition lock has ended, and set the timer for the next."""
+        if self.stage is Stage.DROPPED or not self.has_state:
+            return
+        is_released = self.share.end_locks(self._now_ms)
+        self.set_timer()
+        if is_released:
+            self.write()
+            self._wake()
+
+    def set_timer(self) -> None:
+        """Set the timer for the next end of an acquisition lock."""
+        due_ms = self.share.next_lock_end_ms
+        timer = self._timer
+        if timer is not None and timer.is_waiting:
+            if due_ms is not None and timer.deadline_ms <= due_ms:
+                return
+            self._ports.purgatory.cancel(timer)
+        self._timer = None
+        if due_ms is not None:
+            self._timer = LockTimer(self, due_ms)
+            self._ports.purgatory.watch((self._timer,), self._timer, due_ms)
+
+    # ---- end
+
+    @property
+    def is_leading(self) -> bool:
+        """True if this broker leads the partition in the same leader epoch."""
+        partition = self.partition
+        return partition.is_leader and partition.leader_epoch == self.leader_epoch
+
+    def on_wake(self, key: Hashable) -> None:
+        """Drop the share partition if the partition is no longer led in its epoch."""
+        if not self.is_leading:
+            self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def close(self) -> None:
+        """Drop the share partition once all of its changes are durable."""
+        self._is_closing = True
+        if self.stage is Stage.READY and self.share.is_idle:
+            self.drop(ErrorCode.NONE)
+
+    def keep(self) -> None:
+        """Undo `close`, since a member fetches the share partition again."""
+        self._is_closing = False
+
+    def drop(self, failure: ErrorCode) -> None:
+        """Forget the state. Acknowledgements that are not durable are answered with an error."""
+        if self.stage is Stage.DROPPED:
+            return
+        self.stage = Stage.DROPPED
+        self.failure = failure
+        ports = self._ports
+        ports.purgatory.unlisten(self.partition.high_watermark_key, self)
+        if self._timer is not None:
+            ports.purgatory.cancel(self._timer)
+        self._on_dropped(self)
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer(failure if failure is not ErrorCode.NONE else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._ports.purgatory.wake(self)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._ports.clock.monotonic_ms()
+
+
+def rules_of(settings: ShareGroupSettings) -> ShareRules:
+    """Return the rules of share partitions under a group's settings."""
+    return ShareRules(
+        lock_duration_ms=settings.record_lock_duration_ms,
+        delivery_count_limit=settings.delivery_count_limit,
+        record_locks_max=settings.partition_max_record_locks,
+        is_renewable=settings.is_renew_enabled,
+    )
+
+
+def code_for_clients(code: ErrorCode) -> ErrorCode:
+    """Return the error code that clients get for an error of the persister."""
+    if code is ErrorCode.NONE or code in GONE:
+        return code
+    if code in UNAVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code in FENCED:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class LedShares:
+    """Share partitions led by this broker."""
+
+    def __init__(self, ports: DeliveryPorts) -> None:
+        self._ports = ports
+        self._by_key: dict[SharePartitionKey, LedShare] = {}
+
+    def __iter__(self) -> Iterator[LedShare]:
+        return iter(tuple(self._by_key.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, key: SharePartitionKey) -> LedShare | None:
+        """Return a share partition that is loaded or being loaded."""
+        return self._by_key.get(key)
+
+    def open(self, key: SharePartitionKey, partition: Partition) -> LedShare:
+        """Return the share partition of a partition led here. It is loaded if it is not cached."""
+        led = self._by_key.get(key)
+        if led is not None and not led.is_leading:
+            led.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            led = None
+        if led is None:
+            led = self._by_key[key] = LedShare(key, partition, self._ports, self._forget)
+            led.load()
+        else:
+            led.keep()
+        return led
+
+    def close_group(self, group_id: str) -> None:
+        """Drop the share partitions of a group without sessions on this broker."""
+        for led in self:
+            if led.key.group_id == group_id:
+                led.close()
+
+    def _forget(self, led: LedShare) -> None:
+        if self._by_key.get(led.key) is led:
+            del self._by_key[led.key]

@@ -1,0 +1,40 @@
+"""Registers ShareFetch and ShareAcknowledge.  Pure."""
+
+from collections.abc import Callable
+
+from ottla.broker.logs.cold_reads import ColdReads
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.shares.led_share import DeliveryPorts
+from ottla.broker.shares.share_acknowledge import ShareAcknowledgeApi
+from ottla.broker.shares.share_delivery import ShareDelivery
+from ottla.broker.shares.share_fetch import ShareFetchApi
+from ottla.node.network.dispatch import Dispatcher
+from ottla.wire.apis import SHARE_ACKNOWLEDGE, SHARE_FETCH
+
+
+class ShareApis:
+    """Delivery of records to share groups, and its request handlers."""
+
+    def __init__(
+        self,
+        *,
+        table: PartitionTable,
+        ports: DeliveryPorts,
+        session_count_max: int,
+        is_enabled: Callable[[], bool],
+        cold_reads: ColdReads,
+        fetch_bytes_max: int,
+    ) -> None:
+        self.delivery = ShareDelivery(
+            table=table, ports=ports, session_count_max=session_count_max, is_enabled=is_enabled
+        )
+        self.fetch = ShareFetchApi(
+            self.delivery, cold_reads=cold_reads, fetch_bytes_max=fetch_bytes_max
+        )
+        self.acknowledge = ShareAcknowledgeApi(self.delivery)
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Register the handlers, and the end of sessions with their connection."""
+        dispatcher.register(SHARE_FETCH, self.fetch.handle)
+        dispatcher.register(SHARE_ACKNOWLEDGE, self.acknowledge.handle)
+        dispatcher.on_closed.append(self.delivery.on_closed)

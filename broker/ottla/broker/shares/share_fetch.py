@@ -1,0 +1,483 @@
+"""ShareFetch: acknowledges records, then acquires records for a member and sends them (KIP-932).
+
+Pure; nothing awaits but a lookup by timestamp. The acknowledgements take effect at once and become
+durable while the fetch reads or waits; the response is sent when both are done. A fetch with too
+few bytes waits in the purgatory under its partitions and share partitions. An append, a release, an
+end of a lock or a loaded state wakes it.
+
+Records are acquired in the turn in which they are sent. An acquisition whose bytes the client's
+quota does not allow is undone in that turn, so that a byte quota costs no delivery. Kafka 4.4
+acquires such records, sends an empty response, and archives them after the last attempt.
+"""
+
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.broker.logs.cold_reads import ColdReads
+from ottla.broker.logs.fetch import DISK_WAIT_MS
+from ottla.broker.logs.fetch_read import PATIENT
+from ottla.broker.logs.leader_hints import HINTED
+from ottla.broker.shares.acknowledgement_rules import AcknowledgedRange
+from ottla.broker.shares.led_share import LedShare, Stage
+from ottla.broker.shares.share_delivery import LeaderHints, Session, ShareDelivery, ShareTarget
+from ottla.broker.shares.share_partition import AcquiredRange
+from ottla.broker.shares.share_read import ShareRead, read_share
+from ottla.broker.shares.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    PartitionId,
+    SessionKey,
+)
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.node.network.dispatch import HandlerResult, RequestContext
+from ottla.node.network.purgatory import WaitingEntry
+from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.steps import Answer, StepPace, begun
+from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.wire.messages.share_fetch_request import ShareFetchRequest
+from ottla.wire.messages.share_fetch_response import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
+
+RECORD_LIMIT_MODE = 1
+"""Acquire mode that never exceeds `max_records` (KIP-1206). Mode 0 acquires whole batches."""
+
+PARTITIONS_READ_MAX = 200
+"""Maximum partitions of a session that one attempt reads. The session's next request begins with
+others. Larger blocks the event loop longer; smaller delays sessions of very many partitions."""
+
+ROUNDS_MAX = 16
+"""Maximum rounds of reading in one attempt, each of which passes records that are not delivered,
+such as transaction markers. Larger blocks the event loop longer."""
+
+
+class Acquisition(NamedTuple):
+    """Records that one attempt acquired from one share partition."""
+
+    target: ShareTarget
+    read: ShareRead
+    ranges: list[AcquiredRange]
+
+
+class ShareFetch:
+    """One ShareFetch request: its session, its limits, and the parts of its response."""
+
+    def __init__(
+        self, api: "ShareFetchApi", context: RequestContext, request: ShareFetchRequest
+    ) -> None:
+        self.api = api
+        self.context = context
+        self.key = SessionKey(request.group_id or "", request.member_id or "")
+        self.bytes_max = min(request.max_bytes, api.fetch_bytes_max)
+        self.bytes_min = min(request.min_bytes, self.bytes_max)
+        self.records_max = request.max_records
+        self.wait_ms = max(0, request.max_wait_ms)
+        self.batch_size = request.batch_size
+        self.is_strict = request.share_acquire_mode == RECORD_LIMIT_MODE
+        self.targets: list[ShareTarget] = []
+        """Partitions to read, in order."""
+        self.parts: dict[PartitionId, PartitionData] = {}
+        """Parts of the response."""
+        self.session: Session | None = None
+        """Session whose partitions are read."""
+        self.is_full = False
+        """True if the response contains every partition of the session."""
+        self.is_cold = False
+        """True if records are being loaded into the page cache."""
+        self._acks_left = 0
+        self._is_read = False
+        charge = context.slot.charge
+        if charge is not None:
+            self.bytes_max = charge.fetch_bytes_max(self.bytes_max)
+            self.bytes_min = min(self.bytes_min, self.bytes_max)
+
+    def part(self, partition_id: PartitionId) -> PartitionData:
+        """Return the part of the response for a partition."""
+        part = self.parts.get(partition_id)
+        if part is None:
+            part = self.parts[partition_id] = PartitionData(
+                partition_index=partition_id[1], records=b""
+            )
+        return part
+
+    # ---- acknowledgements
+
+    def acknowledge(
+        self,
+        partition_id: PartitionId,
+        batches: Sequence[AcknowledgedRange],
+        *,
+        is_renew_ack: bool,
+    ) -> None:
+        """Begin to acknowledge records of one partition. Its part has the outcome later."""
+        part = self.part(partition_id)
+        self._acks_left += 1
+
+        def on_done(code: ErrorCode) -> None:
+            part.acknowledge_error_code = code
+            self._acks_left -= 1
+            self.conclude()
+
+        self.api.delivery.acknowledge(
+            self.context, self.key, partition_id, batches, on_done, is_renew_ack=is_renew_ack
+        )
+
+    # ---- reading
+
+    def begin(self, session: Session, *, is_full: bool) -> None:
+        """Choose the partitions to read: each request of a session begins with another one. Their
+        share partitions are loaded if they are not cached."""
+        self.session = session
+        self.is_full = is_full
+        targets = list(session.targets.values())
+        at = session.epoch % len(targets) if targets else 0
+        self.targets = (targets[at:] + targets[:at])[:PARTITIONS_READ_MAX]
+        for target in self.targets:
+            with suppress(RefusedError):
+                self.api.delivery.led_share(self.context, self.key, target)
+
+    def wake_keys(self) -> list[Hashable]:
+        """Return the keys that wake this fetch while it waits."""
+        keys: list[Hashable] = [self]
+        for target in self.targets:
+            if target.led is not None:
+                keys += (target.led, target.led.partition.high_watermark_key)
+        return keys
+
+    def attempt(self, *, is_last: bool) -> bool:
+        """Acquire records if there are enough bytes or an error. If `is_last`, acquire what there
+        is. Returns whether the fetch is done."""
+        self.is_cold = False
+        if self.session is not None and not self.api.delivery.sessions.holds(self.session):
+            self.targets = []  # The member has opened another session.
+        refusals: dict[PartitionId, ErrorCode] = {}
+        acquired: list[Acquisition] = []
+        for _ in range(ROUNDS_MAX):
+            reads = self._readable(refusals)
+            if sum(len(read.piece) for _, read in reads) < self.bytes_min and not is_last:
+                break
+            found, has_passed = self._acquire(reads, refusals)
+            acquired += found
+            if found or not has_passed:
+                break
+        is_urgent = any(code not in PATIENT for code in refusals.values())
+        is_refused = bool(refusals) and len(refusals) == len(self.targets)
+        if not (acquired or is_urgent or is_refused or is_last or not self.targets):
+            return False
+        self._fill(acquired, refusals)
+        return True
+
+    def _readable(
+        self, refusals: dict[PartitionId, ErrorCode]
+    ) -> list[tuple[ShareTarget, ShareRead]]:
+        """Return the partitions with records to acquire. Adds the others' errors to `refusals`."""
+        reads: list[tuple[ShareTarget, ShareRead]] = []
+        left = self.bytes_max
+        for target in self.targets:
+            if target.id in refusals:
+                continue
+            try:
+                led = self.api.delivery.led_share(self.context, self.key, target)
+                if led.stage is not Stage.READY or left <= 0:
+                    continue
+                read = self._read(led, left)
+            except RefusedError as refusal:
+                refusals[target.id] = refusal.code
+                continue
+            if read is not None:
+                left -= len(read.piece)
+                reads.append((target, read))
+        return reads
+
+    def _read(self, led: LedShare, bytes_max: int) -> ShareRead | None:
+        """Return what one share partition can give. If its bytes are not in the page cache, they
+        are loaded, and the result is None."""
+        try:
+            return read_share(led, bytes_max)
+        except NotCachedError as missing:
+            if self.api.cold_reads.bring_in(led.partition, missing):
+                return self._read(led, bytes_max)
+            self.is_cold = True
+            return None
+
+    def _acquire(
+        self, reads: list[tuple[ShareTarget, ShareRead]], refusals: dict[PartitionId, ErrorCode]
+    ) -> tuple[list[Acquisition], bool]:
+        """Acquire records of the reads. Returns them, and whether records that are not delivered
+        were passed."""
+        acquired: list[Acquisition] = []
+        has_passed, left, now_ms = (
+            False,
+            self.records_max,
+            self.api.delivery.ports.clock.monotonic_ms(),
+        )
+        piece_bytes = self.bytes_max // max(1, len(reads))
+        for target, read in reads:
+            if left <= 0:
+                break
+            share, partition = read.led.share, read.led.partition
+            try:
+                ranges = share.acquire(
+                    self.key.member_id,
+                    read.batches(piece_bytes, is_first=not acquired),
+                    fetch_offset=read.fetch_offset,
+                    records_max=left,
+                    is_strict=self.is_strict,
+                    batch_size=self.batch_size,
+                    now_ms=now_ms,
+                )
+            except NotCachedError as missing:
+                self.is_cold |= not self.api.cold_reads.bring_in(partition, missing)
+                has_passed |= not self.is_cold
+                continue
+            except CorruptDataError as damage:
+                partition.damage = str(damage)
+                refusals[target.id] = ErrorCode.CORRUPT_MESSAGE
+                continue
+            if ranges:
+                acquired.append(Acquisition(target, read, ranges))
+                left -= sum(one.last_offset - one.first_offset + 1 for one in ranges)
+            else:
+                has_passed |= share.fetch_offset() != read.fetch_offset
+        return acquired, has_passed
+
+    def _fill(self, acquired: list[Acquisition], refusals: dict[PartitionId, ErrorCode]) -> None:
+        """Add the records to the response if the client's quota allows them, and the errors."""
+        figures = self.api.delivery.figures
+        bodies = [one.read.records_of(one.ranges) for one in acquired]
+        charge = self.context.slot.charge
+        if charge is not None and not charge.may_give(sum(map(len, bodies)), self.context.slot):
+            for one in acquired:
+                one.read.led.share.give_back(one.ranges)
+                self.api.delivery.ports.purgatory.wake(one.read.led)
+            acquired = []
+        for one, body in zip(acquired, bodies, strict=False):
+            part = self.part(one.target.id)
+            part.records = body
+            part.acquired_records = [
+                AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in one.ranges
+            ]
+            one.read.led.set_timer()
+            one.read.led.partition.traffic.note_fetched(len(body), False, False)
+        for partition_id, code in refusals.items():
+            self.part(partition_id).error_code = code
+            figures.failed_fetch_count += 1
+        if self.is_full:
+            for target in self.targets:
+                self.part(target.id)
+        figures.requested_partition_count += len(self.targets)
+        figures.acquired_partition_count += len(acquired)
+
+    # ---- response
+
+    def on_read(self) -> None:
+        """Note that nothing more will be read."""
+        self._is_read = True
+        self.conclude()
+
+    def conclude(self) -> None:
+        """Send the response if the acknowledgements are answered and nothing more will be read."""
+        if self._is_read and not self._acks_left:
+            self._is_read = False  # Sent once.
+            self.context.slot.complete(self.response())
+
+    def response(self) -> ShareFetchResponse:
+        """Return the response."""
+        api = self.api
+        response = ShareFetchResponse(
+            acquisition_lock_timeout_ms=api.delivery.lock_duration_ms(self.key.group_id)
+        )
+        hints = LeaderHints(api.delivery.table)
+        topics: dict[UUID, ShareFetchableTopicResponse] = {}
+        for (topic_id, index), part in self.parts.items():
+            if part.error_code in HINTED or part.acknowledge_error_code in HINTED:
+                leader_id, leader_epoch = hints.leader(topic_id, index)
+                part.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader_id, leader_epoch=leader_epoch
+                )
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(part)
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in hints.endpoints(self.context)
+        ]
+        return response
+
+
+class WaitingShareFetch(WaitingEntry):
+    """ShareFetch that waits for records, and tries to acquire them whenever it is woken."""
+
+    __slots__ = ("_fetch",)
+    kind = "ShareFetch"
+
+    def __init__(self, fetch: ShareFetch) -> None:
+        super().__init__()
+        self._fetch = fetch
+
+    @property
+    def cost(self) -> int:
+        """Number of partitions that one attempt reads."""
+        return max(1, len(self._fetch.targets))
+
+    def try_complete(self) -> bool:
+        """Acquire records if there are enough bytes by now. Returns True if the fetch is done."""
+        if not self._fetch.attempt(is_last=False):
+            return False
+        self._fetch.on_read()
+        return True
+
+    def on_expire(self) -> None:
+        """Acquire the records that are there at the timeout."""
+        self._fetch.api.delivery.figures.expired_count += 1
+        self._fetch.attempt(is_last=True)
+        self._fetch.on_read()
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection, since the request raised an unexpected error while it waited."""
+        self._fetch.context.slot.fail(fault)
+
+
+class RefusedSession(WaitingEntry):
+    """Refusal of one session too many, sent after the client's wait so that it does not poll
+    without pause."""
+
+    __slots__ = ("_slot",)
+    kind = "ShareFetch"
+
+    def __init__(self, slot: ResponseSlot) -> None:
+        super().__init__()
+        self._slot = slot
+
+    def try_complete(self) -> bool:
+        """Return False: only time ends this wait."""
+        return False
+
+    def on_expire(self) -> None:
+        """Refuse the session."""
+        self._slot.complete(ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_LIMIT_REACHED))
+
+    def on_fault(self, fault: Exception) -> None:
+        """Close the connection after an unexpected error."""
+        self._slot.fail(fault)
+
+
+class ShareFetchApi:
+    """Handler of ShareFetch, versions 1 and 2."""
+
+    def __init__(
+        self, delivery: ShareDelivery, *, cold_reads: ColdReads, fetch_bytes_max: int
+    ) -> None:
+        self.delivery = delivery
+        self.cold_reads = cold_reads
+        self.fetch_bytes_max = fetch_bytes_max
+
+    def handle(self, context: RequestContext, request: ShareFetchRequest) -> HandlerResult:
+        """Acknowledge, then read or wait."""
+        code = self.delivery.refusal(request.group_id, request.member_id)
+        if code is ErrorCode.NONE and request.is_renew_ack and _fetches(request):
+            code = ErrorCode.INVALID_REQUEST
+        if code is not ErrorCode.NONE:
+            return ShareFetchResponse(error_code=code)
+        return begun(self._serve(context, request))
+
+    def _serve(self, context: RequestContext, request: ShareFetchRequest) -> Answer:
+        delivery, fetch = self.delivery, ShareFetch(self, context, request)
+        epoch = request.share_session_epoch
+        if epoch == INITIAL_EPOCH and any(
+            partition.acknowledgement_batches
+            for topic in request.topics
+            for partition in topic.partitions
+        ):
+            return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        try:
+            session = self._session_of(context, fetch.key, epoch)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED or not fetch.wait_ms:
+                return ShareFetchResponse(error_code=refusal.code)
+            self._refuse_later(context, fetch.wait_ms)
+            return None
+        pace = StepPace()
+        for topic in request.topics:
+            for partition in topic.partitions:
+                partition_id = topic.topic_id, partition.partition_index
+                if epoch != FINAL_EPOCH and partition_id not in session.targets:
+                    session.targets[partition_id] = ShareTarget(partition_id)
+                if partition.acknowledgement_batches:
+                    fetch.acknowledge(
+                        partition_id,
+                        partition.acknowledgement_batches,
+                        is_renew_ack=request.is_renew_ack,
+                    )
+                if pace.is_due(1 + len(partition.acknowledgement_batches)):
+                    yield
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                session.targets.pop((forgotten.topic_id, index), None)
+                if pace.is_due():
+                    yield
+        if epoch == FINAL_EPOCH:
+            delivery.close(session)
+        elif not delivery.sessions.holds(session):
+            return ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND)
+        elif not request.is_renew_ack:
+            fetch.begin(session, is_full=epoch == INITIAL_EPOCH)
+            coming = [
+                target.led
+                for target in fetch.targets
+                if target.led is not None and target.led.stage is Stage.NEEDS_OFFSET
+            ]
+            if coming:
+                return self._look_up_offsets(fetch, coming)
+            self._read_or_wait(fetch)
+            return None
+        fetch.on_read()
+        return None
+
+    def _session_of(self, context: RequestContext, key: SessionKey, epoch: int) -> Session:
+        sessions = self.delivery.sessions
+        if epoch == INITIAL_EPOCH:
+            return sessions.open(key, context.peer.connection_id)
+        return sessions.find(key, epoch)
+
+    async def _look_up_offsets(self, fetch: ShareFetch, coming: list[LedShare]) -> None:
+        """Look up the start offsets of new share partitions by timestamp, then read or wait."""
+        for led in coming:
+            await led.look_up_offset()
+        self._read_or_wait(fetch)
+
+    def _read_or_wait(self, fetch: ShareFetch) -> None:
+        context = fetch.context
+        is_done = fetch.attempt(is_last=False)
+        if not is_done and not fetch.wait_ms and not fetch.is_cold:
+            is_done = fetch.attempt(is_last=True)
+        if is_done:
+            fetch.on_read()
+            return
+        entry = WaitingShareFetch(fetch)
+        wait_ms = max(fetch.wait_ms, DISK_WAIT_MS) if fetch.is_cold else fetch.wait_ms
+        purgatory = self.delivery.ports.purgatory
+        purgatory.watch(fetch.wake_keys(), entry, context.arrived_ms + wait_ms)
+        context.slot.on_abandoned = lambda: purgatory.cancel(entry)
+
+    def _refuse_later(self, context: RequestContext, wait_ms: int) -> None:
+        entry, purgatory = RefusedSession(context.slot), self.delivery.ports.purgatory
+        purgatory.watch((entry,), entry, context.arrived_ms + wait_ms)
+        context.slot.on_abandoned = lambda: purgatory.cancel(entry)
+
+
+def _fetches(request: ShareFetchRequest) -> bool:
+    """Return whether a request that renews locks asks for records, too."""
+    return bool(
+        request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
+    )

@@ -1,0 +1,118 @@
+"""Read of one share partition: records of the log that a member may acquire, and their bytes.
+
+Pure but for bytes in the page cache. Only headers of batches are read; the records leave as a slice
+of the file, as for Fetch. The slice begins with the first acquired batch and ends with the last
+one. It may contain records that the member has not acquired; clients skip them (KIP-932).
+"""
+
+from collections.abc import Iterator
+
+from ottla.broker.shares.led_share import LedShare
+from ottla.broker.shares.share_partition import AcquiredRange, LogBatch
+from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.model.settings.share_groups import READ_COMMITTED
+from ottla.storage.disk.slice import FileSlice
+from ottla.storage.log.log import Log
+from ottla.wire.batch import parse_header
+
+CHUNK_BYTES = 4_096
+"""Bytes read at once for headers of batches. Smaller reads more often if batches are small; larger
+copies more records of large batches."""
+
+COPIED_BYTES_MAX = 4_096
+"""Size of the largest records that are sent as bytes instead of as a slice of the file."""
+
+BATCHES_MAX = 2_000
+"""Maximum batches whose headers one read of a partition looks at. Larger blocks the event loop
+longer if batches are small; smaller needs more fetches if most of the batches are acquired."""
+
+
+class ShareRead:
+    """Readable records of one share partition, from the first available offset on."""
+
+    __slots__ = ("_ends", "_starts", "aborted", "fetch_offset", "led", "log", "piece")
+
+    def __init__(self, led: LedShare, log: Log, fetch_offset: Offset, piece: FileSlice) -> None:
+        self.led = led
+        self.log = log
+        self.fetch_offset = fetch_offset
+        self.piece = piece
+        """Readable bytes, from the batch that contains the fetch offset."""
+        self.aborted: list[tuple[int, Offset]] = []
+        """Producer id and first offset of aborted transactions, if the group reads committed
+        records."""
+        self._starts: list[tuple[int, int]] = []
+        """First offset and position of each batch whose header was read."""
+        self._ends: list[tuple[int, int]] = []
+        """Last offset and end position of each of these batches."""
+
+    def batches(self, bytes_max: int, *, is_first: bool) -> Iterator[LogBatch]:
+        """Yield the batches within `bytes_max`, and the first one even if it is larger if
+        `is_first`.
+
+        Raises NotCachedError if a header is not in the page cache, CorruptDataError if it is
+        malformed.
+        """
+        file, at = self.piece.file, self.piece.position
+        end = at + self.piece.length
+        limit = at + bytes_max
+        open_aborts = list(self.aborted)
+        aborting: set[int] = set()
+        chunk, chunk_at = b"", at
+        for count in range(BATCHES_MAX):
+            if at + BATCH_HEADER_BYTES > end:
+                return
+            if at + BATCH_HEADER_BYTES > chunk_at + len(chunk):
+                chunk, chunk_at = bytes(file.read_cached(at, min(CHUNK_BYTES, end - at))), at
+            header = parse_header(chunk, at - chunk_at)
+            batch_end = at + header.size_bytes
+            if batch_end > end or (batch_end > limit and not (is_first and not count)):
+                return
+            while open_aborts and open_aborts[0][1] <= header.last_offset:
+                aborting.add(open_aborts.pop(0)[0])
+            is_delivered = not header.is_control
+            if header.is_control:
+                # The marker of a producer ends its transaction; an aborted one ends with no other.
+                aborting.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in aborting:
+                is_delivered = False
+            self._starts.append((header.base_offset, at))
+            self._ends.append((header.last_offset, batch_end))
+            yield LogBatch(header.base_offset, header.last_offset, is_delivered)
+            at = batch_end
+
+    def records_of(self, acquired: list[AcquiredRange]) -> FileSlice | bytes | bytearray:
+        """Return the bytes of the batches that contain the acquired records."""
+        first, last = acquired[0].first_offset, acquired[-1].last_offset
+        begin = max(position for offset, position in self._starts if offset <= first)
+        end = min(position for offset, position in self._ends if offset >= last)
+        piece = FileSlice(self.piece.file, begin, end - begin)
+        return piece.read_cached() if len(piece) <= COPIED_BYTES_MAX else piece
+
+
+def read_share(led: LedShare, bytes_max: int) -> ShareRead | None:
+    """Return the readable records of a share partition, or None if there is nothing to acquire now.
+
+    Raises RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the
+    page cache.
+    """
+    log = led.log()
+    settings = led.apply_settings()
+    share = led.share
+    share.on_log_start(log.log_start_offset)
+    is_committed = settings.isolation_level == READ_COMMITTED
+    bound = log.last_stable_offset if is_committed else log.high_watermark
+    offset = share.fetch_offset()
+    if offset is None or offset >= bound:
+        return None
+    fetch_offset = Offset(offset)
+    found = log.read(
+        fetch_offset, bytes_max=bytes_max, end_offset=bound, at_least_one=True, whole_batches=False
+    )
+    if found.slice is None:
+        return None
+    read = ShareRead(led, log, fetch_offset, found.slice)
+    if is_committed:
+        read.aborted = log.aborted_transactions(fetch_offset, found.end_offset)
+    return read
