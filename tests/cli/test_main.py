@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli import common
 from ottla.cli.common import counted
 from ottla.cli.main import (
     COMMANDS,
@@ -83,6 +84,19 @@ def test_a_denied_request_leads_to_the_command_that_explains_it(
 
     assert guarded("topic", body, argparse.Namespace()) == REFUSED
     assert "'ottla acl explain' shows the ACL that decides" in capsys.readouterr().err
+
+
+def test_no_cluster_at_the_default_address_leads_to_the_command_that_starts_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OTTLA_BOOTSTRAP", raising=False)
+    monkeypatch.setattr(common, "BOOTSTRAP_DEFAULT", NOBODY)
+
+    assert run(["topic", "list"]) == UNREACHABLE
+    assert "'ottla up --detach' starts one" in capsys.readouterr().err
+    assert run(["topic", "list", "--bootstrap", NOBODY]) == UNREACHABLE
+    assert "ottla up" not in capsys.readouterr().err
 
 
 def test_a_refused_connection_names_the_command_that_shows_why(

@@ -84,7 +84,8 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
     The first given source counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
     profile of OTTLA_PROFILE, the file of --command-config, the local cluster of the default
-    directory.  Later requests of this task log in by the first of these: --command-config, the
+    directory, BOOTSTRAP_DEFAULT.  For the last one, `arguments.has_no_address` becomes true, which
+    errors explain.  Later requests of this task log in by the first of these: --command-config, the
     profile, a secure local cluster.
     """
     profile = _profile_of(arguments)
@@ -107,6 +108,7 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
             raise ConfigError("--dir", f"{path} is not there; start the cluster with 'ottla up'")
         else:
             text = BOOTSTRAP_DEFAULT
+            arguments.has_no_address = True
     try:
         return parse_bootstrap(text)
     except ValueError:

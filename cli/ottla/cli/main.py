@@ -221,6 +221,11 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
         message = str(error)
         if message.endswith("hung up") and name != "status":
             message += "; if it is only starting, 'ottla status' tells how far it is"
+        elif getattr(parsed, "has_no_address", False):
+            message += (
+                "; no address is given, and no cluster was started in this directory: "
+                "'ottla up --detach' starts one"
+            )
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemError as error:
