@@ -75,8 +75,6 @@ class ShareConsumer:
         self._buffer: deque[BufferedRecords] = deque()
         self._given: list[ShareBatch | ShareRecord] = []
         """Records that the last poll, or step of the iterator, has returned."""
-        self._turn: Iterator[ShareRecord] = iter(())
-        """Records of a batch of which the iterator returns one after the other."""
         self._in_hand_count_max = 0
         """Number of records that may be in hand now.  0 if none are wanted."""
         self._is_reading = False
@@ -193,11 +191,7 @@ class ShareConsumer:
         await self._yield_timer.yield_if_due()
         with self._reading():
             self._settle_given()
-            self._in_hand_count_max = count
-            try:
-                found = await self._next(count, timeout_s)
-            finally:
-                self._in_hand_count_max = 0
+            found = await self._next(count, count, timeout_s)
             self._given = [*found]
             return found
 
@@ -209,20 +203,10 @@ class ShareConsumer:
         await self._yield_timer.yield_if_due()
         with self._reading():
             self._settle_given()
-            count = self._config.poll_records_max
-            while True:
-                self._raise_failure()
-                record = next(self._turn, None)
-                if record is None:
-                    self._in_hand_count_max = count
-                    try:
-                        (batch, *_) = await self._next(1, None)
-                    finally:
-                        self._in_hand_count_max = 0
-                    record = next(iter(batch))
-                if not record.is_settled:  # its lock may have ended meanwhile
-                    self._given = [record]
-                    return record
+            (batch, *_) = await self._next(1, self._config.poll_records_max, None)
+            (record,) = batch
+            self._given = [record]
+            return record
 
     async def flush(self) -> None:
         """Wait until the brokers have confirmed, or refused, all acknowledgements."""
@@ -240,16 +224,24 @@ class ShareConsumer:
         """
         return nullcontext()
 
-    async def _next(self, count: int, timeout_s: float | None) -> list[ShareBatch]:
+    async def _next(
+        self, count: int, fetched_count: int, timeout_s: float | None
+    ) -> list[ShareBatch]:
+        """Return buffered records, at most `count`, or wait for the first ones, of which a fetch
+        may return `fetched_count`."""
         if not self._member.topics and not self._failures:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "call subscribe(topics) first")
         found: list[ShareBatch] = []
-        with trio.CancelScope() as scope:
-            if timeout_s is not None:
-                scope.deadline = trio.current_time() + timeout_s
-            while not (found := self._take(count)):
-                self._wake_links()
-                await self._records.park()
+        try:
+            with trio.CancelScope() as scope:
+                if timeout_s is not None:
+                    scope.deadline = trio.current_time() + timeout_s
+                while not (found := self._take(count)):
+                    self._in_hand_count_max = fetched_count
+                    self._wake_links()
+                    await self._records.park()
+        finally:
+            self._in_hand_count_max = 0
         return found
 
     def _take(self, count: int) -> list[ShareBatch]:
@@ -412,6 +404,8 @@ class ShareConsumer:
 
     def _on_fetched(self, records: BufferedRecords) -> None:
         self._buffer.append(records)
+        if not self._is_working:
+            self._in_hand_count_max = 0  # a poll wants no others now
         self._records.unpark_all()
 
     def _on_stale(self, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""The programs of docs/queues.md run unchanged, at Kafka's own broker.
+"""The programs of docs/queues.md run unchanged, at Ottla's brokers and at Kafka's own.
 
 If OTTLA_KAFKA_JARS names a directory with the jars of Kafka 4.4 or newer, a node is started.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+import ottla.testing
 from ottla.bench.kafka.kafka_server import open_kafka
 from ottla.client import ConfigKind, ConfigResource, open_admin, open_producer
 
@@ -32,8 +33,14 @@ def program(mark: str) -> str:
     return found
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["ottla", "kafka"])
+def bootstrap(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    if request.param == "ottla":
+        with ottla.testing.cluster() as cluster:
+            yield cluster.bootstrap
+        return
     given = os.environ.get(JARS)
     if not given:
         pytest.skip(f"LOUD: {JARS} is not set; the programs of docs/queues.md were NOT run here")
