@@ -24,7 +24,7 @@ background/  commands that continue in the background
 records/     produce and consume
 logs/        log directories, offline
 topics/      topics and settings
-groups/      consumer groups
+groups/      consumer groups and share groups
 transactions/  transactional ids and hanging transactions
 cluster/     starting, stopping, surveying and changing a cluster and its nodes
 security/    ACLs, certificates and listeners

@@ -59,6 +59,7 @@ COMMANDS = {
     "group": Command(
         "ottla.cli.groups.group", "list, describe, reset and delete groups of consumers"
     ),
+    "share": Command("ottla.cli.groups.share", "list, describe, reset and delete share groups"),
     "txn": Command(
         "ottla.cli.transactions.txn", "list and describe transactions, find and abort hanging ones"
     ),

@@ -16,6 +16,7 @@ from ottla.client.admin_parts.admin_cluster import ClusterCalls
 from ottla.client.admin_parts.admin_groups import GroupCalls
 from ottla.client.admin_parts.admin_quotas import QuotaCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
+from ottla.client.admin_parts.admin_share_groups import ShareGroupCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_tokens import TokenCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
@@ -36,6 +37,7 @@ class Admin(
     BrokerCalls,
     ReplicaCalls,
     CleanerCalls,
+    ShareGroupCalls,
     GroupCalls,
     TransactionCalls,
     QuotaCalls,

@@ -280,8 +280,8 @@ DIFFERENCES_OF_TOOLS = (
     ),
     (
         "`kafka-configs --describe` lists the settings and loggers of Ottla, and of groups only "
-        "those of consumers",
-        "Kafka's are those of the JVM, share groups and tiers",
+        "those of consumers and share groups",
+        "Kafka's are those of the JVM, streams groups and tiers",
     ),
     (
         "`kafka-metadata-quorum describe --status` shows directory ids also of static voters",

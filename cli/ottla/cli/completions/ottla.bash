@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl certificates group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl certificates group txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -215,6 +215,41 @@ _ottla_row() {
       values='--topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'group delete')
+      verbs=''
+      options='-h --help --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share')
+      verbs='list describe offsets reset offset-delete delete'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'share list')
+      verbs=''
+      options='-h --help --state --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--state= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'share describe')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share offsets')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share reset')
+      verbs=''
+      options='-h --help --topic --to-earliest --to-latest --to-offset --to-datetime --by-duration --shift-by --to-current --from-file --export --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --to-offset= --to-datetime= --by-duration= --shift-by= --from-file=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share offset-delete')
+      verbs=''
+      options='-h --help --topic --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share delete')
       verbs=''
       options='-h --help --yes --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'

@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -261,6 +261,48 @@ function __ottla_row
             set -g __ottla_values '--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'group delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share'
+            set -g __ottla_verbs 'list' 'describe' 'offsets' 'reset' 'offset-delete' 'delete'
+            set -g __ottla_summaries 'list share groups' 'show state, members, start offsets and lags' 'show the start offset and the lag of each partition' 'show and move the start offsets of a group' 'delete the offsets of topics' 'delete share groups without members, with their offsets'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'share list'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--state' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--state=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'share describe'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share offsets'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share reset'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--to-earliest' '--to-latest' '--to-offset' '--to-datetime' '--by-duration' '--shift-by' '--to-current' '--from-file' '--export' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--to-offset=' '--to-datetime=' '--by-duration=' '--shift-by=' '--from-file=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share offset-delete'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share delete'
             set -g __ottla_verbs
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--yes' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'

@@ -321,7 +321,7 @@ VERBS = (
         list_groups,
         option(
             "--type TYPE ...",
-            "type of the groups: classic or consumer; may be repeated (default: all)",
+            "type of the groups: classic, consumer or share; may be repeated (default: all)",
         ),
         option(
             "--state STATE ...",

@@ -2,8 +2,10 @@
 
 import argparse
 import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
@@ -58,20 +60,37 @@ RESET_OPTIONS: tuple[Declared, ...] = (
 )
 
 
+class ResetTarget(NamedTuple):
+    """Kind of offsets that are moved: those that a group committed, or those of a share group."""
+
+    noun: str
+    command: str
+    read: Callable[[Admin, str], Awaitable[dict[TopicPartition, int]]]
+    write: Callable[[Admin, str, dict[TopicPartition, int]], Awaitable[None]]
+
+
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the present and the new committed offsets of a group. Commit the new offsets once
     confirmed. Returns the exit code."""
+    return await reset_offsets(
+        admin, arguments, ResetTarget("group", "group", committed_offsets, _commit)
+    )
+
+
+async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: ResetTarget) -> int:
+    """Show the present and the new offsets of a group. Write the new offsets once confirmed.
+    Returns the exit code."""
     group = arguments.group
-    before = await committed_offsets(admin, group)
+    before = await target.read(admin, group)
     given = _from_file(arguments, group)
     partitions = sorted(before if given is None else given)
     if arguments.topic:
         partitions = await _named(admin, arguments.topic)
     if not partitions:
-        raise ConfigError("--topic", f"is not given, and group {group!r} has committed nothing")
-    after = await _wanted(admin, arguments, before, partitions, given)
+        raise ConfigError("--topic", f"is not given, and {target.noun} {group!r} has no offsets")
+    after = await _wanted(admin, arguments, before, partitions, given, target.command)
     if arguments.yes:
-        await _commit(admin, group, after)
+        await target.write(admin, group, after)
     rows = [
         (at.topic, at.partition, before.get(at), to, None if at not in before else to - before[at])
         for at, to in after.items()
@@ -84,9 +103,9 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
         print_table(COLUMNS, rows)
     if arguments.export and not arguments.yes:
         return 0  # the file is the plan of a later reset
-    question = f"commit these offsets of group {group!r}?"
+    question = f"set these offsets of {target.noun} {group!r}?"
     if not arguments.yes and await confirm_in_loop(arguments, question):
-        await _commit(admin, group, after)
+        await target.write(admin, group, after)
     return 0
 
 
@@ -123,6 +142,7 @@ async def _wanted(
     before: dict[TopicPartition, int],
     partitions: list[TopicPartition],
     given: dict[TopicPartition, int] | None,
+    command: str,
 ) -> dict[TopicPartition, int]:
     """Return the new offset of each partition, limited to the range from its first offset to its
     end offset."""
@@ -145,14 +165,17 @@ async def _wanted(
         wanted = {at: before.get(at, starts[at]) + arguments.shift_by for at in partitions}
     else:
         wanted = dict.fromkeys(partitions, arguments.to_offset)
-    return {at: _limited(at, wanted[at], starts[at], ends[at]) for at in partitions}
+    return {at: _limited(at, wanted[at], starts[at], ends[at], command) for at in partitions}
 
 
-def _limited(at: TopicPartition, to: int, start: int, end: int) -> int:
+def _limited(at: TopicPartition, to: int, start: int, end: int, command: str) -> int:
     found = min(max(to, start), end)
     if found != to:
         place = "after the end" if to > end else "before the first"
-        note(f"ottla group: offset {to} of {at} is {place} offset {found}, which is taken instead")
+        note(
+            f"ottla {command}: offset {to} of {at} is {place} offset {found}, which is taken "
+            "instead"
+        )
     return found
 
 

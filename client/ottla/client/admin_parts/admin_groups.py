@@ -52,6 +52,8 @@ class GroupType(Enum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     """The consumer protocol (KIP-848), in which the coordinator computes the assignment."""
+    SHARE = "share"
+    """A share group (KIP-932), whose members consume partitions together."""
     UNKNOWN = ""
     """Unknown type: the broker is too old to report it, or this client does not know it."""
 

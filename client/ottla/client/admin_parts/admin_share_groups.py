@@ -1,0 +1,215 @@
+"""Admin calls for share groups (KIP-932): members, start offsets and lags."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.client.admin_parts.admin_calls import by_topic
+from ottla.client.admin_parts.admin_groups import (
+    GroupCalls,
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+    GroupType,
+)
+from ottla.client.groups.coordinator import Coordinator
+from ottla.client.network.answer_checks import only
+from ottla.client.network.cluster import raise_for
+from ottla.model.errors import ErrorCode, RefusedError, code_of
+from ottla.model.ids import TopicPartition
+from ottla.wire.messages.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
+from ottla.wire.messages.delete_share_group_offsets_request import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.delete_share_group_offsets_response import (
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponsePartition,
+)
+from ottla.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+from ottla.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffset:
+    """Progress of a share group in one partition."""
+
+    start_offset: int | None
+    """Lowest offset that is not settled. None if the group has not read the partition yet:
+    `share.auto.offset.reset` then decides."""
+    leader_epoch: int
+    """Epoch of the partition leader that read the state last."""
+    lag: int | None
+    """Number of records at or above the start offset that are not settled, or None if it is
+    unknown."""
+    error: RefusedError | None = None
+    """Reason why the end offset is unknown, or None."""
+
+
+class ShareGroupCalls(GroupCalls):
+    """The admin calls for share groups. `delete_group` deletes them, too."""
+
+    async def list_share_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
+        """Return the share groups of all coordinators, sorted. If `states` are given, only matching
+        groups are returned."""
+        found = await self.list_groups(states=states, types=[GroupType.SHARE])
+        # Brokers that cannot filter by type return the groups of all types.
+        return [one for one in found if one.type is GroupType.SHARE]
+
+    async def describe_share_group(self, group_id: str) -> GroupDescription:
+        """Return the state and the members of a share group.
+
+        Raises RefusedError(GROUP_ID_NOT_FOUND) if there is no share group with that id.
+        """
+        async with self._coordinator(group_id) as coordinator:
+            return await coordinator.until_it_answers(
+                lambda: self._describe_share_group(coordinator), self._timeout_s
+            )
+
+    async def share_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ShareOffset]:
+        """Return the progress of a share group: in `partitions`, or in all that it consumes."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=list(indexes))
+                for topic, indexes in by_topic(partitions).items()
+            ]
+        group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
+        request = DescribeShareGroupOffsetsRequest(groups=[group])
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[TopicPartition, ShareOffset]:
+                answer = await self._ask(coordinator, request, DescribeShareGroupOffsetsResponse)
+                row = only(answer.groups, "group")
+                raise_for(row.error_code, row.error_message)
+                return {
+                    TopicPartition(topic.topic_name, one.partition_index): _share_offset(one)
+                    for topic in row.topics
+                    for one in topic.partitions
+                }
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Set start offsets of a share group that has no members. The group is created if it does
+        not exist.
+
+        Raises the first RefusedError if partitions are refused.
+        """
+        for refusal in (await self.try_alter_share_group_offsets(group_id, offsets)).values():
+            raise refusal
+
+    async def try_alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RefusedError]:
+        """Set start offsets of a share group that has no members.
+
+        Returns the refusals by partition; partitions that were set are absent.
+        """
+        request = AlterShareGroupOffsetsRequest(
+            group_id=group_id,
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name=topic,
+                    partitions=[
+                        AlterShareGroupOffsetsRequestPartition(
+                            partition_index=index,
+                            start_offset=offsets[TopicPartition(topic, index)],
+                        )
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(offsets).items()
+            ],
+        )
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[TopicPartition, RefusedError]:
+                answer = await self._ask(coordinator, request, AlterShareGroupOffsetsResponse)
+                raise_for(answer.error_code, answer.error_message)
+                return {
+                    TopicPartition(topic.topic_name, one.partition_index): RefusedError(
+                        code_of(one.error_code), one.error_message
+                    )
+                    for topic in answer.responses
+                    for one in topic.partitions
+                    if one.error_code != ErrorCode.NONE
+                }
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Collection[str]
+    ) -> dict[str, ErrorCode]:
+        """Delete the offsets of a share group without members in these topics. Returns the error
+        code of each topic."""
+        request = DeleteShareGroupOffsetsRequest(
+            group_id=group_id,
+            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],
+        )
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[str, ErrorCode]:
+                answer = await self._ask(coordinator, request, DeleteShareGroupOffsetsResponse)
+                raise_for(answer.error_code, answer.error_message)
+                return {one.topic_name: code_of(one.error_code) for one in answer.responses}
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def _describe_share_group(self, coordinator: Coordinator) -> GroupDescription:
+        request = ShareGroupDescribeRequest(group_ids=[coordinator.key])
+        answer = await self._ask(coordinator, request, ShareGroupDescribeResponse)
+        row = only(answer.groups, "group")
+        raise_for(row.error_code, row.error_message)
+        return GroupDescription(
+            group_id=row.group_id,
+            type=GroupType.SHARE,
+            state=row.group_state,
+            assignor=row.assignor_name,
+            members=tuple(
+                GroupMemberDescription(
+                    member_id=one.member_id,
+                    instance_id=None,
+                    client_id=one.client_id,
+                    host=one.client_host,
+                    assignment=frozenset(
+                        TopicPartition(topic.topic_name, index)
+                        for topic in one.assignment.topic_partitions
+                        for index in topic.partitions
+                    ),
+                    member_epoch=one.member_epoch,
+                    type=GroupType.SHARE,
+                    rack=one.rack_id,
+                    topics=tuple(one.subscribed_topic_names),
+                )
+                for one in row.members
+            ),
+            group_epoch=row.group_epoch,
+            assignment_epoch=row.assignment_epoch,
+        )
+
+
+def _share_offset(row: DescribeShareGroupOffsetsResponsePartition) -> ShareOffset:
+    code = code_of(row.error_code)
+    return ShareOffset(
+        start_offset=None if row.start_offset < 0 else row.start_offset,
+        leader_epoch=row.leader_epoch,
+        lag=None if row.lag < 0 else row.lag,
+        error=None if code is ErrorCode.NONE else RefusedError(code, row.error_message),
+    )
