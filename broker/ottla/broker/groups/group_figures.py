@@ -15,11 +15,15 @@ def figures_of(led: Iterable[LedGroups], skipped_count: int) -> dict[str, float]
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
     consumers = [group for shard in shards for group in shard.consumers.all()]
+    shares = [group for shard in shards for group in shard.shares.all()]
     return {
         "groups": sum(len(shard.groups) for shard in shards),
         "groups.consumer": len(consumers),
         "groups.consumer.members": sum(len(group.members) for group in consumers),
         "groups.consumer.rebalances": sum(shard.consumers.rebalance_count for shard in shards),
+        "groups.share": len(shares),
+        "groups.share.members": sum(len(group.members) for group in shares),
+        "groups.share.rebalances": sum(shard.shares.rebalance_count for shard in shards),
         "groups.offsets": sum(len(shard.offsets) for shard in shards),
         "groups.offsets.pending": sum(len(shard.store.pending) for shard in shards),
         "groups.records.skipped": skipped_count,

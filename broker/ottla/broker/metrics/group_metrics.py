@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ottla.broker.groups.classic.classic_group import CLASSIC, GroupState
-from ottla.broker.groups.consumer.consumer_group import ConsumerGroupState
+from ottla.broker.groups.consumer.consumer_group import CONSUMER, ConsumerGroupState
 from ottla.broker.groups.shard import GroupShard
+from ottla.broker.groups.share.share_group import SHARE, ShareGroupState
 from ottla.telemetry.metrics.instruments import Family
-from ottla.telemetry.metrics.kafka_families import gauge, gauges
+from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 
 
 def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
@@ -15,12 +16,14 @@ def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
     shards = list(shards)
     classic: Counter[str] = Counter()
     consumer: Counter[str] = Counter()
+    share: Counter[str] = Counter()
+    states_of = {CLASSIC: classic, CONSUMER: consumer, SHARE: share}
     for shard in shards:
         for group in shard.groups.values():
-            states = classic if group.type == CLASSIC else consumer
-            states[group.state_name] += 1
+            states_of[group.type][group.state_name] += 1
     manager = "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups"
-    yield gauge(manager, "Groups of both protocols.", classic.total() + consumer.total())
+    count = classic.total() + consumer.total() + share.total()
+    yield gauge(manager, "Groups of all protocols.", count)
     for state in GroupState:
         yield gauge(
             f"{manager}{state.value}", f"Classic groups: {state.value}.", classic[state.value]
@@ -38,6 +41,7 @@ def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
         (
             (("classic",), classic.total()),
             (("consumer",), consumer.total()),
+            (("share",), share.total()),
         ),
     )
     yield gauges(
@@ -45,4 +49,15 @@ def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
         "Groups of the consumer protocol by state.",
         ("state",),
         [((state.value.lower(),), consumer[state.value]) for state in ConsumerGroupState],
+    )
+    yield gauges(
+        f"{bean}share-group-count",
+        "Share groups by state.",
+        ("state",),
+        [((state.value.lower(),), share[state.value]) for state in ShareGroupState],
+    )
+    yield counter(
+        f"{bean}share-group-rebalance-count",
+        "Number of times that the epoch of a share group was incremented.",
+        sum(shard.shares.rebalance_count for shard in shards),
     )
