@@ -208,7 +208,6 @@ def test_a_group_has_its_states_created_at_coordinators_on_all_brokers(
         offsets_topic_num_partitions="1",
     )
     cluster.start()
-    cluster.ottla("cluster", "features", "upgrade", "share.version=2", "--yes")
 
     async def joined() -> None:
         topic_id = await new_topic(cluster.bootstrap, partition_count)

@@ -309,7 +309,7 @@ ABSENT_DEFINITIONS: Mapping[str, Definition] = {
         _absent(
             "errors.deadletterqueue.group.enable",
             "false",
-            "share groups are not served",
+            "dead letters of share groups are not written",
             SettingKind.BOOLEAN,
         ),
         _absent(
