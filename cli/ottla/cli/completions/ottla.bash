@@ -331,8 +331,8 @@ _ottla_row() {
       argument='@topics' ;;
     'consume')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --regex -G --group -p --partition -o --offset -c --count -e --exit-at-end -K --key-delimiter -f --format-string --isolation-level -J --json'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file -G=@groups --group=@groups -p= --partition= -o= --offset= -c= --count= -K= --key-delimiter= -f= --format-string= --isolation-level=read_uncommitted|read_committed'
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --regex -G --group --share -p --partition -o --offset -c --count -e --exit-at-end -K --key-delimiter -f --format-string --isolation-level -J --json'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file -G=@groups --group=@groups --share=@groups -p= --partition= -o= --offset= -c= --count= -K= --key-delimiter= -f= --format-string= --isolation-level=read_uncommitted|read_committed'
       argument='@topics' ;;
     'log')
       verbs='dump index snapshot checkpoint verify recover'

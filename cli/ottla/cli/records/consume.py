@@ -43,6 +43,10 @@ OPTIONS: tuple[Declared, ...] = (
         "-G --group GROUP",
         "read as a member of this group, and commit what was printed (default: no group)",
     ),
+    option(
+        "--share GROUP",
+        "take records as a member of this share group (a queue), and accept what was printed",
+    ),
     option("-p --partition NUMBER", "number of the partition (default: all)", type=int),
     option(
         "-o --offset OFFSET",
@@ -51,7 +55,11 @@ OPTIONS: tuple[Declared, ...] = (
         default="beginning",
     ),
     option("-c --count N", "number of records to print (default: no limit)", type=int),
-    option("-e --exit-at-end", "stop at the end of each partition (default: wait for new records)"),
+    option(
+        "-e --exit-at-end",
+        "stop at the end of each partition, or with --share after 2 s without a record (default: "
+        "wait for new records)",
+    ),
     option("-K --key-delimiter DELIMITER", "separator; print keys too (default: values only)"),
     option(
         "-f --format-string FORMAT",
@@ -75,6 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
         raise ConfigError("--partition", "belongs to one topic; name that topic alone")
+    if arguments.share is not None:
+        from ottla.cli.records.consume_share import take_as_member
+
+        return run_async(lambda: take_as_member(arguments, wanted))
     if arguments.group is not None:
         # Imported late: only members of a group need the consumer.
         from ottla.cli.records.consume_group import read_as_member
