@@ -12,6 +12,7 @@ from ottla.broker.cluster.settings.dynamic_settings import throttles_of
 from ottla.broker.logs.fetch_session import FetchSessionCache
 from ottla.broker.metrics.group_metrics import group_families
 from ottla.broker.metrics.partition_metrics import partition_families
+from ottla.broker.metrics.share_metrics import share_families
 from ottla.broker.metrics.share_state_metrics import share_state_families
 from ottla.broker.metrics.transaction_metrics import transaction_families
 from ottla.broker.metrics.transactional_partitions import transactional_partition_families
@@ -28,6 +29,7 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 DELAYED_OPERATIONS = (
     "Produce",
     "Fetch",
+    "ShareFetch",
     "DeleteRecords",
     "WriteTxnMarkers",
     "GroupCommit",
@@ -35,7 +37,7 @@ DELAYED_OPERATIONS = (
     "TransactionLoad",
     "Metadata",
 )
-"""Kinds of purgatory entries in metrics.  The first three have Kafka's names."""
+"""Kinds of purgatory entries in metrics.  The first four have Kafka's names."""
 
 
 def register_metrics(
@@ -69,6 +71,7 @@ def register_metrics(
         lambda: client_families(core.quotas, now_ms()),
         decisions.families,
         lambda: group_families(core.groups.shards()),
+        lambda: share_families(core.shares.delivery),
         lambda: share_state_families(core.share_states),
         lambda: transaction_families(core.transactions.shards(), transaction_figures()),
         lambda: quorum_families(member, now_ms()),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.metrics.share_metrics import share_families
 from ottla.broker.shares.led_share import Stage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, Offset, ProducerId
@@ -22,6 +23,7 @@ from tests.broker.shares.conftest import (
 )
 
 T = ("t", 0)
+KINDS = ("Gap", "Accept", "Release", "Reject", "Renew")
 ACCEPT, RELEASE, REJECT, RENEW = [1], [2], [3], [4]
 
 
@@ -551,3 +553,26 @@ def end_transaction(bench: ShareBench, partition: Any, *, is_committed: bool) ->
     partition.append_of_coordinator(
         marker, now_ms=bench.world.clock.wall_ms(), mono_ms=bench.world.clock.now_ms
     )
+
+
+async def test_requests_locks_and_sessions_are_measured(bench: ShareBench) -> None:
+    partition = await bench.add()
+    bench.append(partition, b"a", b"b", b"c")
+    bench.fetch(T, epoch=0)
+    bench.acknowledge({T: [(0, 1, [1, 3])]}, epoch=1)
+    bench.acknowledge({T: [(0, 99, ACCEPT)]}, epoch=2)
+    found = {one.name: list(one.samples) for one in share_families(bench.apis.delivery)}
+    prefix = "kafka_server_"
+    values = {name.removeprefix(prefix).lower(): samples for name, samples in found.items()}
+    assert values["brokertopicmetrics_totalsharefetchrequests_total"] == [((), 1)]
+    assert values["brokertopicmetrics_totalshareacknowledgementrequests_total"] == [((), 2)]
+    assert values["brokertopicmetrics_failedshareacknowledgementrequests_total"] == [((), 1)]
+    acks = [((kind,), count) for kind, count in zip(KINDS, (0, 1, 0, 1, 0), strict=True)]
+    assert values["sharegroupmetrics_recordacknowledgements_total"] == acks
+    assert values["sharesessioncache_sharesessionscount"] == [((), 1)]
+    labels = ("g", "t", "0")
+    assert values["sharepartitionmetrics_inflightmessagecount"] == [(labels, 1)]
+    bench.world.pass_time(30_000)
+    ended = {one.name.lower(): list(one.samples) for one in share_families(bench.apis.delivery)}
+    lock_ends = "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
+    assert ended[lock_ends] == [(labels, 1)]

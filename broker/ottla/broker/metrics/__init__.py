@@ -8,6 +8,7 @@ login_metrics.py           logins, by listener
 tls_metrics.py             handshakes and certificates, by listener
 partition_metrics.py       series of its partitions
 cleaner_metrics.py         series of the log cleaner
+share_metrics.py           series of share partitions led here, and of share requests
 share_state_metrics.py     series of the share coordinator
 transaction_metrics.py     series of the transaction coordinator
 transactional_partitions.py  late transactions, and verifications by their coordinators

@@ -111,7 +111,9 @@ class LedShare:
         partition: Partition,
         ports: DeliveryPorts,
         on_dropped: Callable[["LedShare"], None],
+        on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
+        """`on_loaded` is called with the milliseconds from the first fetch to the loaded state."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -123,6 +125,7 @@ class LedShare:
         self.started_ms = ports.clock.monotonic_ms()
         self._ports = ports
         self._on_dropped = on_dropped
+        self._on_loaded = on_loaded
         self._state_epoch = 0
         self._stored_start = NO_START_OFFSET
         """Start offset of the last write that succeeded, or of the loaded state."""
@@ -174,6 +177,10 @@ class LedShare:
             self.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._stored_start = state.start_offset
+        self._note_loaded()
+
+    def _note_loaded(self) -> None:
+        self._on_loaded(self._now_ms - self.started_ms)
         self._begin()
 
     def _resolve_start(self) -> None:
@@ -225,7 +232,7 @@ class LedShare:
                 return
             self.share = SharePartition(start_offset, rules_of(self.settings))
             self._stored_start = start_offset
-            self._begin()
+            self._note_loaded()
 
         self._ports.persister().write(
             self.key,
@@ -440,8 +447,10 @@ def code_for_clients(code: ErrorCode) -> ErrorCode:
 class LedShares:
     """Share partitions led by this broker."""
 
-    def __init__(self, ports: DeliveryPorts) -> None:
+    def __init__(self, ports: DeliveryPorts, on_loaded: Callable[[int], None]) -> None:
+        """`on_loaded` is called with the load time of each share partition in milliseconds."""
         self._ports = ports
+        self._on_loaded = on_loaded
         self._by_key: dict[SharePartitionKey, LedShare] = {}
 
     def __iter__(self) -> Iterator[LedShare]:
@@ -461,7 +470,9 @@ class LedShares:
             led.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             led = None
         if led is None:
-            led = self._by_key[key] = LedShare(key, partition, self._ports, self._forget)
+            led = self._by_key[key] = LedShare(
+                key, partition, self._ports, self._forget, self._on_loaded
+            )
             led.load()
         else:
             led.keep()

@@ -53,9 +53,9 @@ class ShareDelivery:
         """`is_enabled` returns whether the cluster has share groups (`share.version`)."""
         self.table = table
         self.ports = ports
-        self.shares = LedShares(ports)
-        self.sessions: ShareSessionCache[ShareTarget] = ShareSessionCache(session_count_max)
         self.figures = ShareFigures()
+        self.shares = LedShares(ports, self.figures.note_load)
+        self.sessions: ShareSessionCache[ShareTarget] = ShareSessionCache(session_count_max)
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
@@ -142,8 +142,13 @@ class ShareDelivery:
         except RefusedError as refusal:
             on_answer(refusal.code)
             return
-        self.figures.note_acks(acks)
-        led.acknowledge(key.member_id, acks, on_answer)
+
+        def on_durable(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self.figures.note_acks(acks)
+            on_answer(code)
+
+        led.acknowledge(key.member_id, acks, on_durable)
 
     # ---- sessions
 

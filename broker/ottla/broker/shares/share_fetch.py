@@ -393,6 +393,7 @@ class ShareFetchApi:
 
     def _serve(self, context: RequestContext, request: ShareFetchRequest) -> Answer:
         delivery, fetch = self.delivery, ShareFetch(self, context, request)
+        delivery.figures.fetch_count += 1
         epoch = request.share_session_epoch
         if epoch == INITIAL_EPOCH and any(
             partition.acknowledgement_batches
@@ -408,12 +409,14 @@ class ShareFetchApi:
             self._refuse_later(context, fetch.wait_ms)
             return None
         pace = StepPace()
+        has_acks = False
         for topic in request.topics:
             for partition in topic.partitions:
                 partition_id = topic.topic_id, partition.partition_index
                 if epoch != FINAL_EPOCH and partition_id not in session.targets:
                     session.targets[partition_id] = ShareTarget(partition_id)
                 if partition.acknowledgement_batches:
+                    has_acks = True
                     fetch.acknowledge(
                         partition_id,
                         partition.acknowledgement_batches,
@@ -421,6 +424,7 @@ class ShareFetchApi:
                     )
                 if pace.is_due(1 + len(partition.acknowledgement_batches)):
                     yield
+        delivery.figures.acknowledge_count += has_acks
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 session.targets.pop((forgotten.topic_id, index), None)

@@ -26,9 +26,12 @@ class ShareFigures:
         """Partitions that ShareFetch requests read."""
         self.acquired_partition_count = 0
         """Partitions from which they acquired records."""
-        self.lock_end_count = 0
-        """Records whose acquisition lock ended by time, in share partitions that are not cached any
-        longer."""
+        self.load_ms_max = 0
+        """Longest time to load the state of a share partition."""
+
+    def note_load(self, load_ms: int) -> None:
+        """Note the time to load the state of a share partition."""
+        self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def note_acks(self, acks: Sequence[AckBatch]) -> None:
         """Count acknowledged records by type."""

@@ -1,0 +1,108 @@
+"""Metrics of share partitions led by this broker, of share sessions and of share requests, with
+Kafka's names (KIP-932).  Pure."""
+
+from collections.abc import Iterator
+
+from ottla.broker.shares.delivery_window import DeliveryState
+from ottla.broker.shares.led_share import LedShare
+from ottla.broker.shares.share_delivery import ShareDelivery
+from ottla.broker.shares.share_partition import AckType
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
+from ottla.telemetry.metrics.kafka_names import prometheus_name
+
+ACK_TYPES = (
+    (AckType.GAP, "Gap"),
+    (AckType.ACCEPT, "Accept"),
+    (AckType.RELEASE, "Release"),
+    (AckType.REJECT, "Reject"),
+    (AckType.RENEW, "Renew"),
+)
+LABELS = ("group", "topic", "partition")
+
+
+def share_families(delivery: ShareDelivery) -> Iterator[Family]:
+    """Yield the metrics of the delivery to share groups."""
+    yield from _request_families(delivery)
+    sessions, cache = delivery.sessions, "kafka.server:type=ShareSessionCache,name="
+    yield gauge(f"{cache}ShareSessionsCount", "Share sessions.", len(sessions))
+    yield gauge(
+        f"{cache}SharePartitionsCount",
+        "Partitions of all share sessions.",
+        sessions.partition_count,
+    )
+    yield counter(
+        f"{cache}ShareSessionEvictionsPerSec",
+        "Share sessions that ended with their connection.",
+        sessions.eviction_count,
+    )
+    bean = "kafka.server:type=SharePartitionMetrics,name="
+    shares = [(_labels(led), led.share) for led in delivery.shares if led.has_state]
+    yield gauges(
+        f"{bean}InFlightMessageCount",
+        "Records that a member has acquired.",
+        LABELS,
+        [(labels, share.count_in(DeliveryState.ACQUIRED)) for labels, share in shares],
+    )
+    yield gauges(
+        f"{bean}InFlightBatchCount",
+        "Ranges of records with equal delivery state between start and end offset.",
+        LABELS,
+        [(labels, len(share.window.spans)) for labels, share in shares],
+    )
+    yield Family(
+        prometheus_name(f"{bean}AcquisitionLockTimeoutPerSec"),
+        MetricKind.COUNTER,
+        "Records whose acquisition lock ended by time.",
+        LABELS,
+        [(labels, share.lock_end_count) for labels, share in shares],
+    )
+
+
+def _request_families(delivery: ShareDelivery) -> Iterator[Family]:
+    figures = delivery.figures
+    topics, groups = "kafka.server:type=BrokerTopicMetrics,name=", "kafka.server:type="
+    yield counter(
+        f"{topics}TotalShareFetchRequestsPerSec", "ShareFetch requests.", figures.fetch_count
+    )
+    yield counter(
+        f"{topics}FailedShareFetchRequestsPerSec",
+        "Partitions of ShareFetch requests that were answered with an error.",
+        figures.failed_fetch_count,
+    )
+    yield counter(
+        f"{topics}TotalShareAcknowledgementRequestsPerSec",
+        "Requests with acknowledgements.",
+        figures.acknowledge_count,
+    )
+    yield counter(
+        f"{topics}FailedShareAcknowledgementRequestsPerSec",
+        "Partitions whose acknowledgements were answered with an error.",
+        figures.failed_acknowledge_count,
+    )
+    yield Family(
+        prometheus_name(f"{groups}ShareGroupMetrics,name=RecordAcknowledgementsPerSec"),
+        MetricKind.COUNTER,
+        "Acknowledged records by type.",
+        ("ackType",),
+        [((name,), figures.acknowledged_records[kind]) for kind, name in ACK_TYPES],
+    )
+    yield gauge(
+        f"{groups}ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio",
+        "Percentage of the partitions of ShareFetch requests that gave records.",
+        100 * figures.acquired_partition_count / max(1, figures.requested_partition_count),
+    )
+    yield gauge(
+        f"{groups}ShareGroupMetrics,name=PartitionLoadTimeMs",
+        "Longest time in milliseconds to load the state of a share partition.",
+        figures.load_ms_max,
+    )
+    yield counter(
+        f"{groups}DelayedShareFetchMetrics,name=ExpiresPerSec",
+        "ShareFetch requests that waited until their timeout.",
+        figures.expired_count,
+    )
+
+
+def _labels(led: LedShare) -> tuple[str, str, str]:
+    return led.key.group_id, led.partition.topic, str(led.key.partition)
