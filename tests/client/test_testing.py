@@ -1,14 +1,18 @@
 """The test cluster for users' own tests, and the cost of importing the client."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 
 import ottla.client
 from ottla.client import TopicPartition, open_admin, open_consumer, open_producer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.model.errors import ConfigError
 
 A = TopicPartition("t", 0)
 
@@ -93,3 +97,25 @@ def test_loading_the_fixture_imports_all_its_first_test_needs() -> None:
         "assert not late, late"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"num.partition": "6"}, "num.partition: is no setting; did you mean num.partitions"),
+        ({"num.partitions": 6}, r"settings\['num.partitions'\] is 6; settings are texts"),
+    ],
+)
+async def test_a_slip_in_the_settings_is_an_error(settings: Any, sentence: str) -> None:
+    with pytest.raises((ConfigError, TypeError), match=sentence):
+        async with open_test_cluster(settings=settings):
+            raise AssertionError
+
+
+def test_a_cluster_for_trio_in_an_asyncio_program_says_which_one_to_use() -> None:
+    async def body() -> None:
+        async with open_test_cluster():
+            raise AssertionError
+
+    with pytest.raises(RuntimeError, match=r"with asyncio use ottla\.testing\.async_cluster"):
+        asyncio.run(body())

@@ -24,9 +24,12 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.install_hint import install_hint
 from ottla.model.seams import Clock
-from ottla.model.settings.broker import load_broker_config
-from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.broker import BrokerConfig, load_broker_config
+from ottla.model.settings.controller import ControllerConfig, load_controller_config
+from ottla.model.settings.declare import definitions
+from ottla.model.settings.dynamic import broker_definitions
 from ottla.model.settings.endpoints import parse_address
+from ottla.model.settings.misspelt import meant_key
 from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
@@ -308,8 +311,9 @@ async def open_in_process_cluster(
     brokers, `broker_settings` only to brokers.  If `directory` is given, the files are kept there,
     and a later cluster continues with them.  Otherwise they are deleted at the end.  A secure
     cluster has TLS on every connection, logins by SCRAM and an authorizer (requires the extra
-    `secure`).
+    `secure`).  Raises TypeError for a setting that is no text, and ConfigError for a misspelt key.
     """
+    _check_settings({**(settings or {}), **(broker_settings or {})})
     texts = {
         **dict.fromkeys(REPLICATION_FACTORS, str(min(3, broker_count))),
         "group.initial.rebalance.delay.ms": "0",
@@ -359,6 +363,24 @@ async def open_in_process_cluster(
             await cluster.start_all()
             yield cluster
             await cluster.stop_all()
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    """Raise TypeError for a setting that is no text, and ConfigError for a key that is one typing
+    error away from a known key."""
+    if not settings:
+        return
+    kinds = (BrokerConfig, ControllerConfig)
+    known = {key for kind in kinds for key in definitions(kind)} | broker_definitions().keys()
+    for key, value in settings.items():
+        if not isinstance(value, str):
+            raise TypeError(
+                f"settings[{key!r}] is {value!r}; settings are texts, as in Kafka's files: "
+                f"{str(value).lower()!r}"
+            )
+        meant = None if key in known else meant_key(key, known)
+        if meant is not None:
+            raise ConfigError(key, f"is no setting; did you mean {meant}?")
 
 
 async def _run_controller(

@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+import trio
+
 from ottla.client.network.background import lone_errors
 from ottla.client.testing.faults import LostAnswers
 from ottla.model.garbage import collection_paused
@@ -142,6 +144,11 @@ async def open_test_cluster(
     connection, logins by SCRAM and an authorizer (needs the extra `secure`); clients connect with
     `security` or `client_settings`.
     """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "this is the test cluster for trio; with asyncio use ottla.testing.async_cluster, or "
+            'pytest_plugins = ["ottla.testing"]'
+        )
     cluster_module = import_cluster()
     with lone_errors():
         async with cluster_module.open_in_process_cluster(
