@@ -8,6 +8,7 @@ import pytest
 
 from ottla.broker.coordinators.share_persister import SharePartitionKey
 from ottla.broker.groups.share.share_group import ShareGroup
+from ottla.broker.groups.share.share_rebalance import ROUND_MAX
 from ottla.jepsen.world.walk.group_requests import GROUP, GroupRequest
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.group_overrides import GroupSettings
@@ -193,6 +194,20 @@ def test_partitions_of_deleted_topics_are_forgotten(shares: ShareBench) -> None:
     shares.drop_topic("orders")
     assert given(shares.beat("a").answer) == {}
     assert shares.share.partitions.topic_ids() == set()
+    shares.check_replay()
+
+
+def test_very_many_partitions_are_initialised_in_rounds(shares: ShareBench) -> None:
+    topic_id = shares.make_topic("orders", 2 * ROUND_MAX + 1)
+    shares.states.is_answering = False
+    shares.come("a")
+    assert len(shares.states.calls) == ROUND_MAX
+    shares.beat("a")
+    assert len(shares.states.calls) == ROUND_MAX, "one round at a time"
+    shares.states.answer_all()
+    assert {start for _, start in shares.states.states.values()} == {-1}, "none was added later"
+    shares.beat("a")  # A large target is computed in steps.
+    assert given(shares.beat("a").answer) == {topic_id: set(range(2 * ROUND_MAX + 1))}
     shares.check_replay()
 
 

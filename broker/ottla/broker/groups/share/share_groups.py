@@ -253,7 +253,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         """Handle the answers to initialisations."""
         group = self.find(group_id)
         if group is not None:
-            self._rebalancer.on_initialized(group, wanted, codes)
+            self._rebalancer.on_initialized(group, wanted, codes, now)
 
     def on_reset(
         self,

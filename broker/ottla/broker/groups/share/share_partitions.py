@@ -32,7 +32,7 @@ class Initialization(NamedTuple):
 class SharePartitions:
     """Partitions of one group. Topics without partitions are left out."""
 
-    __slots__ = ("attempts", "deleting", "initialized", "initializing")
+    __slots__ = ("attempts", "deleting", "initialized", "initializing", "starting")
 
     def __init__(self) -> None:
         self.initializing: dict[UUID, TopicStates] = {}
@@ -44,6 +44,8 @@ class SharePartitions:
         self.attempts: dict[tuple[UUID, int], Initialization] = {}
         """Requests of this coordinator for the partitions in `initializing`. Not stored in the
         log."""
+        self.starting: set[UUID] = set()
+        """Topics whose first initialisation takes further rounds. Not stored in the log."""
 
     def missing(self, topic_id: UUID, count: int) -> list[int]:
         """Return the partitions of a topic with `count` partitions whose state was not requested
@@ -105,6 +107,7 @@ class SharePartitions:
             for one in states.pop(topic_id, TopicStates("", frozenset())).partitions:
                 self.attempts.pop((topic_id, one), None)
         self.deleting.pop(topic_id, None)
+        self.starting.discard(topic_id)
 
     def unfinished(self, state_epoch: int) -> Iterator[Initialization]:
         """Yield the requested states whose creation is not confirmed. Requests of a former

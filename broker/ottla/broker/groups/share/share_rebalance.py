@@ -48,6 +48,10 @@ from ottla.wire.messages.share_group_heartbeat_response import (
     TopicPartitions,
 )
 
+ROUND_MAX = 1_000
+"""Partitions of a group whose states are requested at once: some ten milliseconds. Larger blocks
+the event loop longer; smaller takes more rounds for a large group."""
+
 
 class ShareHeartbeat(NamedTuple):
     """One ShareGroupHeartbeat and its client."""
@@ -251,11 +255,14 @@ class ShareRebalancer:
         """Request the states of the subscribed partitions that the group has not consumed yet.
 
         Partitions of a topic that the group knows were added to it, and are read from their start.
-        For others, `share.auto.offset.reset` applies when they are first read.
+        For others, `share.auto.offset.reset` applies when they are first read. Very many are
+        requested in rounds.
         """
         names, image, partitions = group.subscribed_topics(), self._topics.image, group.partitions
         searched = group.searched
         if searched is not None and searched[0] is names and searched[1] is image:
+            return
+        if len(partitions.attempts) >= ROUND_MAX:
             return
         group.searched = (names, image)
         wanted: list[Initialization] = []
@@ -265,7 +272,14 @@ class ShareRebalancer:
             if topic is None or topic.id in partitions.deleting:
                 continue
             missing = partitions.missing(topic.id, len(topic.partitions))
-            start = 0 if partitions.is_known(topic.id) else NO_START_OFFSET
+            is_new = not partitions.is_known(topic.id) or topic.id in partitions.starting
+            partitions.starting.discard(topic.id)
+            if len(wanted) + len(missing) > ROUND_MAX:
+                del missing[ROUND_MAX - len(wanted) :]
+                group.searched = None
+                if is_new and missing:
+                    partitions.starting.add(topic.id)
+            start = NO_START_OFFSET if is_new else 0
             new = [Initialization(topic.id, one, group.group_epoch, start) for one in missing]
             if new:
                 partitions.begin(name, new)
@@ -292,11 +306,12 @@ class ShareRebalancer:
             self._request(group, wanted, now)
 
     def on_initialized(
-        self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes
+        self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
         """Note the states that now exist, and have the group's target computed again.
 
-        Others stay requested, and are repeated after a while.
+        Others stay requested, and are repeated after a while. The next round begins, if there is
+        one.
         """
         partitions = group.partitions
         done: dict[UUID, list[int]] = {}
@@ -314,6 +329,7 @@ class ShareRebalancer:
             self._timers.cancel(TimerName(group.group_id, TimerKind.INITIALIZATION))
         if group.members:
             self._raise_epoch(group)
+            self._initialize_missing(group, now)
 
     def alter_offsets(
         self, group: ShareGroup, wanted: Sequence[NewOffset], responder: Responder
