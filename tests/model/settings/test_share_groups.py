@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.settings.controller import load_controller_config
 from ottla.model.settings.group_overrides import check_group_texts, group_settings_of
-from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.groups import GroupConfig, group_config_of
 from ottla.model.settings.share_groups import ShareGroupConfig, ShareGroupSettings
 
 CONFIG = GroupConfig()
@@ -55,3 +56,13 @@ def test_a_stored_value_outside_of_later_bounds_counts_as_the_nearest_allowed_on
 def test_settings_that_contradict_each_other_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ShareGroupConfig(**given)
+
+
+def test_brokers_and_controllers_read_the_bounds_of_share_groups() -> None:
+    texts = {"group.share.max.delivery.count.limit": "20", "no.such.key": "1"}
+    config, unknown = group_config_of(texts)
+    assert config.share.delivery_count_limit_max == 20
+    assert unknown == {"no.such.key"}
+    settings = {"node.id": "1", "controller.quorum.voters": "1@localhost:9093", **texts}
+    controller, _unknown = load_controller_config(settings)
+    assert controller.groups.share.delivery_count_limit_max == 20

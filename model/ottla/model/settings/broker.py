@@ -20,7 +20,7 @@ from ottla.model.settings.endpoints import (
     parse_listeners,
     parse_voters,
 )
-from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.groups import GroupConfig, group_config_of
 from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -44,7 +44,6 @@ from ottla.model.settings.security.security_keys import (
     with_protocols,
 )
 from ottla.model.settings.security.tls import TlsConfig, check_server, is_tls_key, tls_of
-from ottla.model.settings.share_groups import ShareGroupConfig
 from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
@@ -557,7 +556,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     )
     _set_protocols(values, texts)
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
-    groups, unknown_to_groups = _groups(texts)
+    groups, unknown_to_groups = group_config_of(texts)
     transactions, unknown_to_transactions = values_of(TransactionConfig, texts)
     share_state, unknown_to_share_state = values_of(ShareStateConfig, texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
@@ -666,13 +665,6 @@ def _dial_tls(texts: Mapping[str, str]) -> TlsConfig | None:
     controllers = node_listeners(texts, is_broker=True)
     dialled = dialled_listener(texts, controllers)
     return None if dialled is None else node_tls_of(texts, controllers).get(dialled.name)
-
-
-def _groups(texts: Mapping[str, str]) -> tuple[GroupConfig, set[str]]:
-    """Return the settings of groups of all kinds, and the keys that are none of them."""
-    groups, unknown = values_of(GroupConfig, texts)
-    share, unknown_to_share = values_of(ShareGroupConfig, texts)
-    return GroupConfig(**groups, share=ShareGroupConfig(**share)), unknown & unknown_to_share
 
 
 def _sasl(values: Mapping[str, Any], texts: Mapping[str, str]) -> SaslConfig:

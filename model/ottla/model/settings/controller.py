@@ -17,7 +17,7 @@ from ottla.model.settings.endpoints import (
     parse_listeners,
     parse_voters,
 )
-from ottla.model.settings.groups import GroupConfig
+from ottla.model.settings.groups import GroupConfig, group_config_of
 from ottla.model.settings.kafka_keys import check_idle, check_promises
 from ottla.model.settings.logs import LogOutputConfig
 from ottla.model.settings.quorum import QuorumConfig
@@ -283,7 +283,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
             INTER_BROKER_MECHANISM, "is set, and a controller logs in at no broker; remove it"
         )
     quorum, unknown_to_quorum = values_of(QuorumConfig, texts)
-    groups, unknown_to_groups = values_of(GroupConfig, texts)
+    groups, unknown_to_groups = group_config_of(texts)
     authorizer, unknown_to_authorizer = authorizer_values(texts)
     connections, unknown_to_connections = values_of(ConnectionConfig, texts)
     of_listeners = listener_texts(texts)
@@ -305,7 +305,7 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
     config = ControllerConfig(
         **values,
         quorum=QuorumConfig(**quorum),
-        groups=GroupConfig(**groups),
+        groups=groups,
         authorizer=AuthorizerConfig(**authorizer),
         connections=ConnectionConfig(**connections, texts_by_listener=of_listeners),
         mutation_quotas=MutationQuotaConfig(**mutations),

@@ -1,10 +1,11 @@
 """Settings of the coordination of groups and of their committed offsets."""
 
+from collections.abc import Mapping
 from dataclasses import field
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, MIB
-from ottla.model.settings.declare import SettingKind, definitions, setting
+from ottla.model.settings.declare import SettingKind, definitions, setting, values_of
 from ottla.model.settings.share_groups import ShareGroupConfig
 from ottla.model.values import frozen
 
@@ -224,3 +225,10 @@ class GroupConfig:
     def offsets_retention_ms(self) -> int:
         """Retention of offsets, in milliseconds."""
         return self.offsets_retention_minutes * 60_000
+
+
+def group_config_of(texts: Mapping[str, str]) -> tuple[GroupConfig, set[str]]:
+    """Return the settings of groups of all kinds, and the keys that are none of them."""
+    groups, unknown = values_of(GroupConfig, texts)
+    share, unknown_to_share = values_of(ShareGroupConfig, texts)
+    return GroupConfig(**groups, share=ShareGroupConfig(**share)), unknown & unknown_to_share
