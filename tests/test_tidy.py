@@ -61,7 +61,8 @@ PURE_IN_CLIENT = {
     "measures", "metric_points", "otlp_payload", "partitioner", "positions",
     "producer_identities", "partition_queue", "producer_metrics", "push_session", "record_batch",
     "record_decoder", "record_encoding", "registry_errors", "schema_registry", "schema_values",
-    "broker_versions", "share_acknowledgements", "share_fetched", "share_member", "share_session",
+    "broker_versions", "share_acknowledgements", "share_fetched", "share_member", "share_metrics",
+    "share_session",
     "sticky_user_data", "subjects", "subscription", "transaction_flow",
     "transaction_messages", "transactional_accumulator",
 }  # fmt: skip

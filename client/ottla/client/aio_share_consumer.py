@@ -221,6 +221,7 @@ class AioShareBatch:
 class AioShareConsumer(Bridge[ShareConsumer]):
     """A share consumer for asyncio.  `open_share_consumer` creates it."""
 
+    client_instance_id = asked(ShareConsumer.client_instance_id)
     subscribe = done(ShareConsumer.subscribe)
     flush = asked(ShareConsumer.flush)
     stop = done(ShareConsumer.stop)

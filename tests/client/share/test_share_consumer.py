@@ -105,6 +105,7 @@ async def test_a_lost_connection_loses_the_records_in_hand(ottla_cluster: Cluste
         (again,) = await consumer.poll()
         assert (number(again), again.delivery_count) == (1, 2)
         await again.accept()
+        assert consumer._measures.record_count == 3
 
 
 async def test_an_acknowledgement_without_an_answer_is_an_error(
@@ -118,6 +119,7 @@ async def test_an_acknowledgement_without_an_answer_is_an_error(
             await record.accept()
         assert refused.value.code is ErrorCode.NETWORK_EXCEPTION
         assert lost.lost == 1
+        assert consumer._acknowledged() == (1, 1)
         (next_one,) = await consumer.poll()
         assert number(next_one) == 1, "the broker has stored what it could not confirm"
         await next_one.accept()

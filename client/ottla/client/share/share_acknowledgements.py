@@ -108,6 +108,10 @@ class RecordsInHand:
         """Number of records that are not settled."""
         self.waiting_count = 0
         """Number of records whose acknowledgement waits for a request, renewals aside."""
+        self.sent_count = 0
+        """Number of acknowledgements, and renewals, of records that were put into requests."""
+        self.failed_count = 0
+        """Number of those that a broker refused, or whose result was lost."""
 
     # Records.
 
@@ -226,6 +230,7 @@ class RecordsInHand:
                     continue
             else:
                 self.waiting_count -= _count(part.in_flight)
+            self.sent_count += _count(part.in_flight)
             found[key] = merged((one.first, one.last, one.kind) for one in part.in_flight)
         return found
 
@@ -286,6 +291,7 @@ class RecordsInHand:
                     self._put_back(part, groups, half)
                 return False
         error = RefusedError(code, f"{part.at}: {message or row_of(code).meaning}")
+        self.failed_count += _count(group)
         for one in group:
             if one.kind is AcknowledgeType.RENEW:
                 for offset in range(one.first, one.last + 1):
@@ -350,6 +356,7 @@ class RecordsInHand:
             return
         self.held_count -= len(part.held)
         self.waiting_count -= sum(map(_count, part.waiting))
+        self.failed_count += _count(part.in_flight)
         for group in (part.in_flight, *part.waiting, *part.renewals):
             for one in group:
                 one.outcome._settle(error)

@@ -23,6 +23,7 @@ from ottla.client.share.share_buffer import BufferedRecords
 from ottla.client.share.share_fetched import LockedOffsets, ShareFetched
 from ottla.client.share.share_records import AcquiredRecords, PendingAcknowledgement
 from ottla.client.share.share_session import LOST_SESSION, Acknowledged, ShareSessionHandler
+from ottla.client.telemetry.share_metrics import ShareMeasures
 from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import Epoch, NodeId, TopicIdPartition, TopicPartition
 from ottla.model.settings.share_client import ShareConsumerConfig
@@ -60,6 +61,7 @@ class ShareLink(BrokerLink):
         config: ShareConsumerConfig,
         member_id: str,
         decoder: RecordDecoder,
+        measures: ShareMeasures,
         wanted: Callable[[NodeId], Mapping[TopicIdPartition, TopicPartition]],
         budget: Callable[["ShareLink"], int],
         on_fetched: Callable[[BufferedRecords], None],
@@ -76,6 +78,7 @@ class ShareLink(BrokerLink):
         """True if locks are renewed without a request of the application."""
         self._config = config
         self._decoder = decoder
+        self._measures = measures
         self._wanted = wanted
         self._budget = budget
         """Returns the number of records to fetch now."""
@@ -272,6 +275,7 @@ class ShareLink(BrokerLink):
         self._session.fill_fetch(request, wanted, acks)
         self._linger_until_ms = None
         self.requested_count = count
+        sent_s = trio.current_time()
         try:
             with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
                 answer = await pipeline.request(request, ShareFetchResponse)
@@ -285,16 +289,25 @@ class ShareLink(BrokerLink):
         for endpoint in answer.node_endpoints:
             self._cluster.learn_address(NodeId(endpoint.node_id), endpoint.host, endpoint.port)
         results: Results = {}
-        has_errors, has_records = False, False
+        has_errors, record_count, size_bytes = False, 0, 0
         for topic in answer.responses:
             for data in topic.partitions:
                 key = TopicIdPartition(topic.topic_id, data.partition_index)
                 results[key] = data.acknowledge_error_code, data.acknowledge_error_message
-                has_records |= bool(data.acquired_records)
+                size_bytes += len(data.records or b"")
+                record_count += sum(
+                    one.last_offset + 1 - one.first_offset for one in data.acquired_records
+                )
+        self._measures.note_fetch(
+            latency_s=trio.current_time() - sent_s,
+            throttle_ms=answer.throttle_time_ms,
+            size_bytes=size_bytes,
+            record_count=record_count,
+        )
         await self._take_results(results)
         for topic in answer.responses:
             has_errors |= self._take_topic(topic.topic_id, topic.partitions, wanted)
-        if has_errors or not (has_records or wait_ms):
+        if has_errors or not (record_count or wait_ms):
             await trio.sleep(config.retry_backoff_ms / 1_000)
 
     def _take_topic(

@@ -43,6 +43,10 @@ class ShareMembership:
         self._is_leaving = False
         self._is_joined = False
 
+    def identity(self) -> dict[str, str]:
+        """Return the labels that name the member in reports of metrics."""
+        return {"group_id": self.member.group_id, "group_member_id": self.member.member_id}
+
     def wake(self) -> None:
         """Send a heartbeat, because the subscription has changed."""
         self._wake_up.set()

@@ -7,6 +7,7 @@ metric_points.py     named values, selection by a subscription, deltas of sums (
 client_metrics.py    metrics of every kind of client: connections, latencies by broker
 producer_metrics.py  additional metrics of a producer
 consumer_metrics.py  additional metrics of a consumer
+share_metrics.py     additional metrics of a share consumer
 otlp_payload.py      encoding as OTLP, within the size that the broker accepts (pure)
 
 `instrumentation/metrics_push.py` sends the requests.

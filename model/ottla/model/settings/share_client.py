@@ -115,6 +115,13 @@ class ShareConsumerConfig(ClientSecurity):
         "ottla", key="client.id", doc="Name of this client in requests to brokers."
     )
 
+    enable_metrics_push: bool = setting(
+        True,
+        key="enable.metrics.push",
+        doc="Whether the client's own metrics are pushed to the cluster, if it requests them "
+        "(KIP-714).",
+    )
+
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.group_id:
