@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.metrics.share_metrics import share_families
+from ottla.broker.shares import share_fetch
 from ottla.broker.shares.led_share import Stage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, Offset, ProducerId
@@ -576,3 +577,32 @@ async def test_requests_locks_and_sessions_are_measured(bench: ShareBench) -> No
     ended = {one.name.lower(): list(one.samples) for one in share_families(bench.apis.delivery)}
     lock_ends = "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
     assert ended[lock_ends] == [(labels, 1)]
+
+
+async def test_a_share_partition_that_loads_when_its_last_session_ends_is_dropped(
+    bench: ShareBench,
+) -> None:
+    partition = await bench.add()
+    bench.persister.is_held = True
+    bench.fetch(T, epoch=0, max_wait_ms=500)
+    bench.apis.delivery.on_closed(bench.world.peer)
+    assert len(bench.apis.delivery.shares) == 0
+    bench.persister.release()
+    bench.persister.is_held = False
+    bench.append(partition, b"a")
+    assert acquired(bench.fetch(T, epoch=0)) == [(0, 0, 1)]
+    bench.persister.is_held = True
+    bench.fetch(T, epoch=0, member_id="n", max_wait_ms=500)  # Compares the state.
+    bench.apis.delivery.on_closed(bench.world.peer)
+    bench.persister.release()
+    assert len(bench.apis.delivery.shares) == 0
+
+
+async def test_a_session_has_a_bounded_number_of_partitions(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.add()
+    monkeypatch.setattr(share_fetch, "SESSION_PARTITIONS_MAX", 2)
+    names = [("t", index) for index in range(3)]
+    assert code_of(bench.fetch(*names, epoch=0)) == ErrorCode.INVALID_REQUEST
+    assert code_of(bench.fetch(*names[:2], epoch=0)) == 0

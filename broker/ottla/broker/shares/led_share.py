@@ -246,6 +246,8 @@ class LedShare:
 
     def _begin(self) -> None:
         self.stage = Stage.READY
+        if self._is_closing and self.share.is_idle:
+            self.drop(ErrorCode.NONE)
         self._wake()
 
     def compare(self) -> None:
@@ -392,7 +394,7 @@ class LedShare:
     def close(self) -> None:
         """Drop the share partition once all of its changes are durable."""
         self._is_closing = True
-        if self.stage is Stage.READY and self.share.is_idle:
+        if not self.has_state or (self.stage is Stage.READY and self.share.is_idle):
             self.drop(ErrorCode.NONE)
 
     def keep(self) -> None:
@@ -452,6 +454,7 @@ class LedShares:
         self._ports = ports
         self._on_loaded = on_loaded
         self._by_key: dict[SharePartitionKey, LedShare] = {}
+        self._by_group: dict[str, dict[LedShare, None]] = {}
 
     def __iter__(self) -> Iterator[LedShare]:
         return iter(tuple(self._by_key.values()))
@@ -473,6 +476,7 @@ class LedShares:
             led = self._by_key[key] = LedShare(
                 key, partition, self._ports, self._forget, self._on_loaded
             )
+            self._by_group.setdefault(key.group_id, {})[led] = None
             led.load()
         else:
             led.keep()
@@ -480,10 +484,13 @@ class LedShares:
 
     def close_group(self, group_id: str) -> None:
         """Drop the share partitions of a group without sessions on this broker."""
-        for led in self:
-            if led.key.group_id == group_id:
-                led.close()
+        for led in tuple(self._by_group.get(group_id, ())):
+            led.close()
 
     def _forget(self, led: LedShare) -> None:
         if self._by_key.get(led.key) is led:
             del self._by_key[led.key]
+        of_group = self._by_group[led.key.group_id]
+        del of_group[led]
+        if not of_group:
+            del self._by_group[led.key.group_id]

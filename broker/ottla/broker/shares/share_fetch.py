@@ -34,7 +34,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.purgatory import WaitingEntry
 from ottla.node.network.response_queue import ResponseSlot
-from ottla.node.network.steps import Answer, StepPace, begun
+from ottla.node.network.steps import Answer, StepPace, Steps, begun
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.wire.messages.share_fetch_request import ShareFetchRequest
 from ottla.wire.messages.share_fetch_response import (
@@ -52,6 +52,10 @@ RECORD_LIMIT_MODE = 1
 PARTITIONS_READ_MAX = 200
 """Maximum partitions of a session that one attempt reads. The session's next request begins with
 others. Larger blocks the event loop longer; smaller delays sessions of very many partitions."""
+
+SESSION_PARTITIONS_MAX = 100_000
+"""Maximum partitions of a session, known or unknown. Larger lets a client use more memory; smaller
+refuses members with very many partitions on one broker."""
 
 ROUNDS_MAX = 16
 """Maximum rounds of reading in one attempt, each of which passes records that are not delivered,
@@ -408,28 +412,8 @@ class ShareFetchApi:
                 return ShareFetchResponse(error_code=refusal.code)
             self._refuse_later(context, fetch.wait_ms)
             return None
-        pace = StepPace()
-        has_acks = False
-        for topic in request.topics:
-            for partition in topic.partitions:
-                partition_id = topic.topic_id, partition.partition_index
-                if epoch != FINAL_EPOCH and partition_id not in session.targets:
-                    session.targets[partition_id] = ShareTarget(partition_id)
-                if partition.acknowledgement_batches:
-                    has_acks = True
-                    fetch.acknowledge(
-                        partition_id,
-                        partition.acknowledgement_batches,
-                        is_renew_ack=request.is_renew_ack,
-                    )
-                if pace.is_due(1 + len(partition.acknowledgement_batches)):
-                    yield
-        delivery.figures.acknowledge_count += has_acks
-        for forgotten in request.forgotten_topics_data:
-            for index in forgotten.partitions:
-                session.targets.pop((forgotten.topic_id, index), None)
-                if pace.is_due():
-                    yield
+        if not (yield from self._begin_acks(fetch, session, request)):
+            return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         if epoch == FINAL_EPOCH:
             delivery.close(session)
         elif not delivery.sessions.holds(session):
@@ -447,6 +431,40 @@ class ShareFetchApi:
             return None
         fetch.on_read()
         return None
+
+    def _begin_acks(
+        self, fetch: ShareFetch, session: Session, request: ShareFetchRequest
+    ) -> Steps[bool]:
+        """Begin the acknowledgements of a request, and apply its changes to the session.
+
+        Returns False if the session would have too many partitions.
+        """
+        is_open = request.share_session_epoch != FINAL_EPOCH
+        pace = StepPace()
+        has_acks = False
+        for topic in request.topics:
+            for partition in topic.partitions:
+                partition_id = topic.topic_id, partition.partition_index
+                if is_open and partition_id not in session.targets:
+                    if len(session.targets) >= SESSION_PARTITIONS_MAX:
+                        return False
+                    session.targets[partition_id] = ShareTarget(partition_id)
+                if partition.acknowledgement_batches:
+                    has_acks = True
+                    fetch.acknowledge(
+                        partition_id,
+                        partition.acknowledgement_batches,
+                        is_renew_ack=request.is_renew_ack,
+                    )
+                if pace.is_due(1 + len(partition.acknowledgement_batches)):
+                    yield
+        self.delivery.figures.acknowledge_count += has_acks
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                session.targets.pop((forgotten.topic_id, index), None)
+                if pace.is_due():
+                    yield
+        return True
 
     def _session_of(self, context: RequestContext, key: SessionKey, epoch: int) -> Session:
         sessions = self.delivery.sessions
