@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.coordinators.share_persister import SharePartitionKey
+from ottla.broker.groups.share.partition_states import ROUND_MAX
 from ottla.broker.groups.share.share_group import ShareGroup
-from ottla.broker.groups.share.share_rebalance import ROUND_MAX
 from ottla.jepsen.world.walk.group_requests import GROUP, GroupRequest
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.group_overrides import GroupSettings
@@ -250,6 +250,20 @@ def test_states_are_deleted_before_their_group(shares: ShareBench) -> None:
     assert shares.states.states == {}
     assert GROUP not in shares.shard.groups
     shares.check_replay()
+
+
+def test_very_many_states_are_deleted_in_rounds(shares: ShareBench) -> None:
+    topic_id = shares.make_topic("orders", ROUND_MAX + 1)
+    shares.come("a")
+    shares.share_heartbeat("a", -1)
+    shares.states.calls.clear()
+    shares.states.is_answering = False
+    asked = shares.delete()
+    assert len(shares.states.calls) == ROUND_MAX
+    shares.states.answer_all()
+    assert shares.states.calls[-1] == ("delete", key(topic_id, ROUND_MAX))
+    assert asked.code is ErrorCode.NONE
+    assert shares.states.states == {}
 
 
 def test_a_group_whose_states_cannot_be_deleted_stays(shares: ShareBench) -> None:

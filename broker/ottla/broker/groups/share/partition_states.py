@@ -6,7 +6,7 @@ object than the one that sent it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Instant, Outbox, Responder
@@ -15,6 +15,34 @@ from ottla.broker.groups.share.share_partitions import Initialization
 from ottla.model.errors import ErrorCode
 
 Codes: TypeAlias = Sequence[ErrorCode]
+
+
+ROUND_MAX = 1_000
+"""Requests about states of a group that are sent at once: some ten milliseconds. Larger blocks the
+event loop longer; smaller takes more rounds for a large group."""
+
+
+def ask_in_rounds(
+    count: int, ask: Callable[[int, Responder], None], on_all: Callable[[Sequence[Any]], None]
+) -> None:
+    """Call `ask` for each index below `count`, in rounds of at most ROUND_MAX: the next round
+    begins when all of a round are answered. Then `on_all` is called with the answers, in order."""
+    answers: list[Any] = []
+
+    def on_round(found: Sequence[Any]) -> None:
+        answers.extend(found)
+        begin_round()
+
+    def begin_round() -> None:
+        start = len(answers)
+        if start == count:
+            on_all(answers)
+            return
+        collector = AnswerCollector(min(count - start, ROUND_MAX), on_round)
+        for at in range(start, min(start + ROUND_MAX, count)):
+            ask(at, collector.responder(at - start))
+
+    begin_round()
 
 
 class StateOutcomes(Protocol):
@@ -107,9 +135,11 @@ class PartitionStates:
                     lambda shares, now: shares.on_deleted(group_id, keys, codes, responder, now),
                 )
 
-            collector = AnswerCollector(len(keys), on_all)
-            for at, key in enumerate(keys):
-                ports.persister.delete(key, on_done=collector.responder(at))
+            ask_in_rounds(
+                len(keys),
+                lambda at, on_done: ports.persister.delete(keys[at], on_done=on_done),
+                on_all,
+            )
 
         self._outbox.answer_when_committed(send, ErrorCode.NONE)
 
@@ -130,14 +160,16 @@ class PartitionStates:
             def on_all(codes: Codes) -> None:
                 ports.later(group_id, responder, lambda shares, now: on_codes(shares, codes, now))
 
-            collector = AnswerCollector(len(wanted), on_all)
-            for at, one in enumerate(wanted):
+            def initialize(at: int, on_done: Responder) -> None:
+                one = wanted[at]
                 ports.persister.initialize(
                     SharePartitionKey(group_id, one.topic_id, one.partition),
                     state_epoch=one.state_epoch,
                     start_offset=one.start_offset,
-                    on_done=collector.responder(at),
+                    on_done=on_done,
                 )
+
+            ask_in_rounds(len(wanted), initialize, on_all)
 
         self._outbox.answer_when_committed(send, ErrorCode.NONE)
 

@@ -18,6 +18,7 @@ from ottla.broker.coordinators.share_persister import (
 from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.groups.group_records import LISTED_COUNT_MAX
 from ottla.broker.groups.share.end_offsets import EndOffsetAnswers, EndOffsets
+from ottla.broker.groups.share.partition_states import ask_in_rounds
 from ottla.broker.groups.share.share_groups import DeletedOffsets
 from ottla.broker.groups.share.share_rebalance import NewOffset
 from ottla.metadata.image import MetadataImage, Topic
@@ -114,13 +115,15 @@ class ShareOffsetApis:
                 ends, lambda offsets: responder(_described(found, wanted, summaries, offsets))
             )
 
-        collector = AnswerCollector(len(wanted), on_summaries)
-        for at, (topic, index) in enumerate(wanted):
+        def read(at: int, on_done: Responder) -> None:
+            topic, index = wanted[at]
             self._persister.read_summary(
                 SharePartitionKey(asked.group_id, topic.id, index),
                 leader_epoch=NO_LEADER_EPOCH,
-                on_done=collector.responder(at),
+                on_done=on_done,
             )
+
+        ask_in_rounds(len(wanted), read, on_summaries)
 
     def _wanted(
         self,

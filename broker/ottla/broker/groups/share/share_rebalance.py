@@ -29,7 +29,7 @@ from ottla.broker.groups.consumer.consumer_member import JOINING_EPOCH, Assignme
 from ottla.broker.groups.consumer.target_schedule import TargetSchedule
 from ottla.broker.groups.consumer.topic_view import TopicView
 from ottla.broker.groups.share import simple_assignor
-from ottla.broker.groups.share.partition_states import Codes, PartitionStates
+from ottla.broker.groups.share.partition_states import ROUND_MAX, Codes, PartitionStates
 from ottla.broker.groups.share.share_changes import ShareChanges
 from ottla.broker.groups.share.share_group import ShareGroup, check_epoch
 from ottla.broker.groups.share.share_member import ShareMember
@@ -47,10 +47,6 @@ from ottla.wire.messages.share_group_heartbeat_response import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-ROUND_MAX = 1_000
-"""Partitions of a group whose states are requested at once: some ten milliseconds. Larger blocks
-the event loop longer; smaller takes more rounds for a large group."""
 
 
 class ShareHeartbeat(NamedTuple):
