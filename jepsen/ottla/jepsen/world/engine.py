@@ -135,6 +135,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "replication-losses": (
             "ottla.jepsen.world.walk.replication.replication_losses:LossReplicationWalk"
         ),
+        "features": "ottla.jepsen.world.walk.feature_walk:FeatureWalk",
         "controller": "ottla.jepsen.world.walk.controller_walk:ControllerWalk",
         "log": "ottla.jepsen.world.walk.log_walk:LogWalk",
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",

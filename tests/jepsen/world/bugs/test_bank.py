@@ -29,6 +29,9 @@ IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
     "members-snapshot-old": 900,
     "members-removed-joins": 420,
+    "members-added-twice": 2_160,
+    "members-kept-at-record": 120,
+    "members-unreachable": 230,
     "members-id-is-enough": 480,
     "raft-vote-forgotten": 1175,
     "raft-vote-by-length": 207,

@@ -323,7 +323,21 @@ def _row(
     return walk_mutant(name, sentence, plant, seed_count, subject=subject, is_quick=is_quick)
 
 
+def _registers_unsupported_levels() -> Any:
+    """Register a controller whatever it supports, also one that was unregistered and returns."""
+    from ottla.controller.membership import controllers
+
+    return patched(controllers, uncovered=lambda levels, ranges: None)
+
+
 MUTANTS = (
+    _row(
+        "controller-returns-unsupported",
+        "a controller registers again though it does not support a level that was raised meanwhile",
+        _registers_unsupported_levels,
+        "features",
+        200,
+    ),
     _row(
         "controller-elect-anybody",
         "any live replica is elected if no eligible one exists",

@@ -5,6 +5,7 @@ raft_membership.py, raft_recovery.py                    quorums whose voters cha
 forgeries.py                                            forged messages of a quorum
 replication/                                            replicated partitions
 controller_walk.py, controller_host.py                  decisions of the shipped controller
+feature_walk.py                                         feature levels, and other releases
 controller_history.py                                   the controller that replication/ uses
 log_walk.py, log_life.py, log_model.py, log_batches.py  one partition's log
 log_sequences.py                                        the same with sequences before a crash
