@@ -155,7 +155,8 @@ class ShareConsumer(ReportingClient):
         `rejects`, and released for another attempt, with a warning in the log, if it raises any
         other Exception.  A handler may also settle its record itself.  Locks are renewed while
         handlers run, however long that takes.  At most `in_hand_count_max` records are locked for
-        this consumer (default: `concurrency`), or one for each broker if that is more.
+        this consumer (default: `concurrency`), or one for each broker if that is more, and beyond
+        that the rest of a batch with `share.acquire.mode=batch_optimized`.
 
         `stop` lets the running handlers finish.  Cancelling the call cancels them; their records
         and all others in hand are released.

@@ -20,7 +20,18 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.util._once import Once
 
-from ottla.client import ConsumerConfig, ProducerConfig, open_consumer, open_producer
+from ottla.client import (
+    ConfigKind,
+    ConfigResource,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+    ShareRecord,
+    open_admin,
+    open_consumer,
+    open_producer,
+    open_share_consumer,
+)
 from ottla.client.instrumentation.instruments import LINKS_MAX, instruments
 from ottla.client.producer import Producer
 from ottla.client.testing import ClusterUnderTest
@@ -270,3 +281,32 @@ def test_a_program_that_does_not_use_opentelemetry_does_not_load_it() -> None:
         "assert 'opentelemetry.trace' not in sys.modules\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+async def test_a_handler_of_a_queue_is_a_child_of_the_span_of_the_sender(
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    async with open_producer(bootstrap) as producer:
+        await (await producer.send("mails", b"1"))
+    async with open_admin(bootstrap) as admin:
+        group = ConfigResource(ConfigKind.GROUP, "mail")
+        await admin.alter_configs(group, {"share.auto.offset.reset": "earliest"})
+    async with open_share_consumer(bootstrap, ShareConsumerConfig(group_id="mail")) as consumer:
+        consumer.subscribe(["mails"])
+
+        async def handle(record: ShareRecord) -> None:
+            if record.delivery_count == 1:
+                raise ValueError("not yet")
+            consumer.stop()
+
+        with trio.fail_after(60):
+            await consumer.work(handle)
+    sent, (first, second) = reported.span("send mails"), reported.spans("process mails")
+    for processed in (first, second):
+        assert processed.kind is SpanKind.CONSUMER
+        assert processed.parent is not None
+        assert processed.parent.span_id == sent.context.span_id
+        assert (processed.attributes or {})["messaging.consumer.group.name"] == "mail"
+    assert first.status.status_code is StatusCode.ERROR
+    assert second.status.status_code is not StatusCode.ERROR

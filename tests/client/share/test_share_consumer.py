@@ -108,6 +108,21 @@ async def test_a_lost_connection_loses_the_records_in_hand(ottla_cluster: Cluste
         assert consumer._measures.record_count == 3
 
 
+async def test_failures_that_no_task_awaits_are_one_message(
+    ottla_cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await filled(ottla_cluster.bootstrap, 20)
+    async with joined(ottla_cluster.bootstrap, topic) as consumer:
+        records = await consumer.poll()
+        assert len(records) == 20
+        ottla_cluster.cut_connections(1)
+        for record in records:
+            record.accept()
+        await consumer.flush()
+        messages = [one for one in caplog.messages if "to broker 1 have failed" in one]
+        assert len(messages) == 1
+
+
 async def test_an_acknowledgement_without_an_answer_is_an_error(
     ottla_cluster: ClusterUnderTest,
 ) -> None:

@@ -40,6 +40,9 @@ LINGER_MS = 20
 """Time in ms for which acknowledgements that no task awaits wait for others, if there is no fetch
 that carries them.  A smaller value costs more requests; a larger one lets records be delivered
 twice more often after a crash."""
+REPORT_INTERVAL_MS = 10_000
+"""Least time in ms between two messages about failed acknowledgements, since a lost connection may
+fail thousands at once."""
 ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
 """Kafka's numbers of `share.acquire.mode` (KIP-1206)."""
 RENEWALS_FROM = 2
@@ -91,6 +94,9 @@ class ShareLink(BrokerLink):
         self._session = ShareSessionHandler(config.group_id, member_id)
         self._linger_until_ms: int | None = None
         self._may_renew = True
+        self._unreported_count = 0
+        """Number of failed acknowledgements since the last message."""
+        self._report_from_ms = 0
         self._is_closing = False
         self._closed = trio.Event()
 
@@ -115,8 +121,18 @@ class ShareLink(BrokerLink):
         self.wake_up.set()
 
     def on_unwatched_failure(self, error: OttlaError) -> None:
-        """Log an acknowledgement that failed, and that no task awaits."""
-        LOG.warning("an acknowledgement has failed: %s", error)
+        """Log acknowledgements that failed, and that no task awaits, once in a while."""
+        self._unreported_count += 1
+        now = now_ms()
+        if now >= self._report_from_ms:
+            LOG.warning(
+                "%d acknowledgements to broker %s have failed, the last one: %s",
+                self._unreported_count,
+                self.node,
+                error,
+            )
+            self._unreported_count = 0
+            self._report_from_ms = now + REPORT_INTERVAL_MS
 
     def watched(self) -> PendingAcknowledgement:
         """Return an outcome whose failure needs no message."""
