@@ -1,0 +1,184 @@
+"""Workers of a share group under kills of workers and brokers: each record is settled once.
+
+OTTLA_SHARE_RECORDS sets the number of records, OTTLA_SHARE_WORKERS the number of workers, by hand:
+OTTLA_SHARE_RECORDS=2000000 OTTLA_SHARE_WORKERS=64.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+pytestmark = pytest.mark.cluster
+
+RECORD_COUNT = int(os.environ.get("OTTLA_SHARE_RECORDS", "3000"))
+WORKER_COUNT = int(os.environ.get("OTTLA_SHARE_WORKERS", "4"))
+PARTITION_COUNT = 4
+TOPIC, GROUP = "jobs", "workers"
+WORKER_KILL_S, BROKER_KILL_S = 4.0, 20.0
+SETTLED_TIMEOUT_S = 120.0 + RECORD_COUNT / 200
+SETTINGS = {
+    "group.share.record.lock.duration.ms": "15000",
+    "group.share.min.record.lock.duration.ms": "15000",
+    "group.share.delivery.count.limit": "10",
+}
+
+
+class Delivery(NamedTuple):
+    """One line of a worker's file."""
+
+    worker: str
+    delivery_count: int
+    outcome: str
+    begin_ns: int
+    state: str
+
+
+class Workers:
+    """Worker processes, each with a file of its own."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self._bootstrap = bootstrap
+        self.directory = directory
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed: set[str] = set()
+        self._made_count = 0
+        directory.mkdir()
+
+    def start(self) -> None:
+        """Start one more worker."""
+        self._made_count += 1
+        name = f"worker-{self._made_count}"
+        output = self.directory / name
+        program = [sys.executable, "-m", "tests.cluster.groups.share_worker"]
+        with (self.directory / f"{name}.errors").open("wb") as errors:
+            self.running[name] = subprocess.Popen(
+                [*program, self._bootstrap, TOPIC, GROUP, str(output)], stderr=errors
+            )
+
+    def kill_one(self, rng: Random) -> None:
+        """Kill a worker, and start another in its place."""
+        name = rng.choice(sorted(self.running))
+        process = self.running.pop(name)
+        process.kill()
+        process.wait()
+        self.killed.add(name)
+        self.start()
+
+    def end(self) -> None:
+        """Kill all workers."""
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+        self.running.clear()
+
+    def errors(self) -> set[str]:
+        """Return the ends of what the workers wrote on their standard error."""
+        return {path.read_text()[-500:] for path in self.directory.glob("*.errors")}
+
+    def deliveries(self) -> dict[tuple[int, int], list[Delivery]]:
+        """Return what the workers have written, by partition and offset."""
+        last: dict[tuple[int, int], dict[tuple[str, int], Delivery]] = defaultdict(dict)
+        for path in self.directory.glob("worker-*[0-9]"):
+            for line in path.read_text().splitlines(keepends=True):
+                words = line.split()
+                if line.endswith("\n") and len(words) == 6:
+                    partition, offset, count, outcome, begin_ns, state = words
+                    delivery = Delivery(path.name, int(count), outcome, int(begin_ns), state)
+                    of_record = last[int(partition), int(offset)]
+                    of_record[path.name, delivery.begin_ns] = delivery
+        return {at: list(of_record.values()) for at, of_record in last.items()}
+
+
+def send_all(bootstrap: str) -> None:
+    """Send the records, which all replicas acknowledge."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    for number in range(RECORD_COUNT):
+        while True:
+            try:
+                producer.produce(TOPIC, b"%d" % number, partition=number % PARTITION_COUNT)
+                break
+            except BufferError:
+                producer.poll(1)
+    assert producer.flush(120) == 0
+
+
+def test_each_record_is_settled_once_while_workers_and_brokers_are_killed(
+    plan_cluster: Any, tmp_path: Path
+) -> None:
+    cluster = plan_cluster(controllers=1, brokers=3)
+    cluster.start(**{key.replace(".", "_"): value for key, value in SETTINGS.items()})
+    sizes = ("--partitions", str(PARTITION_COUNT), "--replication-factor", "3")
+    cluster.ottla("topic", "create", TOPIC, *sizes, "--config", "min.insync.replicas=2")
+    cluster.ottla("config", "set", "--group", GROUP, "share.auto.offset.reset=earliest")
+    send_all(cluster.bootstrap)
+    workers, rng = Workers(cluster.bootstrap, tmp_path / "workers"), Random(7)
+    for _ in range(WORKER_COUNT):
+        workers.start()
+    try:
+        deliveries = run_until_settled(cluster, workers, rng)
+    finally:
+        workers.end()
+    check(deliveries, workers.killed)
+
+
+def run_until_settled(
+    cluster: Any, workers: Workers, rng: Random
+) -> dict[tuple[int, int], list[Delivery]]:
+    """Kill workers and brokers until every record has a final outcome."""
+    begun = time.monotonic()
+    next_worker, next_broker = begun + WORKER_KILL_S, begun + BROKER_KILL_S / 4
+    dead: str | None = None
+    while True:
+        time.sleep(0.5)
+        now = time.monotonic()
+        deliveries = workers.deliveries()
+        settled = sum(any(map(is_final, each)) for each in deliveries.values())
+        if settled == RECORD_COUNT and dead is None and lag_of(cluster) == 0:
+            return workers.deliveries()
+        assert now - begun < SETTLED_TIMEOUT_S, f"{settled} of {RECORD_COUNT}: {workers.errors()}"
+        if now >= next_worker:
+            workers.kill_one(rng)
+            next_worker = now + WORKER_KILL_S
+        if now >= next_broker:
+            next_broker = now + BROKER_KILL_S
+            if dead is None:
+                dead = rng.choice(cluster.named("broker"))
+                cluster.end(dead, signal.SIGKILL)
+                next_broker = now + 2.0
+            else:
+                cluster.start(dead)
+                dead = None
+
+
+def lag_of(cluster: Any) -> int:
+    """Return the number of records of the topic that are not settled."""
+    rows = json.loads(cluster.ottla("share", "offsets", GROUP, "--format", "json").stdout)
+    return sum(row["lag"] for row in rows)
+
+
+def is_final(delivery: Delivery) -> bool:
+    """Return whether a delivery's acknowledgement settled its record, as far as is known."""
+    return delivery.outcome != "released" and delivery.state in ("sent", "confirmed")
+
+
+def check(deliveries: dict[tuple[int, int], list[Delivery]], killed: set[str]) -> None:
+    """Check that each record was settled, and not delivered after a confirmation of that."""
+    assert len(deliveries) == RECORD_COUNT
+    for at, each in deliveries.items():
+        confirmed = [one for one in each if is_final(one) and one.state == "confirmed"]
+        assert len(confirmed) <= 1, f"{at} was settled twice: {each}"
+        for one in confirmed:
+            later = [other for other in each if other.begin_ns > one.begin_ns]
+            assert not later, f"{at} was delivered after it was settled: {each}"
+        if not confirmed:
+            assert any(is_final(one) and one.worker in killed for one in each), f"{at}: {each}"
