@@ -142,6 +142,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "users",
         "metrics",
         "pipelines",
+        "backup",
         "lab",
     ),
 }

@@ -92,6 +92,9 @@ COMMANDS = {
     "top": Command(
         "ottla.cli.cluster.traffic.top", "show the busiest brokers, topics, partitions and clients"
     ),
+    "backup": Command(
+        "ottla.cli.backup.backup", "copy topics and offsets of groups into files, and back"
+    ),
     "bundle": Command(
         "ottla.cli.cluster.support.bundle", "write the cluster's state into one archive for support"
     ),

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -489,6 +489,26 @@ _ottla_row() {
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format --once --interval --rows'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json --interval= --rows='
       argument='' ;;
+    'backup')
+      verbs='create verify restore'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'backup create')
+      verbs=''
+      options='-h --help --topic --timeout --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --timeout= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@dir' ;;
+    'backup verify')
+      verbs=''
+      options='-h --help --format'
+      values='--format=table|json'
+      argument='@dir' ;;
+    'backup restore')
+      verbs=''
+      options='-h --help --replication-factor --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@dir' ;;
     'bundle')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format -o --output'

@@ -185,7 +185,7 @@ async def _read(
         open_ = [p for p in positions if p.end_offset is None or p.offset < p.end_offset]
         if not open_:
             break
-        found, stale = await _fetch(cluster, open_, arguments.isolation_level, decoder)
+        found, stale = await fetch_once(cluster, open_, arguments.isolation_level, decoder)
         failures = failures + 1 if stale else 0
         if failures > ATTEMPTS:
             raise_for(stale)
@@ -203,7 +203,7 @@ async def _read(
     return printer.count
 
 
-async def _fetch(
+async def fetch_once(
     cluster: Cluster, positions: list[ReadPosition], level: str, decoder: RecordDecoder
 ) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
     """Fetch once from each leader, one after another. Returns the records, and a retriable error

@@ -1,0 +1,204 @@
+"""Files of a backup: `manifest.json`, and one file of record batches per partition.
+
+A file of records has Kafka's batches with the offsets of the cluster, so that `ottla log dump`
+prints it.  The manifest is written last: a directory without one is no backup.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.ids import Offset
+from ottla.model.limits import BATCH_HEADER_BYTES
+from ottla.wire.batch import check_crc, parse_header
+from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.records import Record, scan
+
+MANIFEST = "manifest.json"
+TOPICS = "topics"
+FORMAT = 1
+"""Version of the format.  A command refuses versions that it does not know."""
+
+BATCH_BYTES_MAX = 1 << 20
+"""Bytes of records from which a batch is written.  Smaller batches cost headers; larger ones more
+memory at the restore."""
+
+BATCH_SIZE_MAX = 1 << 30
+"""Largest size of a batch that is read, in bytes.  A damaged length must not allocate memory."""
+
+
+@dataclass(slots=True)
+class StoredTopic:
+    """A topic of a backup.  Lists have one entry per partition."""
+
+    name: str
+    replication_factor: int
+    configs: dict[str, str]
+    starts: list[int]
+    ends: list[int]
+    """Offsets of the moment of the backup: records before them are in it."""
+    counts: list[int]
+    """Number of records.  Less than the difference of the offsets after compaction and
+    transactions."""
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Contents of a backup."""
+
+    cluster_id: str
+    started_ms: int
+    """Time in ms since 1970.  Records and offsets acknowledged before it are in the backup."""
+    topics: list[StoredTopic] = field(default_factory=list)
+    groups: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    """Committed offsets by group, topic and partition."""
+
+    def write(self, directory: Path) -> None:
+        """Write the manifest, which completes the backup."""
+        part = directory / f".{MANIFEST}.part"
+        with part.open("w") as file:
+            json.dump({"format": FORMAT, **asdict(self)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(directory / MANIFEST)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Return the contents of a backup.  Raises ConfigError if the directory has none that this
+    release can read."""
+    path = directory / MANIFEST
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError("DIR", f"{path} cannot be read ({error.strerror}): no backup") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError("DIR", f"{path} is not JSON ({error})") from None
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise ConfigError("DIR", f"{path} has a format that this release does not know")
+    try:
+        manifest = Manifest(**content)
+        manifest.topics = [_topic(row) for row in manifest.topics]
+        _check_groups(manifest.groups)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ConfigError("DIR", f"{path} is damaged ({error})") from None
+    return manifest
+
+
+def _topic(row: Any) -> StoredTopic:
+    topic = StoredTopic(**row)
+    numbers = (topic.starts, topic.ends, topic.counts)
+    if len({len(one) for one in numbers}) != 1 or not topic.counts:
+        raise ValueError(f"topic {topic.name!r}: lists of different lengths")
+    if not all(isinstance(number, int) and number >= 0 for one in numbers for number in one):
+        raise ValueError(f"topic {topic.name!r}: offsets that are none")
+    if Path(topic.name).name != topic.name:
+        raise ValueError(f"topic {topic.name!r} is no name of a directory")
+    return topic
+
+
+def _check_groups(groups: dict[str, dict[str, dict[str, int]]]) -> None:
+    for topics in groups.values():
+        for offsets in topics.values():
+            for partition, offset in offsets.items():
+                if int(partition) < 0 or int(offset) < 0:
+                    raise ValueError("an offset of a group is negative")
+
+
+def records_path(directory: Path, topic: str, partition: int) -> Path:
+    """Return the file with the records of a partition."""
+    return directory / TOPICS / topic / f"{partition}.log"
+
+
+class PartitionFile:
+    """New file with the records of one partition."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("xb")
+        self._builder = BatchBuilder()
+        self._base = Offset(0)
+        self.count = 0
+        """Number of records that were added."""
+
+    def add(self, records: Iterable[ConsumerRecord]) -> None:
+        """Add records in order of their offsets."""
+        for record in records:
+            builder = self._builder
+            if not builder.record_count:
+                self._base = record.offset
+            builder.append(
+                record.timestamp_ms,
+                record.key,
+                record.value,
+                record.headers,
+                offset_delta=record.offset - self._base,
+            )
+            self.count += 1
+            if builder.size_bytes >= BATCH_BYTES_MAX:
+                self._write_batch()
+
+    def close(self) -> None:
+        """Write the last batch, and wait until the disk has the file."""
+        self._write_batch()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def _write_batch(self) -> None:
+        if self._builder.record_count:
+            self._file.write(self._builder.build(base_offset=self._base))
+            self._builder = BatchBuilder()
+
+
+def read_records(path: Path) -> Iterator[list[Record]]:
+    """Yield the records of a file, batch by batch.  Raises CorruptDataError if the file is
+    damaged, and ConfigError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            last = -1
+            while header_bytes := file.read(BATCH_HEADER_BYTES):
+                header = parse_header(header_bytes)
+                if header.size_bytes > BATCH_SIZE_MAX:
+                    raise CorruptDataError(f"{path}: a batch of {header.size_bytes} bytes")
+                data = header_bytes + file.read(header.size_bytes - BATCH_HEADER_BYTES)
+                if not check_crc(data, 0, header) or header.base_offset <= last:
+                    raise CorruptDataError(f"{path}: the batch at offset {header.base_offset}")
+                last = header.last_offset
+                yield list(scan(data, 0, header))
+    except OSError as error:
+        raise ConfigError("DIR", f"{path} cannot be read ({error.strerror})") from None
+
+
+def positions_of(offsets: Iterable[int], records: Iterable[Iterable[Record]]) -> dict[int, int]:
+    """Return, for each offset of a partition, the number of records before it.  It is the offset of
+    the same record once all records are written into an empty partition."""
+    wanted = sorted(set(offsets))
+    found: dict[int, int] = {}
+    count = at = 0
+    for batch in records:
+        for record in batch:
+            while at < len(wanted) and wanted[at] <= record.offset:
+                found[wanted[at]] = count
+                at += 1
+            count += 1
+    found |= dict.fromkeys(wanted[at:], count)
+    return found
+
+
+def verify(
+    directory: Path, manifest: Manifest, on_partition: Callable[[str, int], None] | None = None
+) -> None:
+    """Read all records of a backup.  Raises CorruptDataError if one is damaged or missing."""
+    for topic in manifest.topics:
+        for partition, expected in enumerate(topic.counts):
+            path = records_path(directory, topic.name, partition)
+            found = sum(map(len, read_records(path)))
+            if found != expected:
+                raise CorruptDataError(f"{path}: {found} records, and the backup has {expected}")
+            if on_partition is not None:
+                on_partition(topic.name, partition)
