@@ -10,6 +10,7 @@ Runs where OTTLA_KAFKA_JARS names a directory with the jars of Kafka's release.
 import difflib
 import os
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +34,9 @@ NODE_COUNT = 3 if os.environ.get("OTTLA_TESTS") == "full" else 1
 MEMBER_TOPIC = "numbers"
 PROTOCOLS = ("classic", "consumer")
 READ_TIMEOUT_S = 30.0
+CHANGES = ("--add", "--alter", "--create", "--delete", "--execute", "--remove", "upgrade")
+FOLLOWED_S = 0.3
+"""Seconds for brokers to follow the controller that has answered a tool."""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,8 @@ class Script:
             words = shlex.split(one.words.format(**self._words))
             run = self._tools.run_alone if one.is_alone else self._tools.run
             code, text = run(one.tool, words, one.given, one.seconds)
+            if any(word in words for word in CHANGES):
+                time.sleep(FOLLOWED_S)
             names = {str(self._cluster.directory): "DIRECTORY"}
             lines = simplified(text, names, are_numbers_kept=not one.any_numbers)
             self.outcomes.append(Outcome(code, sorted(set(lines)) if one.any_order else lines))

@@ -20,11 +20,13 @@ COMPILE_TIMEOUT_S = 120.0
 BY_SIGTERM = 143
 SIMPLIFIED = (
     (re.compile(rf"{re.escape(HOST)}:?\s*\d+"), "ADDRESS"),
+    (re.compile(r"ADDRESS\s+\(\d+\)"), "ADDRESS (COORDINATOR)"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
     (re.compile(r"(?<![\w/+-])(?=\S*[a-z])(?=\S*[A-Z])[\w/+-]{22}(?![\w/+-])"), "ID"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,:]\d+Z?"), "TIME"),
     (re.compile(r"\b\d{13}\b"), "TIME"),
-    (re.compile(r"(?<=Epoch: )\d+|(?<=-consumer-)\d+|(?<=log-cleaner-test-)-?\d+"), "NUMBER"),
+    (re.compile(r"(?<=Epoch: )\d+|(?<=Local controller )\d+"), "NUMBER"),
+    (re.compile(r"(?<=-consumer-)\d+|(?<=log-cleaner-test-)-?\d+"), "NUMBER"),
     (re.compile(r"\s+"), " "),
 )
 UNENDED = re.compile(r"\}(?=\{|Processed)")

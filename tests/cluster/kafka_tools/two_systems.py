@@ -36,6 +36,7 @@ SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
@@ -83,6 +84,7 @@ class PlannedCluster(NamedTuple):
                 "listeners": listener,
                 "controller.quorum.bootstrap.servers": self.controller_bootstrap,
                 "log.dirs": str(self.data(node)),
+                "default.replication.factor": replicas,
                 "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": "1",
@@ -95,7 +97,7 @@ class PlannedCluster(NamedTuple):
 
     def format_options(self, file: Path) -> list[str]:
         """Return the options of `storage format` for the node of a settings file."""
-        options = ["-t", CLUSTER_ID, "-c", str(file)]
+        options = ["-t", CLUSTER_ID, "-c", str(file), "--feature", "share.version=0"]
         if file in map(self.file, self.controllers):
             voters = (
                 f"{node}@{HOST}:{port}:{directory_id(node)}"
@@ -156,11 +158,10 @@ def ottla_cluster(cluster: PlannedCluster) -> Iterator[None]:
 
 @contextmanager
 def kafka_cluster(cluster: PlannedCluster, jars: Path, tools: ToolProcess) -> Iterator[None]:
-    """Run a planned cluster of Kafka, without the features that Ottla does not have."""
+    """Run a planned cluster of Kafka, without streams groups."""
     files = cluster.write_files()
     for file in files:
-        words = ["format", *cluster.format_options(file)]
-        words += ["--feature", "share.version=0", "--feature", "streams.version=0"]
+        words = ["format", *cluster.format_options(file), "--feature", "streams.version=0"]
         code, printed = tools.run("kafka.tools.StorageTool", words, "", int(READY_S))
         assert code == 0, printed
     java = [java_program(os.environ), *server_jvm(HEAP), *FLAGS, "-cp", f"{jars}/*"]

@@ -293,9 +293,9 @@ DIFFERENCES_OF_TOOLS = (
         "they are not served; a controller serves what administrators ask, and nodes use gRPC",
     ),
     (
-        "`kafka-share-groups`, `kafka-streams-groups` and share consumers say that the node does "
-        "not support the API",
-        "Kafka with share.version 0 says that the version of the API is not supported",
+        "`kafka-share-groups` with share.version 0, and `kafka-streams-groups`, say that the node "
+        "does not support the API",
+        "Kafka says that the version of the API is not supported",
     ),
     (
         "`kafka-features describe` lists ottla.version, no streams.version, and "
