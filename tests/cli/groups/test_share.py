@@ -16,6 +16,13 @@ from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.endpoints import parse_bootstrap
+from ottla.wire.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ottla.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+)
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from ottla.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -31,7 +38,7 @@ class ShareOperator:
 
     def __init__(self, admin: Admin, connection: BrokerConnection, capsys: Any) -> None:
         self.admin = admin
-        self._connection = connection
+        self.connection = connection
         self._capsys = capsys
 
     async def say(self, *words: str) -> str:
@@ -49,7 +56,7 @@ class ShareOperator:
             member_epoch=epoch,
             subscribed_topic_names=list(topics) or None,
         )
-        answer = await self._connection.request(request, ShareGroupHeartbeatResponse)
+        answer = await self.connection.request(request, ShareGroupHeartbeatResponse)
         assert answer.error_code == 0, answer
         return answer
 
@@ -141,3 +148,12 @@ async def test_refused_partitions_are_named(operator: ShareOperator) -> None:
     assert {at: one.code for at, one in refused.items()} == {
         TopicPartition("orders", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
+
+
+async def test_a_group_that_is_named_twice_is_described_once(operator: ShareOperator) -> None:
+    await operator.admin.alter_share_group_offsets("g", {FIRST: 1})
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    request = DescribeShareGroupOffsetsRequest(groups=[asked, asked])
+    answer = await operator.connection.request(request, DescribeShareGroupOffsetsResponse)
+    (group,) = answer.groups
+    assert group.topics[0].partitions[0].start_offset == 1

@@ -25,7 +25,8 @@ from ottla.metadata.image import MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.node.authorization.questions import may_describe_topic
-from ottla.node.network.dispatch import Permissions, RequestContext
+from ottla.node.network.dispatch import HandlerResult, Permissions, RequestContext
+from ottla.node.network.steps import StepPace, Steps, begun
 from ottla.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
 from ottla.wire.messages.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponse,
@@ -49,6 +50,10 @@ from ottla.wire.messages.describe_share_group_offsets_response import (
 )
 
 NO_LAG = -1
+
+GROUP_COST = 20
+"""Cost of the first step of describing a group, in entries of a response."""
+
 NO_LEADER_EPOCH = 0
 
 
@@ -77,15 +82,27 @@ class ShareOffsetApis:
 
     # ---- describing
 
-    def describe(self, context: RequestContext, request: DescribeShareGroupOffsetsRequest) -> None:
-        """Answer when the offsets of every group are known."""
+    def describe(
+        self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    ) -> HandlerResult:
+        """Describe each group once, even if it is named several times. Answers when the offsets of
+        every group are known."""
+        return begun(self._describe_all(context, request))
 
-        def on_all(groups: Sequence[DescribeShareGroupOffsetsResponseGroup]) -> None:
-            context.slot.complete(DescribeShareGroupOffsetsResponse(groups=list(groups)))
+    def _describe_all(
+        self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    ) -> Steps[None]:
+        groups = list({one.group_id: one for one in request.groups}.values())
+        pace = StepPace()
 
-        collector = AnswerCollector(len(request.groups), on_all)
-        for at, asked in enumerate(request.groups):
+        def on_all(found: Sequence[DescribeShareGroupOffsetsResponseGroup]) -> None:
+            context.slot.complete(DescribeShareGroupOffsetsResponse(groups=list(found)))
+
+        collector = AnswerCollector(len(groups), on_all)
+        for at, asked in enumerate(groups):
             self._describe(asked, context.permissions, collector.responder(at))
+            if pace.is_due(GROUP_COST):
+                yield
 
     def _describe(
         self,
