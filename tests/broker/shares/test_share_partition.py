@@ -305,6 +305,15 @@ def test_a_release_under_way_across_the_log_start_keeps_the_records_above_it() -
     assert share.fetch_offset() == 5
 
 
+def test_acquired_records_on_both_sides_of_the_log_start_end_differently() -> None:
+    share = SharePartition(0, ShareRules())
+    acquire(share, "a", (0, 9))
+    share.on_log_start(5)
+    ack(share, "a", 0, 9, AckType.RENEW)
+    share.release_member("a")
+    assert states(share) == [(5, 9, 0, 1)]
+
+
 def test_a_reload_offers_gaps_again() -> None:
     state = ShareState(
         ErrorCode.NONE,

@@ -28,6 +28,7 @@ from ottla.broker.coordinators.share_persister import ShareState, StateBatch
 from ottla.broker.shares.delivery_window import (
     NO_DEADLINE_MS,
     NO_MEMBER,
+    TERMINAL,
     DeliveryState,
     DeliveryWindow,
     Span,
@@ -157,11 +158,9 @@ class SharePartition:
         for transition in sent:
             batches += transition.batches
         start_offset, settled_count, is_leading = self.window.start_offset, 0, True
-        own = set(map(id, sent))
         for span in self.window.spans:
-            is_settled = span.state in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED) and (
-                span.transition is None or id(span.transition) in own
-            )
+            # No other write is in flight, so that each transition is durable once this one is.
+            is_settled = span.state in TERMINAL
             if is_leading and is_settled:
                 start_offset = span.last + 1
                 continue
