@@ -340,6 +340,7 @@ class Broker:
             self._replicas,
             self.core.groups,
             self.core.share_states,
+            self._share_persister,
             self._markers,
             self.core.transactions,
             self.telemetry,

@@ -14,6 +14,7 @@ from ottla.client.groups.group_offsets import Committed
 from ottla.client.groups.handover import Listener
 from ottla.client.groups.subscription import SubscriptionPattern
 from ottla.client.network.aio_bridge import Bridge, asked, done
+from ottla.client.network.calls_of_others import CallsOfOthers
 from ottla.client.network.trio_thread import ClientClosedError, KeptManager, TrioThread
 from ottla.model.errors import OttlaError
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
@@ -23,7 +24,7 @@ RECORDS_PER_TURN = 64
 yields more often; a larger number delays other tasks."""
 
 
-class AioConsumer(Bridge[Consumer]):
+class AioConsumer(Bridge[Consumer], CallsOfOthers):
     """A consumer for asyncio.  `open_consumer` creates it."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[Consumer]) -> None:

@@ -23,6 +23,7 @@ import trio
 from ottla.client.groups.group_member import Membership
 from ottla.client.groups.group_offsets import Committed
 from ottla.client.network.aio_bridge import Bridge, asked, kept_open
+from ottla.client.network.calls_of_others import CallsOfOthers
 from ottla.client.network.trio_thread import Call, ClientClosedError, KeptManager, TrioThread
 from ottla.client.produce.delivery import Delivery, RecordMetadata, missing_attribute
 from ottla.client.produce.many_records import BatchMetadata, ManyRecords, SentRecords
@@ -327,7 +328,7 @@ class AioTransaction(Bridge[ProducerTransaction]):
         return await self._run(self._kept.value.prepare)
 
 
-class AioProducer(Bridge[Producer]):
+class AioProducer(Bridge[Producer], CallsOfOthers):
     """A producer for asyncio.  `open_producer` creates it."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[Producer]) -> None:

@@ -34,6 +34,7 @@ from ottla.client.instrumentation.metrics_push import (
 from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.background import WakeUp, YieldTimer, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
+from ottla.client.network.calls_of_others import CallsOfOthers
 from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster
 from ottla.client.network.connection import ConnectionLostError
@@ -62,7 +63,7 @@ RECORDS_PER_LOOK = 64
 yields more often; a larger number delays other tasks."""
 
 
-class Consumer(ReportingClient):
+class Consumer(ReportingClient, CallsOfOthers):
     """An open consumer.  `open_consumer` creates it."""
 
     def __init__(

@@ -25,6 +25,7 @@ from ottla.client.instrumentation.metric_sources import report_producer
 from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.background import WakeUp, YieldTimer, now_ms, open_background
 from ottla.client.network.bootstrap import addresses_of, config_of
+from ottla.client.network.calls_of_others import CallsOfOthers
 from ottla.client.network.client_block import client_block
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.connection import ConnectionLostError
@@ -85,7 +86,7 @@ NEW_EPOCHS_FROM = 3
 it a new producer id."""
 
 
-class Producer(ReportingClient):
+class Producer(ReportingClient, CallsOfOthers):
     """An open producer.  `open_producer` creates it."""
 
     _link_class = ProducerLink

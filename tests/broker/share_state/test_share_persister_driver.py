@@ -21,6 +21,7 @@ from ottla.broker.share_state import share_persister_driver
 from ottla.broker.share_state.persister_calls import PATIENCE_MS, RETRY_MS_MAX
 from ottla.broker.share_state.share_persister_driver import SharePersisterDriver
 from ottla.client.network.connection import ConnectionLostError
+from ottla.metadata.delta import MetadataDelta
 from ottla.model.errors import ErrorCode
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
 from ottla.model.settings.broker import load_broker_config
@@ -322,6 +323,27 @@ async def test_a_retry_goes_to_the_new_coordinator(
         await trio.sleep(0.2)
         assert found == [E.NONE]
         assert bench.key() in bench.local.states
+
+
+async def test_a_new_coordinator_is_asked_as_soon_as_the_metadata_has_it(
+    world: World, others: OtherBrokers, autojump_clock: MockClock
+) -> None:
+    async with calling(world, others, 2) as bench:
+        others.persister.failures.extend([E.NOT_COORDINATOR] * 100)
+        found: list[Any] = []
+        bench.initialize(bench.key(), found)
+        await trio.sleep(5)
+        attempts = len(others.requests)
+        await trio.sleep(0.1)
+        assert len(others.requests) == attempts, "the pauses are long by now"
+        before = world.table.image
+        bench.lead([1] * PARTITION_COUNT)
+        bench.local.failures.append(E.COORDINATOR_LOAD_IN_PROGRESS)
+        image = world.table.image
+        await bench.driver.publish(MetadataDelta.between(before, image), image)
+        await trio.sleep(0.15)
+        assert found == [E.NONE]
+        await bench.driver.publish(MetadataDelta.between(image, image), image)
 
 
 @pytest.mark.parametrize(

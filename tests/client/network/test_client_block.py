@@ -46,6 +46,15 @@ def test_a_setting_given_as_an_argument_says_where_it_belongs(module: Any, name:
         getattr(module, name)()
 
 
+@pytest.mark.parametrize(("module", "name"), OPENERS)
+def test_addresses_given_by_the_name_of_other_clients_say_that_they_come_first(
+    module: Any, name: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        getattr(module, name)(bootstrap_servers=ADDRESS)
+    assert str(caught.value).endswith(f"; give the addresses first: {name}('localhost:9092')")
+
+
 async def awaited(client: Any) -> None:
     await client
 

@@ -5,4 +5,6 @@ performance_rows.py   the rows and their goals
 conditions.py         quotas and log sizes that some rows require
 performance_page.py   generates the tables of the page
 performance_plots.py  draws the plots of the page
+metadata_scale.py     metadata of very many partitions
+heartbeat_scale.py    heartbeats of very many brokers
 """

@@ -1,5 +1,5 @@
 """Share persister of a broker: finds the share coordinator of each share partition in the metadata,
-and repeats calls that failed for a transient reason.
+and repeats calls that failed for a transient reason, at the latest when a coordinator changes.
 
 A call for a coordinator on this broker needs no connection and no task. Each other coordinator has
 up to `LINKS_MAX` links, since a connection has one request in flight. While all are busy, calls
@@ -43,6 +43,8 @@ from ottla.broker.share_state.persister_calls import (
     request_of,
 )
 from ottla.client.network.login import starter_of
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, Topic
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NO_NODE, NodeId
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
@@ -98,6 +100,8 @@ class SharePersisterDriver:
         self._is_starting = False
         self._retries: list[tuple[int, int, PersisterCall]] = []
         self._sequence = count()
+        self._topic: Topic | None = None
+        """The topic of share states in the last metadata image."""
         self._alarm = Alarm(clock, self._next_retry_ms, self._on_retries_due)
         self._senders: dict[NodeId, CoordinatorSender] = {}
         self._nursery: trio.Nursery | None = None
@@ -234,6 +238,24 @@ class SharePersisterDriver:
             call.on_done(answer)
         except Exception as error:
             self._errors.note("share partition", call.key, error)
+
+    # ---- metadata
+
+    @property
+    def name(self) -> str:
+        """Name of this publisher in fault reports."""
+        return "share persister"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Repeat the failed calls at once if a partition of the topic has another leader."""
+        topic = image.topic(SHARE_STATE_TOPIC)
+        if topic is not self._topic:
+            self._topic = topic
+            retries, self._retries = sorted(self._retries), []
+            for _, _, call in retries:
+                # The new coordinator may still be loading: the next pause is short again.
+                call.attempt_count = 1
+                self._start(call)
 
     # ---- time
 

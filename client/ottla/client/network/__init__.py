@@ -19,6 +19,7 @@ retries.py              retries of idempotent attempts
 missing_topics.py       when missing topics are reported (pure)
 answer_checks.py        validation of brokers' responses (pure)
 client_block.py         the `async with` block of a client, and errors for other uses
+calls_of_others.py      counterparts of calls that other Python clients have
 background.py           background tasks that end with a block
 trio_thread.py          a trio loop in a thread, for the clients of an asyncio loop
 aio_bridge.py           trio clients wrapped as asyncio clients

@@ -61,6 +61,8 @@ def checked(function: F) -> F:
         for name, value in zip(names, args, strict=False):
             if name in checks and name != rest:
                 checks[name](name, value)
+        if len(args) > len(names) and not rest:
+            raise _too_many(function, names, len(args))
         if rest in checks:
             for position, value in enumerate(args[names.index(rest) :]):
                 checks[rest](f"{rest}[{position}]", value)
@@ -70,6 +72,19 @@ def checked(function: F) -> F:
         return function(*args, **kwargs)
 
     return cast("F", call)
+
+
+def _too_many(function: Callable[..., Any], names: list[str], given_count: int) -> TypeError:
+    """Return the error for arguments that are given by position and have to be given by name."""
+    parameters = inspect.signature(function).parameters.values()
+    by_name = ", ".join(f"{one.name}=…" for one in parameters if one.kind is one.KEYWORD_ONLY)
+    # A method has `self` as its first parameter.
+    count = given_count - (names[:1] == ["self"])
+    wanted = ", ".join(name for name in names if name != "self") or "nothing"
+    cure = f"; give the others by name: {by_name}" if by_name else ""
+    return TypeError(
+        f"{function.__name__}() takes {wanted} by position, not {count} arguments{cure}"
+    )
 
 
 def _positional_names(function: Callable[..., Any]) -> tuple[list[str], str]:

@@ -13,6 +13,7 @@ from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
+BOOTSTRAP_KEY = "bootstrap.servers"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -94,6 +95,8 @@ def _remedy_for_setting(function: Callable[..., object], given: Mapping[str, obj
         return ""
     config = f"{function.__name__.removeprefix('open_').capitalize()}Config"
     key = unknown.replace("_", ".")
+    if key == BOOTSTRAP_KEY:
+        return f"; give the addresses first: {function.__name__}('localhost:9092')"
     return f"; settings are given as config={config}.from_kafka({{{key!r}: …}})"
 
 

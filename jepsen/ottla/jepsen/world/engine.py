@@ -141,6 +141,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "log-failing": "ottla.jepsen.world.walk.log_walk:FailingLogWalk",
         "log-sequences": "ottla.jepsen.world.walk.log_sequences:SequencesLogWalk",
         "group": "ottla.jepsen.world.walk.group_walk:GroupWalk",
+        "shares": "ottla.jepsen.world.walk.shares.share_walk:ShareWalk",
     },
     "whole": {
         "cluster": "ottla.jepsen.world.whole.whole_cluster:WholeCluster",

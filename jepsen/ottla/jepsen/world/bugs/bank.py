@@ -19,6 +19,7 @@ DOMAINS: tuple[str, ...] = (
     "controller_bugs",
     "storage_bugs",
     "group_bugs",
+    "share_bugs",
     "cleaner_bugs",
     "transaction_bugs",
 )

@@ -1,0 +1,48 @@
+"""Calls of aiokafka, confluent-kafka and kafka-python that Ottla's clients have in another form.
+
+An application that is moved from one of these clients gets the counterpart in the error.
+"""
+
+from typing import TYPE_CHECKING, NoReturn
+
+BLOCK = "the `async with` block opens and closes the client"
+IN_TRANSACTION = "write `async with producer.transaction() as transaction:`"
+MANY = "write `await producer.send_many(topic, records)`"
+COUNTERPARTS = {
+    "start": BLOCK,
+    "stop": BLOCK,
+    "close": BLOCK,
+    "produce": "write `await producer.send(topic, value, key=key)`",
+    "send_and_wait": "write `await (await producer.send(topic, value))`",
+    "create_batch": MANY,
+    "send_batch": MANY,
+    "produce_batch": MANY,
+    "init_transactions": IN_TRANSACTION,
+    "begin_transaction": IN_TRANSACTION,
+    "commit_transaction": IN_TRANSACTION,
+    "abort_transaction": IN_TRANSACTION,
+    "send_offsets_to_transaction": "write `await transaction.send_offsets(offsets, group)`",
+    "getmany": "write `await consumer.poll(timeout_s)`, which returns a list",
+    "getone": "write `await consumer.poll(record_count_max=1)`",
+    "consume": "write `await consumer.poll(timeout_s, record_count_max=count)`",
+    "get_watermark_offsets": "call `beginning_offsets` and `end_offsets`",
+    "highwater": "call `end_offsets`",
+    "store_offsets": "set `enable_auto_commit=False` and call `commit`",
+}
+"""Remedy for each call, by its name."""
+
+
+class CallsOfOthers:
+    """Base class of clients whose missing calls are explained."""
+
+    if not TYPE_CHECKING:  # type checkers report these uses themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name not in COUNTERPARTS:
+                raise AttributeError(text, name=name, obj=self)
+            # Without `obj`, Python suggests no similar name of its own.
+            raise AttributeError(f"{text}; {COUNTERPARTS[name]}", name=name)
+
+
+__all__ = ["CallsOfOthers"]

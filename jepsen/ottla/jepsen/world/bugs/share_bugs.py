@@ -1,0 +1,237 @@
+"""Mutants of share partitions: deliveries, acknowledgements, and the durable state of both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from ottla.broker.coordinators.share_persister import ShareState, StateBatch
+from ottla.broker.share_state import share_partition_state
+from ottla.broker.share_state.share_partition_state import SharePartitionState, Update
+from ottla.broker.share_state.share_state_shard import ShareStateShard
+from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState, Span
+from ottla.broker.shares.share_partition import SharePartition, ShareRules
+from ottla.jepsen.world.bugs.mutant import Mutant, patched, walk_mutant
+from ottla.model.errors import ErrorCode, RefusedError
+
+
+def _nothing(*arguments: Any, **more: Any) -> None:
+    """Do nothing. A mutant puts this function in the place of one that it omits."""
+
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+def _locks_stay() -> Any:
+    return patched(SharePartition, end_locks=lambda self, now_ms: False)
+
+
+def _sessions_keep_records() -> Any:
+    return patched(SharePartition, release_member=lambda self, member_id: False)
+
+
+@contextmanager
+def _one_delivery_too_many() -> Iterator[None]:
+    original = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
+
+    def load(cls: type[SharePartition], state: ShareState, rules: ShareRules) -> SharePartition:
+        limit = rules.delivery_count_limit + 1
+        found: SharePartition = original(cls, state, rules._replace(delivery_count_limit=limit))
+        return found
+
+    with patched(SharePartition, load=classmethod(load)):
+        yield
+
+
+def _pending_is_available() -> Any:
+    available = property(lambda span: span.state == DeliveryState.AVAILABLE)
+    return patched(Span, is_available=available)
+
+
+@contextmanager
+def _renewed_lock_stays() -> Iterator[None]:
+    """Let a leader end the locks at the time at which it knew the first of them to end."""
+    original = SharePartition.end_locks
+
+    def end_locks(self: SharePartition, now_ms: int) -> bool:
+        has_ended = original(self, now_ms)
+        if self.next_lock_end_ms is not None:
+            self._lock_end_ms += self.rules.lock_duration_ms
+        return has_ended
+
+    with patched(SharePartition, end_locks=end_locks):
+        yield
+
+
+# --- acknowledgements -----------------------------------------------------------------------------
+
+
+@contextmanager
+def _late_acknowledgement_counts() -> Iterator[None]:
+    """Accept acknowledgements of records that the member no longer holds."""
+    original = SharePartition.acknowledge
+
+    def acknowledge(self: SharePartition, member_id: str, acks: Any, now_ms: int) -> Any:
+        try:
+            return original(self, member_id, acks, now_ms)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.INVALID_RECORD_STATE:
+                raise
+            return None
+
+    with patched(SharePartition, acknowledge=acknowledge):
+        yield
+
+
+@contextmanager
+def _failed_write_counts() -> Iterator[None]:
+    original = SharePartition.on_written
+
+    def on_written(self: SharePartition, code: ErrorCode, now_ms: int) -> Any:
+        return original(self, ErrorCode.NONE, now_ms)
+
+    with patched(SharePartition, on_written=on_written):
+        yield
+
+
+def _start_passes_unwritten() -> Any:
+    settled = property(lambda span: span.state in TERMINAL)
+    return patched(Span, is_settled=settled)
+
+
+# --- durable state --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _batches_not_loaded() -> Iterator[None]:
+    original = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
+
+    def load(cls: type[SharePartition], state: ShareState, rules: ShareRules) -> SharePartition:
+        found: SharePartition = original(cls, state._replace(batches=()), rules)
+        return found
+
+    with patched(SharePartition, load=classmethod(load)):
+        yield
+
+
+@contextmanager
+def _gaps_loaded_as_archived() -> Iterator[None]:
+    original = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
+
+    def load(cls: type[SharePartition], state: ShareState, rules: ShareRules) -> SharePartition:
+        found: SharePartition = original(cls, state, rules)
+        for span in found.window.spans:
+            if span.is_available and not span.count:
+                span.state = DeliveryState.ARCHIVED
+        return found
+
+    with patched(SharePartition, load=classmethod(load)):
+        yield
+
+
+def _older_leaders_write() -> Any:
+    return patched(SharePartitionState, check_leader=_nothing)
+
+
+def _older_state_epochs_write() -> Any:
+    return patched(SharePartitionState, check_state=_nothing)
+
+
+@contextmanager
+def _answered_uncommitted() -> Iterator[None]:
+    original = ShareStateShard.take_effects
+
+    def take_effects(self: ShareStateShard) -> Any:
+        effects = original(self)
+        effects.answers += effects.committed_answers
+        effects.committed_answers = []
+        return effects
+
+    with patched(ShareStateShard, take_effects=take_effects):
+        yield
+
+
+@contextmanager
+def _snapshot_without_batches() -> Iterator[None]:
+    original = SharePartitionState.snapshot
+
+    def snapshot(self: SharePartitionState, *arguments: Any, **more: Any) -> Any:
+        return original(self, *arguments, **more)._replace(batches=())
+
+    with patched(SharePartitionState, snapshot=snapshot):
+        yield
+
+
+def _late_write_replaces() -> Any:
+    """Let a write that was overtaken set the start offset back."""
+
+    def update(
+        self: SharePartitionState, *, start_offset: int, delivery_complete_count: int, batches: Any
+    ) -> Update:
+        return Update(
+            snapshot_epoch=self.snapshot_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=delivery_complete_count,
+            batches=tuple(batches),
+        )
+
+    return patched(SharePartitionState, update_of_write=update)
+
+
+@contextmanager
+def _merge_takes_the_last() -> Iterator[None]:
+    """Let an older write make a settled record available again."""
+
+    def merge(batches: Any, changes: Any, start_offset: int) -> None:
+        states = {
+            offset: (batch.delivery_state, batch.delivery_count)
+            for batch in (*batches, *changes)
+            for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1)
+        }
+        batches[:] = [StateBatch(offset, offset, *states[offset]) for offset in sorted(states)]
+
+    with patched(share_partition_state, merge=merge):
+        yield
+
+
+_row = partial(walk_mutant, subject="shares")
+
+MUTANTS: tuple[Mutant, ...] = (
+    _row("share-locks-stay", "acquisition locks do not end", _locks_stay),
+    _row("share-sessions-keep", "the end of a session releases nothing", _sessions_keep_records),
+    _row(
+        "share-limit-exceeded",
+        "records are delivered once more than the limit",
+        _one_delivery_too_many,
+    ),
+    _row(
+        "share-pending-delivered",
+        "a record is delivered while its release is not durable",
+        _pending_is_available,
+    ),
+    _row("share-lock-late", "locks after the first end late", _renewed_lock_stays),
+    _row(
+        "share-late-ack",
+        "an acknowledgement after the end of the lock is accepted",
+        _late_acknowledgement_counts,
+    ),
+    _row("share-failed-write", "a write that failed counts", _failed_write_counts),
+    _row(
+        "share-start-early",
+        "the start offset passes records whose write is not done",
+        _start_passes_unwritten,
+    ),
+    _row("share-load-nothing", "a new leader loads no batches", _batches_not_loaded),
+    _row(
+        "share-load-gaps",
+        "a new leader takes records that were never delivered for archived",
+        _gaps_loaded_as_archived,
+    ),
+    _row("share-old-leader", "an older leader writes the state", _older_leaders_write),
+    _row("share-old-epoch", "a leader of an older state epoch writes", _older_state_epochs_write),
+    _row("share-uncommitted", "the coordinator answers before the commit", _answered_uncommitted),
+    _row("share-snapshot-empty", "a snapshot has no batches", _snapshot_without_batches),
+    _row("share-late-write", "an overtaken write sets the start back", _late_write_replaces),
+    _row("share-merge-last", "a write makes settled records available", _merge_takes_the_last),
+)

@@ -1,0 +1,155 @@
+"""Invariants of a share partition, checked against plain tables of offsets.
+
+The tables know nothing of spans, batches and windows. A reset of the group's offsets begins a new
+state epoch, in which every record may be delivered again.
+"""
+
+from collections.abc import Iterable
+
+from ottla.broker.coordinators.share_persister import StateBatch
+from ottla.broker.share_state.share_partition_state import SharePartitionState
+from ottla.broker.shares.delivery_window import TERMINAL
+from ottla.broker.shares.share_partition import AcquiredRange, SharePartition
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.shares.share_log import ShareLog
+
+
+class ShareFacts:
+    """Facts of one state epoch that no leader and no coordinator may contradict."""
+
+    def __init__(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        """Offset at which the group begins."""
+        self.settled: dict[int, int] = {}
+        """Leader epoch in which an acknowledgement was reported as durable, by offset."""
+        self.ended: set[int] = set()
+        """Offsets that a member has accepted or rejected, whatever the outcome."""
+        self.used_up: set[int] = set()
+        """Offsets that were delivered as often as the limit allows."""
+        self.applied: set[int] = set()
+        """Offsets that a write which reached the coordinator has settled."""
+
+
+class HeldRecord:
+    """Record that a member has acquired."""
+
+    __slots__ = ("is_pending", "member_id", "until_ms")
+
+    def __init__(self, member_id: str, until_ms: int) -> None:
+        self.member_id = member_id
+        self.until_ms = until_ms
+        self.is_pending = False
+        """True while an acknowledgement of the record waits for its write."""
+
+
+class LeaderTable:
+    """Deliveries of one leader since it has loaded the state."""
+
+    def __init__(self, epoch: int, state_epoch: int) -> None:
+        self.epoch = epoch
+        self.state_epoch = state_epoch
+        self.holdings: dict[int, HeldRecord] = {}
+        self.counts: dict[int, int] = {}
+        """Delivery count of the last delivery, by offset."""
+
+    def held_by(self, member_id: str) -> list[int]:
+        """Return the offsets that a member holds, and has not acknowledged, in order."""
+        return sorted(
+            offset
+            for offset, one in self.holdings.items()
+            if one.member_id == member_id and not one.is_pending
+        )
+
+
+class ShareInvariants:
+    """All facts of a walk, and the checks against them."""
+
+    def __init__(self, log: ShareLog, limit: int) -> None:
+        self._log = log
+        self._limit = limit
+        self.facts: dict[int, ShareFacts] = {}
+        """Facts by state epoch."""
+        self.delivered_count = 0
+
+    def on_delivered(
+        self, table: LeaderTable, member_id: str, acquired: Iterable[AcquiredRange], until_ms: int
+    ) -> None:
+        """Check and note the records that a member has acquired."""
+        facts, records = self.facts[table.state_epoch], self._log.records
+        for first, last, count in acquired:
+            for offset in range(first, last + 1):
+                where = f"offset {offset}, leader epoch {table.epoch}"
+                if offset not in records:
+                    raise Violation("OnlyRecordsAreDelivered", where)
+                if offset in table.holdings:
+                    raise Violation("OneOwner", f"{where}: {table.holdings[offset].member_id}")
+                if facts.settled.get(offset, table.epoch + 1) <= table.epoch:
+                    raise Violation("SettledStaysSettled", where)
+                if count > self._limit:
+                    raise Violation("DeliveredWithinTheLimit", f"{where}: {count} times")
+                if count <= table.counts.get(offset, 0):
+                    raise Violation("CountsRise", f"{where}: {count}")
+                table.counts[offset] = count
+                table.holdings[offset] = HeldRecord(member_id, until_ms)
+                self.delivered_count += 1
+                if count >= self._limit:
+                    facts.used_up.add(offset)
+
+    def may_settle(self, state_epoch: int, offset: int) -> bool:
+        """Return whether a record need not be delivered in a state epoch any longer."""
+        facts = self.facts[state_epoch]
+        return (
+            offset < facts.start_offset
+            or offset in facts.ended
+            or offset in facts.used_up
+            or offset not in self._log.records
+        )
+
+    def on_applied(self, state_epoch: int, batches: Iterable[StateBatch]) -> None:
+        """Check OnlyAcknowledgedIsSettled for a write that has reached the coordinator."""
+        for batch in batches:
+            if batch.delivery_state not in TERMINAL:
+                continue
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                if not self.may_settle(state_epoch, offset):
+                    raise Violation("OnlyAcknowledgedIsSettled", f"offset {offset}")
+                self.facts[state_epoch].applied.add(offset)
+
+    def check_state(self, state: SharePartitionState | None) -> None:
+        """Check NothingSkipped and LagIsNotNegative for the coordinator's state."""
+        if state is None or state.state_epoch not in self.facts or state.start_offset < 0:
+            return
+        facts = self.facts[state.state_epoch]
+        for offset in range(facts.start_offset, state.start_offset):
+            if not self.may_settle(state.state_epoch, offset):
+                raise Violation("NothingSkipped", f"start {state.start_offset}, offset {offset}")
+        settled = [each for each in state.batches if each.delivery_state in TERMINAL]
+        left = sum(each.last_offset - each.first_offset + 1 for each in settled)
+        if self._log.end_offset < state.start_offset + left:
+            raise Violation("LagIsNotNegative", f"start {state.start_offset} and {left} settled")
+
+    def check_leader(self, table: LeaderTable, share: SharePartition) -> None:
+        """Check NothingSkipped for a leader: what it takes for settled was written."""
+        facts, window = self.facts[table.state_epoch], share.window
+        settled = [span for span in window.spans if span.is_settled]
+        offsets = [offset for span in settled for offset in range(span.first, span.last + 1)]
+        for offset in (*range(facts.start_offset, window.start_offset), *offsets):
+            is_known = offset in facts.applied or offset in facts.used_up
+            is_gone = offset not in self._log.records or offset < facts.start_offset
+            if not (is_known or is_gone):
+                raise Violation("NothingSkipped", f"leader epoch {table.epoch}, offset {offset}")
+
+    def check_released(
+        self, table: LeaderTable, share: SharePartition, offsets: Iterable[int]
+    ) -> None:
+        """Check EveryLockEnds: none of the records is acquired any longer."""
+        for offset in offsets:
+            for span in share.window.within(offset, offset):
+                if span.is_acquired:
+                    raise Violation("EveryLockEnds", f"leader {table.epoch}, offset {offset}")
+
+    def check_all_delivered(self, state_epoch: int) -> None:
+        """Check EverythingIsDelivered: each record was settled or delivered up to the limit."""
+        for offset in sorted(self._log.records):
+            if not self.may_settle(state_epoch, offset):
+                raise Violation("EverythingIsDelivered", f"offset {offset}")

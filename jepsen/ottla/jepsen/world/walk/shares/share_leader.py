@@ -1,0 +1,247 @@
+"""One leader of the share partition: its members, its deliveries, and its calls to the coordinator.
+
+A leader that another has replaced goes on until it learns of that. Only the coordinator can refuse
+it.
+"""
+
+from ottla.broker.coordinators.share_persister import ShareState
+from ottla.broker.shares.share_partition import (
+    AckBatch,
+    AckType,
+    LogBatch,
+    SharePartition,
+    ShareRules,
+    Transition,
+)
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.walk.shares.share_deliveries import LeaderTable, ShareInvariants
+from ottla.jepsen.world.walk.shares.share_log import ShareLog
+from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
+from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+
+FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
+ENDS = (AckType.ACCEPT, AckType.REJECT)
+BATCH_SIZE = 3
+
+
+class WalkedLeader:
+    """Leader of the share partition in one epoch."""
+
+    def __init__(
+        self,
+        epoch: int,
+        log: ShareLog,
+        rules: ShareRules,
+        *,
+        coordinator: WalkedCoordinator,
+        invariants: ShareInvariants,
+        rare: RareStates,
+    ) -> None:
+        self.epoch = epoch
+        self.share: SharePartition | None = None
+        self.table = LeaderTable(epoch, -1)
+        self._log = log
+        self._rules = rules
+        self._coordinator = coordinator
+        self._invariants = invariants
+        self._rare = rare
+        self._is_loading = False
+        self._sent: dict[Transition, tuple[tuple[int, int], ...]] = {}
+        """Offsets and types of acknowledgements whose outcome the member waits for."""
+
+    @property
+    def _now_ms(self) -> int:
+        return self._coordinator.now().mono_ms
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True if all is written, and the log has nothing left for this leader."""
+        share = self.share
+        if share is None or not share.is_idle:
+            return False
+        offset = share.fetch_offset()
+        return offset is not None and not self._log.read(offset)
+
+    # ---- durable state
+
+    def load(self) -> None:
+        """Ask the coordinator for the state, unless it is known or asked for."""
+        if self.share is not None or self._is_loading:
+            return
+        self._is_loading = True
+        call = ShareCall(
+            lambda shard, responder: shard.read(
+                KEY, responder, self._coordinator.now(), leader_epoch=self.epoch
+            ),
+            self._on_read,
+        )
+        self._coordinator.calls.append(call)
+
+    def _on_read(self, answer: ShareState | ErrorCode) -> None:
+        self._is_loading = False
+        if isinstance(answer, ErrorCode) or answer.code is not ErrorCode.NONE:
+            self._rare.sometimes("a load fails")
+            return
+        try:
+            self.share = SharePartition.load(answer, self._rules)
+        except CorruptDataError as damage:
+            raise Violation("StatesCanBeLoaded", str(damage)) from damage
+        self.table = LeaderTable(self.epoch, answer.state_epoch)
+
+    def write(self) -> None:
+        """Send the next write, if one is due and none is in flight."""
+        share = self.share
+        found = None if share is None else share.next_write()
+        if share is None or found is None:
+            return
+        state_epoch = self.table.state_epoch
+
+        def on_done(code: ErrorCode) -> None:
+            if self.share is share:
+                self._on_written(share, code)
+
+        call = ShareCall(
+            lambda shard, responder: shard.write(
+                KEY,
+                responder,
+                self._coordinator.now(),
+                state_epoch=state_epoch,
+                leader_epoch=self.epoch,
+                start_offset=found.start_offset,
+                delivery_complete_count=found.delivery_complete_count,
+                batches=found.batches,
+            ),
+            on_done,
+            found.batches,
+        )
+        call.state_epoch = state_epoch
+        self._coordinator.calls.append(call)
+
+    def _on_written(self, share: SharePartition, code: ErrorCode) -> None:
+        now_ms, holdings = self._now_ms, self.table.holdings
+        for transition in share.on_written(code, now_ms):
+            for offset, kind in self._sent.pop(transition):
+                holding = holdings.get(offset)
+                if holding is None or not holding.is_pending:
+                    continue
+                holding.is_pending = False
+                if code is ErrorCode.NONE or holding.until_ms <= now_ms:
+                    del holdings[offset]
+                if code is ErrorCode.NONE and kind in ENDS:
+                    settled = self._invariants.facts[self.table.state_epoch].settled
+                    settled[offset] = min(self.epoch, settled.get(offset, self.epoch))
+        if code is not ErrorCode.NONE:
+            self._rare.sometimes("an acknowledgement is taken back")
+        if code in FENCED:
+            self._rare.sometimes(f"a write is refused: {code.name}")
+            self.forget()
+            return
+        self._invariants.check_leader(self.table, share)
+
+    def forget(self) -> None:
+        """Drop what this leader has in memory."""
+        self.share = None
+        self._sent.clear()
+        self.table = LeaderTable(self.epoch, -1)
+
+    # ---- members
+
+    def fetch(self, member_id: str, records_max: int, is_strict: bool) -> int:
+        """Deliver records to a member. Returns their number."""
+        share = self.share
+        if share is None:
+            self.load()
+            return 0
+        if share.on_log_start(self._log.start_offset):
+            self._rare.sometimes("the log start passes the window")
+        offset = share.fetch_offset()
+        if offset is None:
+            self._rare.sometimes("a window is full")
+            return 0
+        batches = self._log.read(offset)
+        self._note_gap(offset, batches)
+        acquired = share.acquire(
+            member_id,
+            batches,
+            fetch_offset=offset,
+            records_max=records_max,
+            is_strict=is_strict,
+            batch_size=BATCH_SIZE,
+            now_ms=self._now_ms,
+        )
+        until_ms = self._now_ms + self._rules.lock_duration_ms
+        self._invariants.on_delivered(self.table, member_id, acquired, until_ms)
+        self._invariants.check_leader(self.table, share)
+        if any(each.delivery_count >= self._rules.delivery_count_limit for each in acquired):
+            self._rare.sometimes("a record is delivered for the last time")
+        return sum(each.last_offset - each.first_offset + 1 for each in acquired)
+
+    def _note_gap(self, offset: int, batches: list[LogBatch]) -> None:
+        if batches and batches[0].first_offset > offset:
+            self._rare.sometimes("a gap of the log is passed")
+
+    def acknowledge(self, member_id: str, offsets: tuple[int, ...], types: tuple[int, ...]) -> None:
+        """Acknowledge records of a member, whether it holds them or not."""
+        share, table = self.share, self.table
+        if share is None:
+            return
+        facts = self._invariants.facts[table.state_epoch]
+        held = set(table.held_by(member_id))
+        below = share.window.start_offset
+        is_owner = all(offset in held or offset < below for offset in offsets)
+        acks = [AckBatch(at, at, (kind,)) for at, kind in zip(offsets, types, strict=True)]
+        try:
+            transition = share.acknowledge(member_id, acks, self._now_ms)
+        except RefusedError as refusal:
+            self._rare.sometimes("an acknowledgement of a stranger is refused")
+            if is_owner:
+                raise Violation("OwnersMayAcknowledge", f"{offsets}: {refusal}") from refusal
+            return
+        if not is_owner:
+            raise Violation("OnlyOwnersAcknowledge", f"{member_id} acknowledged {offsets}")
+        for offset, kind in zip(offsets, types, strict=True):
+            holding = table.holdings.get(offset)
+            if holding is None or offset < below:
+                continue
+            if kind == AckType.RENEW:
+                holding.until_ms = self._now_ms + self._rules.lock_duration_ms
+                continue
+            holding.is_pending = True
+            if kind in ENDS:
+                facts.ended.add(offset)
+        if transition is not None:
+            pairs = zip(offsets, types, strict=True)
+            self._sent[transition] = tuple(pair for pair in pairs if pair[1] != AckType.RENEW)
+
+    def end_locks(self) -> None:
+        """Release the records whose lock has ended."""
+        share = self.share
+        if share is None:
+            return
+        if share.end_locks(self._now_ms):
+            self._rare.sometimes("a lock ends")
+        ended = [
+            offset
+            for offset, holding in self.table.holdings.items()
+            if holding.until_ms <= self._now_ms and not holding.is_pending
+        ]
+        self._free(share, ended)
+
+    def close_session(self, member_id: str) -> None:
+        """Release what a member holds, as the end of its session does."""
+        share = self.share
+        if share is None:
+            return
+        if share.release_member(member_id):
+            self._rare.sometimes("a session ends with records in hand")
+        for holding in self.table.holdings.values():
+            if holding.member_id == member_id and holding.is_pending:
+                holding.until_ms = 0
+        self._free(share, self.table.held_by(member_id))
+
+    def _free(self, share: SharePartition, offsets: list[int]) -> None:
+        self._invariants.check_released(self.table, share, offsets)
+        for offset in offsets:
+            del self.table.holdings[offset]
+        self._invariants.check_leader(self.table, share)

@@ -1,0 +1,57 @@
+"""Log of a partition that a share group consumes: batches that compaction and retention remove."""
+
+from ottla.broker.shares.share_partition import LogBatch
+from ottla.jepsen.world.chance import Chance
+
+BATCH_RECORDS_MAX = 5
+READ_BATCHES_MAX = 4
+
+
+class ShareLog:
+    """Batches from the log start offset to the end offset, with gaps where batches were removed."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self.batches: list[LogBatch] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        self.records: set[int] = set()
+        """Offsets of all records that consumers can get."""
+
+    def append(self) -> LogBatch:
+        """Append a batch of a few records, or seldom a control batch."""
+        is_control = self._chance.below(8) == 7
+        size = 1 if is_control else 1 + self._chance.below(BATCH_RECORDS_MAX)
+        batch = LogBatch(self.end_offset, self.end_offset + size - 1, not is_control)
+        self.batches.append(batch)
+        self.end_offset += size
+        self._count_records()
+        return batch
+
+    def compact(self) -> bool:
+        """Remove a batch that is not the last. Returns False if there is none."""
+        if len(self.batches) < 2:
+            return False
+        del self.batches[self._chance.below(len(self.batches) - 1)]
+        self._count_records()
+        return True
+
+    def delete_before(self, offset: int) -> None:
+        """Move the log start offset, and remove the batches below it."""
+        self.start_offset = max(self.start_offset, offset)
+        self.batches = [one for one in self.batches if one.last_offset >= self.start_offset]
+        self._count_records()
+
+    def read(self, offset: int) -> list[LogBatch]:
+        """Return some batches from the one that contains an offset, or the next one if there is
+        none."""
+        found = [one for one in self.batches if one.last_offset >= offset]
+        return found[: 1 + self._chance.below(READ_BATCHES_MAX)]
+
+    def _count_records(self) -> None:
+        self.records = {
+            offset
+            for batch in self.batches
+            if batch.is_delivered
+            for offset in range(max(batch.first_offset, self.start_offset), batch.last_offset + 1)
+        }

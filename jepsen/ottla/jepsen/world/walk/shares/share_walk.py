@@ -1,0 +1,300 @@
+"""Walk on a share partition (KIP-932): fetches, acknowledgements, writes and failovers.
+
+Members fetch, acknowledge what they hold and what they do not hold, renew and vanish. Locks end.
+Calls to the share coordinator are delayed, reordered and given up, and take effect all the same.
+The coordinator fails over and loses what was not committed. Another leader takes over while the
+former one goes on. The log is compacted and cut from the start, and the group's offsets are reset.
+"""
+
+from collections.abc import Callable
+
+from ottla.broker.coordinators.effects import Instant
+from ottla.broker.shares.share_partition import AckType, ShareRules
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome, outcome_of
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.trace import Trace
+from ottla.jepsen.world.violation import Violation, violation_in
+from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
+from ottla.jepsen.world.walk.shares.share_deliveries import ShareFacts, ShareInvariants
+from ottla.jepsen.world.walk.shares.share_leader import WalkedLeader
+from ottla.jepsen.world.walk.shares.share_log import ShareLog
+from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
+
+MEMBERS = ("x", "y", "z")
+LEADERS_MAX = 2
+CALLS_MAX = 12
+LIMITS = (2, 3, 5)
+LOCK_MS = 1_000
+TIMES_MS = (10, 300, 1_000, 2_500)
+RECORDS_IN_FLIGHT = (4, 12, 100)
+RECORDS_IN_LOG_MAX = 120
+TYPES = (
+    AckType.ACCEPT,
+    AckType.ACCEPT,
+    AckType.RELEASE,
+    AckType.REJECT,
+    AckType.RENEW,
+)
+SETTLING_ROUNDS = 400
+
+
+class ShareWalk:
+    """Engine of the walk on a share partition."""
+
+    name = "walk"
+    subject = "shares"
+    budget = 160
+    required = (
+        "a lock ends",
+        "a session ends with records in hand",
+        "a record is delivered for the last time",
+        "a gap of the log is passed",
+        "the log start passes the window",
+        "a window is full",
+        "an acknowledgement of a stranger is refused",
+        "an acknowledgement is taken back",
+        "a write is refused: FENCED_LEADER_EPOCH",
+        "a write is refused: FENCED_STATE_EPOCH",
+        "a call arrives after its caller gave up",
+        "a coordinator loses an uncommitted write",
+        "a load fails",
+        "two leaders deliver",
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Run one random schedule of at most `budget` events, and return the outcome."""
+        walk = WalkedShare(chance)
+        violation = violation_in(lambda: walk.go(budget))
+        walk.figures["commits"] = walk.coordinator.commit_count
+        walk.figures["deliveries"] = walk.invariants.delivered_count
+        return outcome_of(self, chance, walk, violation, sim_ms=walk.now_ms)
+
+
+class WalkedShare:
+    """One share partition, and the adversary that chooses its events from one seed."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.chance = chance
+        self.trace = Trace()
+        self.rare = RareStates()
+        self.figures = {"elections": 0, "failovers": 0, "commits": 0, "deliveries": 0}
+        self.now_ms = 0
+        limit = chance.pick(LIMITS)
+        self._rules = ShareRules(
+            lock_duration_ms=LOCK_MS,
+            delivery_count_limit=limit,
+            record_locks_max=chance.pick(RECORDS_IN_FLIGHT),
+        )
+        self._log = ShareLog(chance)
+        self.invariants = ShareInvariants(self._log, limit)
+        self.coordinator = WalkedCoordinator(chance, self.rare, self._now)
+        self._leaders: list[WalkedLeader] = []
+        self._epoch = 0
+        self._state_epoch = 0
+        self._reset_to(0)
+        self._settle_calls()
+        self._elect()
+        self._actions = self._draw_actions()
+
+    def go(self, budget: int) -> None:
+        """Do actions until the budget or the replay ends. Checks that all records are delivered
+        then."""
+        for action in actions_taken(self.chance, self._actions, budget):
+            action()
+            self._after(action.__name__)
+        self._finish()
+
+    def _draw_actions(self) -> list[Callable[[], None]]:
+        """Return every action as many times as its weight in this run."""
+        rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
+            (self._fetch, 40, True),
+            (self._acknowledge, 30, True),
+            (self._write, 30, True),
+            (self._deliver, 50, True),
+            (self._commit, 20, True),
+            (self._append, 20, True),
+            (self._pass_time, 10, True),
+            (self._meddle, 4, False),
+            (self._vanish, 3, False),
+            (self._give_up, 4, False),
+            (self._elect, 3, True),
+            (self._depose, 4, True),
+            (self._fail_over, 3, False),
+            (self._compact, 3, False),
+            (self._delete_records, 2, False),
+            (self._reset, 2, False),
+            (self._snapshot_idle, 2, False),
+        )
+        return drawn_actions(self.chance, rows)
+
+    def _now(self) -> Instant:
+        return Instant(self.now_ms, self.now_ms)
+
+    def _after(self, name: str) -> None:
+        state = self.coordinator.state
+        self.invariants.check_state(state)
+        start = -1 if state is None else state.start_offset
+        window = [
+            -1 if one.share is None else one.share.window.start_offset for one in self._leaders
+        ]
+        self.trace.add(name, self.now_ms, start, len(self.coordinator.calls), *window)
+
+    # --- leaders and members ------------------------------------------------------------------
+
+    def _leader(self) -> WalkedLeader:
+        return self.chance.pick(self._leaders[::-1])
+
+    def _fetch(self) -> None:
+        """Deliver records to a member."""
+        leader, strict = self._leader(), self.chance.below(3) == 2
+        count = leader.fetch(self.chance.pick(MEMBERS), 1 + self.chance.below(6), strict)
+        if count and leader is not self._leaders[-1]:
+            self.rare.sometimes("two leaders deliver")
+
+    def _acknowledge(self) -> None:
+        """Let a member acknowledge some of what it holds."""
+        leader, member_id = self._leader(), self.chance.pick(MEMBERS)
+        held = leader.table.held_by(member_id)
+        if held:
+            at = self.chance.below(len(held))
+            offsets = tuple(held[at : at + 1 + self.chance.below(4)])
+            leader.acknowledge(member_id, offsets, self._types(len(offsets)))
+
+    def _meddle(self) -> None:
+        """Let a member acknowledge records that it may not hold."""
+        first = self.chance.below(self._log.end_offset + 2)
+        offsets = tuple(range(first, first + 1 + self.chance.below(3)))
+        self._leader().acknowledge(self.chance.pick(MEMBERS), offsets, self._types(len(offsets)))
+
+    def _types(self, count: int) -> tuple[int, ...]:
+        return tuple(self.chance.pick(TYPES) for _ in range(count))
+
+    def _vanish(self) -> None:
+        """End the session of a member."""
+        self._leader().close_session(self.chance.pick(MEMBERS))
+
+    def _write(self) -> None:
+        """Let a leader send what is due."""
+        self._leader().write()
+
+    def _pass_time(self) -> None:
+        """Let time pass, and locks end."""
+        self.now_ms += self.chance.pick(TIMES_MS)
+        for leader in self._leaders:
+            leader.end_locks()
+
+    def _elect(self) -> None:
+        """Elect another leader. The former one does not know yet."""
+        self._epoch += 1
+        self.figures["elections"] += 1
+        leader = WalkedLeader(
+            self._epoch,
+            self._log,
+            self._rules,
+            coordinator=self.coordinator,
+            invariants=self.invariants,
+            rare=self.rare,
+        )
+        self._leaders = [*self._leaders, leader][-LEADERS_MAX:]
+        leader.load()
+
+    def _depose(self) -> None:
+        """Let the former leader learn that another is elected."""
+        del self._leaders[:-1]
+
+    # --- coordinator --------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Let a call arrive at the coordinator."""
+        call = self.coordinator.deliver()
+        if call is not None and call.batches:
+            self.invariants.on_applied(call.state_epoch, call.batches)
+        if len(self.coordinator.calls) > CALLS_MAX:
+            self._settle_calls()
+
+    def _commit(self) -> None:
+        """Commit some of the coordinator's records."""
+        self.coordinator.commit_some()
+
+    def _give_up(self) -> None:
+        """Let a caller give up waiting for its answer."""
+        self.coordinator.lose()
+
+    def _fail_over(self) -> None:
+        """Let another coordinator take over."""
+        self.figures["failovers"] += 1
+        self.coordinator.fail_over()
+
+    def _snapshot_idle(self) -> None:
+        """Let the coordinator write snapshots of idle states."""
+        self.coordinator.snapshot_idle()
+
+    def _reset(self) -> None:
+        """Reset the group's offsets, which begins a new state epoch."""
+        span = self._log.end_offset - self._log.start_offset
+        self._reset_to(self._log.start_offset + self.chance.below(span + 1))
+
+    def _reset_to(self, start_offset: int) -> None:
+        self._state_epoch += 1
+        state_epoch = self._state_epoch
+        self.invariants.facts[state_epoch] = ShareFacts(start_offset)
+        call = ShareCall(
+            lambda shard, responder: shard.initialize(
+                KEY, responder, self._now(), state_epoch=state_epoch, start_offset=start_offset
+            ),
+            lambda answer: None,
+        )
+        self.coordinator.calls.append(call)
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def _append(self) -> None:
+        """Append a batch."""
+        if len(self._log.records) < RECORDS_IN_LOG_MAX:
+            self._log.append()
+
+    def _compact(self) -> None:
+        """Remove a batch by compaction."""
+        self._log.compact()
+
+    def _delete_records(self) -> None:
+        """Move the log start offset."""
+        span = self._log.end_offset - self._log.start_offset
+        self._log.delete_before(self._log.start_offset + self.chance.below(span + 1))
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _settle_calls(self) -> None:
+        """Let all calls arrive, and commit all."""
+        while self.coordinator.calls:
+            call = self.coordinator.deliver()
+            if call is not None and call.batches:
+                self.invariants.on_applied(call.state_epoch, call.batches)
+        self.coordinator.commit()
+
+    def _finish(self) -> None:
+        """End all faults, let a member accept everything, and check that nothing is left."""
+        self._settle_calls()
+        if self.chance.below(2):
+            self._elect()
+        del self._leaders[:-1]
+        (leader,) = self._leaders
+        for _ in range(SETTLING_ROUNDS):
+            self._settle_calls()
+            self.now_ms += LOCK_MS
+            leader.end_locks()
+            count = leader.fetch(MEMBERS[0], 50, False)
+            held = leader.table.held_by(MEMBERS[0])
+            if held:
+                leader.acknowledge(MEMBERS[0], tuple(held), (AckType.ACCEPT,) * len(held))
+            leader.write()
+            if not (count or held) and leader.is_at_rest:
+                break
+        else:
+            raise Violation("EverythingHeals", "the share partition does not come to rest")
+        state = self.coordinator.state
+        assert state is not None
+        self.invariants.check_state(state)
+        if leader.table.state_epoch == state.state_epoch:
+            self.invariants.check_all_delivered(state.state_epoch)
