@@ -10,6 +10,7 @@ from ottla.broker.coordinators.timers import Timers
 from ottla.broker.groups.classic.classic_groups import ClassicGroups
 from ottla.broker.groups.classic.rebalance import Rebalancer
 from ottla.broker.groups.consumer import reconcile
+from ottla.broker.groups.consumer.assigned_changes import AssignedChanges
 from ottla.broker.groups.consumer.consumer_changes import ConsumerChanges
 from ottla.broker.groups.consumer.consumer_group import NO_OWNER, ConsumerGroup
 from ottla.broker.groups.consumer.consumer_groups import ConsumerGroups
@@ -94,15 +95,15 @@ def _epoch_unwritten() -> Any:
 
 
 def _place_unwritten() -> Any:
-    return _unwritten(ConsumerChanges, "place")
+    return _unwritten(AssignedChanges, "place")
 
 
 def _target_unwritten() -> Any:
-    return _unwritten(ConsumerChanges, "set_target")
+    return _unwritten(AssignedChanges, "set_target")
 
 
 def _removal_unwritten() -> Any:
-    return _unwritten(ConsumerChanges, "remove")
+    return _unwritten(AssignedChanges, "remove")
 
 
 def _deletion_unwritten() -> Any:
