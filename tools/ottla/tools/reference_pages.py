@@ -84,7 +84,13 @@ FEATURES = (
         "yes",
         "key stores are PEM; certificates are renewed while brokers run",
     ),
-    ("share groups, streams groups, tiered storage", "no", ""),
+    (
+        "share groups (KIP-932)",
+        "yes",
+        "`ottla share`; records that are rejected are archived, topics of dead "
+        "letters (KIP-1191) are not written",
+    ),
+    ("streams groups, tiered storage", "no", ""),
 )
 """Rows of the feature table: a feature of Kafka, whether it works, and a remark."""
 DEPARTURES = (
@@ -288,7 +294,7 @@ DIFFERENCES_OF_TOOLS = (
         "each voter has one here",
     ),
     (
-        "`kafka-cluster api-versions` and `kafka-broker-api-versions` list no APIs of share and "
+        "`kafka-cluster api-versions` and `kafka-broker-api-versions` list no APIs of "
         "streams groups, and at a controller fewer APIs",
         "they are not served; a controller serves what administrators ask, and nodes use gRPC",
     ),
