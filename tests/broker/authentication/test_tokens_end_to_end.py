@@ -208,10 +208,10 @@ async def test_the_command_makes_lists_renews_and_ends_tokens(users: Users, caps
         assert made.id not in capsys.readouterr().out
         assert await ottla_token(users.bootstrap, "renew", made.id, "--for", "1h") == 0
         assert "holds until" in capsys.readouterr().out
-        assert await ottla_token(users.bootstrap, "end", made.id) == 0
+        assert await ottla_token(users.bootstrap, "end", made.id, "--yes") == 0
         assert len(users.broker.member.image.delegation_tokens) == 0
         with pytest.raises(RefusedError, match="no token that you may see"):
-            await ottla_token(users.bootstrap, "end", made.id)
+            await ottla_token(users.bootstrap, "end", made.id, "--yes")
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ OF_ALL = (
     "ottla.node.network.server.server_opening_driver",
     "ottla.node.process_driver",
     "ottla.node.properties",
+    "ottla.node.quotas.request_quotas",
     "ottla.node.quorum.quorum_metrics",
     "ottla.node.seams_driver",
     "ottla.rpc.cluster_id",
