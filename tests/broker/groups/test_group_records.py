@@ -156,7 +156,7 @@ def test_a_null_value_takes_away_and_an_unknown_kind_is_passed_over() -> None:
         OffsetCommitKey(group="g1", topic="orders", partition=5),
         None,
     )
-    assert read_record(b"\0\x0b\0\2g1", b"whatever") is None
+    assert read_record(b"\0\x11\0\2g1", b"whatever") is None
     assert read_record(b"\x7f\xff", None) is None
 
 

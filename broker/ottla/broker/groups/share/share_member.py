@@ -3,13 +3,14 @@
 Members are immutable, as those of consumer groups.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ottla.broker.coordinators.effects import MemberClient
 from ottla.broker.groups.consumer.consumer_member import NO_CLIENT, NOTHING, Assignment
+from ottla.model.values import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ShareMember:
     """Member of a share group.  The timers of the shard store its deadline."""
 
