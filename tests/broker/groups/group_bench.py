@@ -16,10 +16,11 @@ from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.partition_states import SharePorts
 from ottla.jepsen.world.walk.group_requests import Action, GroupRequest, GroupRequests
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import PartitionState, Provenance
+from ottla.metadata.image import BrokerRegistration, PartitionState, Provenance
 from ottla.metadata.records import (
     Record,
     partition_record,
+    register_broker_record,
     remove_topic_record,
     topic_record,
 )
@@ -185,6 +186,27 @@ class GroupBench(GroupRequests):
         self._change_topics(topic_record(name, topic_id), *_partitions(topic_id, range(count)))
         return topic_id
 
+    def make_topic_on(self, name: str, brokers: Sequence[int]) -> UUID:
+        """Create a topic with one replica of each partition, on the broker given for it. Broker 1
+        is in rack "r1", and so on. Returns its id."""
+        self._topic_count += 1
+        topic_id = UUID(int=self._topic_count)
+        registered = [
+            register_broker_record(
+                BrokerRegistration(
+                    id=NodeId(each), epoch=1, incarnation_id=UUID(int=each), rack=f"r{each}"
+                )
+            )
+            for each in sorted(set(brokers))
+        ]
+        partitions = [
+            record
+            for index, each in enumerate(brokers)
+            for record in _partitions(topic_id, [index], NodeId(each))
+        ]
+        self._change_topics(*registered, topic_record(name, topic_id), *partitions)
+        return topic_id
+
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions to a topic."""
         topic = self.topics.image.topic(name)
@@ -207,8 +229,8 @@ class GroupBench(GroupRequests):
         self.settle()
 
 
-def _partitions(topic_id: UUID, indexes: Iterable[int]) -> list[Record]:
+def _partitions(topic_id: UUID, indexes: Iterable[int], broker: NodeId = NodeId(1)) -> list[Record]:
     state = PartitionState(
-        replicas=(NodeId(1),), directories=(UUID(int=1),), isr=(NodeId(1),), leader=NodeId(1)
+        replicas=(broker,), directories=(UUID(int=1),), isr=(broker,), leader=broker
     )
     return [partition_record(topic_id, index, state) for index in indexes]

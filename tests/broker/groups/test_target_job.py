@@ -211,3 +211,13 @@ def test_whatever_happens_meanwhile_every_partition_comes_to_one_member(
     there = [groups.topics.topic(name) for name in ("orders", "users")]
     assert held == sorted((topic.id, index) for topic in there for index in topic.partitions)
     groups.check_replay()
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_members_get_partitions_with_a_replica_in_their_rack(groups: Any, assignor: str) -> None:
+    topic = groups.make_topic_on("orders", [2, 2, 1, 1])
+    groups.enter("a", rack_id="r1", assignor=assignor)
+    groups.enter("b", rack_id="r2", assignor=assignor)
+    assert groups.consumers.target_of("a") == {topic: {2, 3}}
+    assert groups.consumers.target_of("b") == {topic: {0, 1}}
+    groups.check_replay()

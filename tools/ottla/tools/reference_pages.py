@@ -50,6 +50,11 @@ FEATURES = (
     ("replication: acks=all, in-sync sets, ELR (KIP-966), unclean elections", "yes", ""),
     ("KRaft quorum", "yes", "voters change while it runs (KIP-853); gRPC between nodes"),
     ("consumer groups: classic and KIP-848", "yes", "groups may move from one to the other"),
+    (
+        "racks in the coordinator's assignors, uniform and range",
+        "yes",
+        "balance first; Kafka 4.4 ignores client.rack in KIP-848 groups",
+    ),
     ("retention by time and size, DeleteRecords, segments as Kafka's tools read them", "yes", ""),
     ("admin requests: topics, configs, partitions, reassignment, elections, groups", "yes", ""),
     ("client metrics (KIP-714)", "yes", "OTLP, Prometheus, a topic, plug-ins"),

@@ -8,6 +8,7 @@ none of the topics that it unsubscribed.  All of these changes increment the gro
 the next target corrects the result.
 """
 
+from collections.abc import Iterable
 from typing import Generic, NamedTuple
 from uuid import UUID
 
@@ -15,11 +16,15 @@ from ottla.broker.coordinators.effects import CoordinatorRecord
 from ottla.broker.groups.consumer.assigned_changes import AssignedChanges, AssignedGroupT
 from ottla.broker.groups.consumer.assigned_group import MemberT, Subscription
 from ottla.broker.groups.consumer.assignors.subscription import (
+    NO_RACKS,
     AssignedSubscription,
     Assignor,
+    PartitionRacks,
+    Racks,
 )
 from ottla.broker.groups.consumer.consumer_member import NOTHING, Assignment
 from ottla.metadata.image import MetadataImage
+from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
@@ -89,6 +94,7 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
                 for member in self._members.values()
             },
             counts,
+            (yield from self._racks(counts, pace)),
         )
         for member_id in self._members:
             target = targets.get(member_id, NOTHING)
@@ -98,6 +104,29 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
             partition_count = sum(map(len, target.values()))
             if pace.is_due(1 + len(target) + partition_count // PARTITIONS_PER_COUNT):
                 yield
+
+    def _racks(self, topic_ids: Iterable[UUID], pace: StepPace) -> Steps[PartitionRacks]:
+        """Return the racks of each partition, or nothing if no member has a rack."""
+        if not any(member.rack_id for member in self._members.values()):
+            return NO_RACKS
+        brokers = self._image.brokers
+        known: dict[tuple[NodeId, ...], Racks] = {}
+        found = {}
+        for topic_id in topic_ids:
+            racks: list[Racks] = []
+            partitions = self._image.topics[topic_id].partitions
+            for index in range(len(partitions)):
+                replicas = partitions[index].replicas
+                if replicas not in known:
+                    registered = (brokers.get(each) for each in replicas)
+                    known[replicas] = frozenset(
+                        broker.rack for broker in registered if broker and broker.rack
+                    )
+                racks.append(known[replicas])
+                if pace.is_due():
+                    yield
+            found[topic_id] = racks
+        return found
 
     def apply(self) -> None:
         """Apply the computed targets to the group, as far as they fit its current members."""

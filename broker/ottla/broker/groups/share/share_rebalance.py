@@ -23,6 +23,7 @@ from ottla.broker.groups.consumer.assignors.subscription import (
     AssignedSubscription,
     Assignor,
     PartitionCounts,
+    PartitionRacks,
 )
 from ottla.broker.groups.consumer.consumer_group import unknown_member
 from ottla.broker.groups.consumer.consumer_member import JOINING_EPOCH, Assignment
@@ -462,7 +463,9 @@ def _assignor_of(group: ShareGroup) -> Assignor:
     partitions = group.partitions
 
     def assign(
-        members: Mapping[str, AssignedSubscription], counts: PartitionCounts
+        members: Mapping[str, AssignedSubscription],
+        counts: PartitionCounts,
+        _racks: PartitionRacks,
     ) -> Steps[dict[str, Assignment]]:
         return simple_assignor.assign_in_steps(members, partitions.assignable(counts))
 

@@ -4,29 +4,39 @@ Topics with the same number of partitions and the same subscribers are split at 
 Partition 7 of both goes to one member, as joins require.  Static members come first, ordered by
 group.instance.id, so that their ranges are the same after a restart.  Earlier assignments are
 ignored: when a member joins or leaves, the ranges of later members move.
+
+Where members have racks, they exchange partitions that are nearer to each other (near.py). Ranges
+then are not consecutive, but still alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
+from ottla.broker.groups.consumer.assignors.near import exchange
 from ottla.broker.groups.consumer.assignors.subscription import (
+    NO_RACKS,
     AssignedSubscription,
     Assignment,
     PartitionCounts,
+    PartitionRacks,
     topics_by_subscribers,
 )
 from ottla.node.network.steps import StepPace, Steps, run_through
 
 
 def assign(
-    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription],
+    partition_counts: PartitionCounts,
+    racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
     """Compute the whole assignment at once, and return it by member id."""
-    return run_through(assign_in_steps(members, partition_counts))
+    return run_through(assign_in_steps(members, partition_counts, racks))
 
 
 def assign_in_steps(
-    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription],
+    partition_counts: PartitionCounts,
+    racks: PartitionRacks = NO_RACKS,
 ) -> Steps[dict[str, Assignment]]:
     """Assign the partitions of each topic evenly to its subscribers, in steps. Returns the
     assignments by member id. If the partitions do not divide evenly, the first subscribers get one
@@ -47,7 +57,54 @@ def assign_in_steps(
             assert start == count
             if pace.is_due(len(subscribers) + count // 8):
                 yield
+        if racks:
+            yield from _bring_nearer(
+                subscribers, topic_ids, partition_counts, members, racks, assignments, pace
+            )
     return {**assignments}
+
+
+def _bring_nearer(
+    subscribers: Sequence[str],
+    topic_ids: Iterable[UUID],
+    partition_counts: PartitionCounts,
+    members: Mapping[str, AssignedSubscription],
+    racks: PartitionRacks,
+    assignments: dict[str, dict[UUID, frozenset[int]]],
+    pace: StepPace,
+) -> Steps[None]:
+    """Exchange partitions of topics with the same subscribers. Topics with the same number of
+    partitions stay alike: a partition is near only if it is near in each of these topics."""
+    alike: dict[int, list[UUID]] = {}
+    for topic_id in topic_ids:
+        if count := partition_counts.get(topic_id, 0):
+            alike.setdefault(count, []).append(topic_id)
+    for count, same in alike.items():
+        owners: dict[int, str] = {}
+        for member_id in subscribers[:count]:
+            share = assignments[member_id][same[0]]
+            owners.update(dict.fromkeys(sorted(share), member_id))
+            if pace.is_due(len(share)):
+                yield
+        near = {}
+        for index in range(count):
+            near[index] = frozenset.intersection(*(racks[each][index] for each in same))
+            if pace.is_due(len(same)):
+                yield
+        # An exchange for only one of two partitions could make the other farther in some topics.
+        new = list(owners) if len(same) == 1 else []
+        yield from exchange(owners, new, near, members, pace)
+        shares: dict[str, list[int]] = {}
+        for index, member_id in owners.items():
+            shares.setdefault(member_id, []).append(index)
+            if pace.is_due():
+                yield
+        for member_id, indexes in shares.items():
+            share = frozenset(indexes)
+            for each in same:
+                assignments[member_id][each] = share
+            if pace.is_due(len(same)):
+                yield
 
 
 def _rank(member_id: str, member: AssignedSubscription) -> tuple[bool, str]:

@@ -25,12 +25,20 @@ class AssignedSubscription(NamedTuple):
 PartitionCounts: TypeAlias = Mapping[UUID, int]
 """Number of partitions of each topic. Topics that are missing here are not assigned."""
 
+Racks: TypeAlias = frozenset[str]
+
+PartitionRacks: TypeAlias = Mapping[UUID, Sequence[Racks]]
+"""Racks of the replicas of each partition, by topic. It is empty if no member has a rack."""
+
+NO_RACKS: PartitionRacks = {}
+
 Assignor: TypeAlias = Callable[
-    [Mapping[str, AssignedSubscription], PartitionCounts], Steps[dict[str, Assignment]]
+    [Mapping[str, AssignedSubscription], PartitionCounts, PartitionRacks],
+    Steps[dict[str, Assignment]],
 ]
 """Function that assigns each subscribed partition to exactly one of its subscribers.
 
-The same members and counts give the same assignment, in whatever order they are passed.
+The same members, counts and racks give the same assignment, in whatever order they are passed.
 """
 
 number_of = attrgetter("int")

@@ -7,6 +7,7 @@ Topics with the same subscribers form one pool, whose partitions are interchange
 3. A member with at least two partitions more than another one gives it a partition.  If they share
    no topic, the move goes through members between them: each receives a partition of one pool and
    gives one of another.
+4. Members in different racks exchange partitions that are nearer to each other (near.py).
 
 When no such path is left, no assignment for these subscriptions is better balanced (Harvey et al.,
 "Semi-matchings for bipartite graphs and load balancing", 2006).
@@ -21,10 +22,13 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from ottla.broker.groups.consumer.assignors.near import exchange
 from ottla.broker.groups.consumer.assignors.subscription import (
+    NO_RACKS,
     AssignedSubscription,
     Assignment,
     PartitionCounts,
+    PartitionRacks,
     topics_by_subscribers,
 )
 from ottla.node.network.steps import StepPace, Steps, run_through
@@ -55,14 +59,18 @@ class _Pool(NamedTuple):
 
 
 def assign(
-    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription],
+    partition_counts: PartitionCounts,
+    racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
     """Compute the whole assignment at once, and return it by member id."""
-    return run_through(assign_in_steps(members, partition_counts))
+    return run_through(assign_in_steps(members, partition_counts, racks))
 
 
 def assign_in_steps(
-    members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
+    members: Mapping[str, AssignedSubscription],
+    partition_counts: PartitionCounts,
+    racks: PartitionRacks = NO_RACKS,
 ) -> Steps[dict[str, Assignment]]:
     """Assign all partitions so that the loads of members differ as little as possible. Returns the
     assignments by member id."""
@@ -76,6 +84,9 @@ def assign_in_steps(
         yield from _level(pool, loads, pace)
     if len(pools) > 1:
         yield from _level_over_others(pools, loads)
+    if racks:
+        for pool in pools:
+            yield from _bring_nearer(pool, members, racks, pace)
     return (yield from _assignments(members, pools))
 
 
@@ -254,6 +265,37 @@ def _back(came_by: Mapping[str, _Step | None], taker: str) -> Iterable[_Step]:
     while step is not None:
         yield step
         step = came_by[step.giver]
+
+
+def _bring_nearer(
+    pool: _Pool,
+    members: Mapping[str, AssignedSubscription],
+    racks: PartitionRacks,
+    pace: StepPace,
+) -> Steps[None]:
+    """Exchange partitions of a pool between members in different racks, and add nothing to what
+    moves except exchanges that bring both partitions nearer."""
+    owners: dict[Partition, str] = {}
+    new = []
+    for member_id, partitions in pool.owned.items():
+        assigned = members[member_id].assigned
+        for topic_id, index in partitions:
+            owners[topic_id, index] = member_id
+            if index not in assigned.get(topic_id, ()):
+                new.append((topic_id, index))
+            if pace.is_due():
+                yield
+        partitions.clear()
+    near = {}
+    for topic_id, index in owners:
+        near[topic_id, index] = racks[topic_id][index]
+        if pace.is_due():
+            yield
+    yield from exchange(owners, new, near, members, pace)
+    for partition, member_id in owners.items():
+        pool.owned[member_id].append(partition)
+        if pace.is_due():
+            yield
 
 
 def _assignments(members: Iterable[str], pools: Iterable[_Pool]) -> Steps[dict[str, Assignment]]:

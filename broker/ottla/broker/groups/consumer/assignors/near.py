@@ -1,0 +1,90 @@
+"""Exchanges that bring partitions nearer to their members.  Pure.
+
+A partition is near if one of its replicas is in the rack of its member.  Exchanges never change how
+many partitions a member has.  Kafka 4.4 ignores racks here; its client's assignors put balance
+before racks too (KIP-881).
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.broker.groups.consumer.assignors.subscription import AssignedSubscription, Racks
+from ottla.node.network.steps import StepPace, Steps
+
+T = TypeVar("T", bound=Hashable)
+
+
+def exchange(
+    owners: dict[T, str],
+    new: Iterable[T],
+    racks: Mapping[T, Racks],
+    members: Mapping[str, AssignedSubscription],
+    pace: StepPace,
+) -> Steps[None]:
+    """Exchange partitions in `owners`, whose members may all own all of them.
+
+    Any two partitions are exchanged if both become near.  Two partitions in `new`, which have moved
+    already, are also exchanged if only one becomes near and the other was not near before.
+    """
+    yield from _exchange_both(owners, racks, members, pace)
+    yield from _exchange_new(owners, new, racks, members, pace)
+    # The new owners may allow further exchanges. After this no two partitions are left of which
+    # both would become near, so that the next computation moves nothing.
+    yield from _exchange_both(owners, racks, members, pace)
+
+
+def _exchange_both(
+    owners: dict[T, str],
+    racks: Mapping[T, Racks],
+    members: Mapping[str, AssignedSubscription],
+    pace: StepPace,
+) -> Steps[None]:
+    waiting: dict[tuple[str, str], deque[T]] = {}
+    """Partitions that are not near, by the rack of their owner and each rack of their replicas."""
+    done: set[T] = set()
+    for one in list(owners):
+        near, rack = racks[one], members[owners[one]].rack
+        if pace.is_due(1 + len(near)):
+            yield
+        if rack is None or rack in near:
+            continue
+        for other_rack in sorted(near):
+            others = waiting.get((other_rack, rack), deque())
+            while others and others[0] in done:
+                others.popleft()
+            if others:
+                other = others.popleft()
+                done.add(other)
+                owners[one], owners[other] = owners[other], owners[one]
+                break
+        else:
+            for other_rack in near:
+                waiting.setdefault((rack, other_rack), deque()).append(one)
+
+
+def _exchange_new(
+    owners: dict[T, str],
+    new: Iterable[T],
+    racks: Mapping[T, Racks],
+    members: Mapping[str, AssignedSubscription],
+    pace: StepPace,
+) -> Steps[None]:
+    waiting: dict[str | None, deque[T]] = {}
+    """Partitions that are not near, by the rack of their owner."""
+    for one in new:
+        near, rack = racks[one], members[owners[one]].rack
+        if pace.is_due(1 + len(near)):
+            yield
+        if rack in near:
+            continue
+        far = one
+        for other_rack in sorted(near):
+            others = waiting.get(other_rack)
+            if others:
+                far = others.popleft()
+                owners[one], owners[far] = owners[far], owners[one]
+                break
+        # Now `far` has an owner in this rack.
+        if rack not in racks[far]:
+            waiting.setdefault(rack, deque()).append(far)
