@@ -252,10 +252,28 @@ def test_records_with_many_deliveries_are_acquired_alone_and_in_pieces() -> None
     )
     share = SharePartition.load(state, ShareRules())
     assert acquire(share, "a", (0, 9), (10, 19)) == [AcquiredRange(0, 9, 2)]
-    assert acquire(share, "a", (10, 19)) == [AcquiredRange(10, 13, 4)]
-    ack(share, "a", 10, 13, AckType.RELEASE)
+    assert acquire(share, "a", (10, 19)) == [AcquiredRange(10, 14, 4)]
+    ack(share, "a", 10, 14, AckType.RELEASE)
     settle(share)
     assert acquire(share, "a", (10, 19)) == [AcquiredRange(10, 10, 5)]
+
+
+def test_pieces_halve_the_log_batch_and_not_what_earlier_pieces_left() -> None:
+    share = SharePartition(0, ShareRules(delivery_count_limit=6))
+    pieces = []
+    for _ in range(25):
+        first, _, _ = (found := acquire(share, "a", (0, 15)))[0]
+        last = found[-1].last_offset
+        pieces.append((first, last, found[-1].delivery_count))
+        ack(share, "a", first, last, AckType.RELEASE)
+        settle(share)
+    assert pieces == [
+        *((0, 15, 1), (0, 15, 2), (0, 15, 3), (0, 7, 4), (0, 3, 5)),
+        *((0, 0, 6), (1, 1, 6), (2, 2, 6), (3, 3, 6)),
+        *((4, 7, 5), (4, 4, 6), (5, 5, 6), (6, 6, 6), (7, 7, 6)),
+        *((8, 15, 4), (8, 11, 5), (8, 8, 6), (9, 9, 6), (10, 10, 6), (11, 11, 6)),
+        *((12, 15, 5), (12, 12, 6), (13, 13, 6), (14, 14, 6), (15, 15, 6)),
+    ]
 
 
 @pytest.mark.parametrize(

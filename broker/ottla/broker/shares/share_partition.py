@@ -255,9 +255,7 @@ class SharePartition:
                 self._archive(first, batch.last_offset)
             else:
                 left = records_max - count if is_strict else NEVER_MS
-                given, is_last = self._acquire_in(
-                    first, batch.last_offset, left, is_strict, bool(count), found
-                )
+                given, is_last = self._acquire_in(batch, first, left, is_strict, bool(count), found)
                 count += given
                 if is_last or count >= records_max:
                     break
@@ -289,20 +287,24 @@ class SharePartition:
 
     def _acquire_in(
         self,
+        batch: LogBatch,
         first: int,
-        last: int,
         left: int,
         is_strict: bool,
         has_others: bool,
         found: list[AcquiredRange],
     ) -> tuple[int, bool]:
-        """Add the acquirable records of one log batch to `found`. Returns their number, and whether
-        the acquisition ends with them.
+        """Add the acquirable records of one log batch from `first` on to `found`. Returns their
+        number, and whether the acquisition ends with them.
 
-        From the second last attempts on, records are acquired alone and in smaller pieces, so that
-        a record that breaks its consumers is found (KIP-932).
+        After half of the attempts, records are acquired without other batches and in pieces of the
+        log batch that halve with each attempt, so that a record that breaks its consumers is found
+        (KIP-932). A piece has records of equal and of other counts; a last attempt is alone.
         """
         window, limit, count = self.window, self.rules.delivery_count_limit, 0
+        last = batch.last_offset
+        piece_left: int | None = None
+        batch_records = last - batch.first_offset + 1
         for span in window.within(first, last):
             if not span.is_available:
                 continue
@@ -313,15 +315,25 @@ class SharePartition:
             size = min(end - begin + 1, left - count)
             if size <= 0:
                 return count, True
-            piece = throttled_size(end - begin + 1, span.count, limit)
-            if piece is not None:
+            piece = throttled_size(batch_records, span.count, limit)
+            if piece is not None and piece_left is None:
                 if has_others or count:
                     return count, True
-                size = min(size, piece)
+                piece_left = piece
+            if piece_left is not None:
+                if count and limit > 2 and span.count == limit - 1:
+                    return count, True
+                size = min(size, piece_left)
+                piece_left -= size
                 _add(found, begin, begin + size - 1, span.count + 1)
-                return size, True
+                count += size
+                if not piece_left:
+                    return count, True
+                continue
             _add(found, begin, begin + size - 1, span.count + 1)
             count += size
+        if piece_left is not None:
+            return count, True
         begin = max(first, window.end_offset)
         size = min(last - begin + 1, left - count)
         capacity = self.rules.record_locks_max - window.size
