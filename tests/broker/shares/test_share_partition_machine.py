@@ -6,7 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.broker.coordinators.share_persister import StateBatch
 from ottla.broker.share_state.share_partition_state import SharePartitionState
+from ottla.broker.shares.dead_letters import DeadLetter
 from ottla.broker.shares.delivery_window import DeliveryState
 from ottla.broker.shares.share_partition import (
     AckBatch,
@@ -29,7 +31,7 @@ class Record:
     """One offset of the model."""
 
     state: str = "new"
-    """new, available, acquired, pending or settled."""
+    """new, available, acquired, pending, archiving or settled."""
     count: int = 0
     owner: str = ""
     deadline_ms: int = 0
@@ -38,6 +40,11 @@ class Record:
     transition: Transition | None = None
     stored: bool = False
     """True if a settled state was stored by a write that succeeded."""
+    stored_archiving: bool = False
+    lettered: bool = False
+    """True if the dead letter is written."""
+    in_write: bool = False
+    """True if a step of the dead letter waits for a write."""
 
 
 class Shares(RuleBasedStateMachine):
@@ -46,8 +53,9 @@ class Shares(RuleBasedStateMachine):
     @initialize(
         sizes=st.lists(st.integers(1, 4), min_size=12, max_size=12),
         hidden=st.sets(st.integers(0, 11)),
+        has_letters=st.booleans(),
     )
-    def begin(self, sizes: list[int], hidden: set[int]) -> None:
+    def begin(self, sizes: list[int], hidden: set[int], has_letters: bool) -> None:
         self.now_ms = 0
         self.log: list[LogBatch] = []
         end = 0
@@ -57,7 +65,9 @@ class Shares(RuleBasedStateMachine):
         self.end = end
         self.log_start = 0
         self.records = [Record() for _ in range(end)]
-        self.rules_of_group = ShareRules(LOCK_MS, LIMIT, WINDOW_MAX)
+        self.rules_of_group = ShareRules(LOCK_MS, LIMIT, WINDOW_MAX, True, has_letters)
+        self.was_switched = False
+        self.letters: list[DeadLetter] = []
         self.stored = SharePartitionState()
         self.stored.apply_snapshot(
             self.stored.initial_snapshot(state_epoch=1, start_offset=0, now_ms=0, is_new=True)
@@ -68,12 +78,53 @@ class Shares(RuleBasedStateMachine):
 
     def release(self, record: Record, offset: int) -> None:
         is_last = record.count >= LIMIT or offset < self.log_start
-        record.state, record.owner = "settled" if is_last else "available", ""
+        record.state, record.owner = self.last_state(offset) if is_last else "available", ""
+
+    def last_state(self, offset: int) -> str:
+        has_letter = self.share.rules.has_dead_letters and offset >= self.log_start
+        return "archiving" if has_letter else "settled"
 
     def hide(self, offset: int) -> None:
         record = self.records[offset]
         if record.state in ("new", "available"):
             record.state = "settled"
+        if record.state == "archiving" and not record.in_write:
+            record.state = "settled"
+
+    @rule()
+    def begin_letter_steps(self) -> None:
+        if not self.share.rules.has_dead_letters and not self.was_switched:
+            assert not self.share.letters
+        sent = self.share.begin_letter_steps(self.now_ms)
+        self.letters += sent
+        for letter in sent:
+            record = self.records[letter.offset]
+            assert record.state == "archiving"
+            assert record.stored_archiving, "a letter is sent once Archiving is durable"
+            assert letter.count == record.count
+        for span in self.share.window.spans:
+            if isinstance(span.transition, Transition) and span.transition.is_of_letters:
+                for offset in range(span.first, span.last + 1):
+                    self.records[offset].in_write = True
+
+    @precondition(lambda self: self.letters)
+    @rule(data=st.data(), is_written=st.booleans())
+    def answer_letter(self, data: st.DataObject, is_written: bool) -> None:
+        letter = self.letters.pop(data.draw(st.integers(0, len(self.letters) - 1)))
+        is_known = self.share.letters.get(letter.offset) is letter
+        self.share.on_letter(letter, is_written=is_written, now_ms=self.now_ms)
+        if is_written and is_known:
+            self.records[letter.offset].lettered = True
+        elif is_known:
+            assert letter.due_ms > self.now_ms, "a letter that failed waits"
+
+    @precondition(lambda self: self.share.rules.has_dead_letters)
+    @rule(is_rare=st.integers(0, 9))
+    def switch_off_letters(self, is_rare: int) -> None:
+        if not is_rare:
+            self.was_switched = True
+            self.rules_of_group = self.rules_of_group._replace(has_dead_letters=False)
+            self.share.rules = self.rules_of_group
 
     @rule(
         member=MEMBERS,
@@ -134,6 +185,9 @@ class Shares(RuleBasedStateMachine):
 
     @rule(member=MEMBERS, first=st.integers(0, 47), length=st.integers(1, 5), kind=TYPES)
     def acknowledge(self, member: str, first: int, length: int, kind: int) -> None:
+        self.acknowledge_range(member, first, length, kind)
+
+    def acknowledge_range(self, member: str, first: int, length: int, kind: int) -> None:
         last = first + length - 1
         known = [
             (offset, self.records[offset])
@@ -156,7 +210,18 @@ class Shares(RuleBasedStateMachine):
             record.transition = transition
             record.state = "pending"
             is_last = record.count >= LIMIT or offset < self.log_start
-            record.outcome = "settled" if kind != AckType.RELEASE or is_last else "available"
+            if kind == AckType.REJECT or (kind == AckType.RELEASE and is_last):
+                record.outcome = self.last_state(offset)
+            else:
+                record.outcome = "available" if kind == AckType.RELEASE else "settled"
+
+    @precondition(lambda self: any(r.state == "acquired" for r in self.records))
+    @rule(data=st.data(), kind=TYPES)
+    def acknowledge_own(self, data: st.DataObject, kind: int) -> None:
+        """Acknowledge a record that is acquired, which a random range seldom contains."""
+        offsets = [at for at, record in enumerate(self.records) if record.state == "acquired"]
+        offset = data.draw(st.sampled_from(offsets))
+        self.acknowledge_range(self.records[offset].owner, offset, 1, kind)
 
     @rule(member=MEMBERS)
     def close_session(self, member: str) -> None:
@@ -207,12 +272,31 @@ class Shares(RuleBasedStateMachine):
                 if code is ErrorCode.NONE:
                     record.state, record.owner = record.outcome, ""
                     record.stored = record.state == "settled"
+                    record.stored_archiving = record.state == "archiving"
                     if offset < self.log_start:
                         record.state = "settled"
                 elif record.deadline_ms > self.now_ms:
                     record.state = "acquired"
                 else:
                     self.release(record, offset)
+        for transition in ended:
+            if transition.is_of_letters:
+                for batch in transition.batches:
+                    self._end_letter_step(batch, code)
+
+    def _end_letter_step(self, batch: StateBatch, code: ErrorCode) -> None:
+        for offset in range(batch.first_offset, batch.last_offset + 1):
+            record = self.records[offset]
+            assert record.state == "archiving"
+            record.in_write = False
+            if code is ErrorCode.NONE:
+                if batch.delivery_state == DeliveryState.ARCHIVED:
+                    assert record.lettered or self.was_switched, "ArchivedAfterItsLetter"
+                    record.state, record.stored = "settled", True
+                else:
+                    record.stored_archiving = True
+            if offset < self.log_start:
+                record.state = "settled"
 
     @rule(by=st.integers(1, 4))
     def raise_log_start(self, by: int) -> None:
@@ -225,12 +309,13 @@ class Shares(RuleBasedStateMachine):
     def fail_over(self) -> None:
         """Load the stored state at the next leader. Writes of the old one are lost."""
         self.write = None
+        self.letters = []
         read = self.stored.as_read()
         self.share = SharePartition.load(read, self.rules_of_group)
         if self.log_start > read.start_offset:
             self.share.on_log_start(self.log_start)
         for offset, record in enumerate(self.records):
-            record.owner, record.transition = "", None
+            record.owner, record.transition, record.in_write = "", None, False
             if record.stored:
                 record.state = "settled"
                 continue
@@ -243,6 +328,10 @@ class Shares(RuleBasedStateMachine):
             else:
                 record.count = span.count
                 record.state = "available" if span.is_available else "settled"
+                if span.state == DeliveryState.ARCHIVING:
+                    record.state = "archiving"
+                if record.stored_archiving:
+                    assert record.state != "available", "a dead letter is not delivered again"
 
     @invariant()
     def states_are_equal(self) -> None:
@@ -253,6 +342,7 @@ class Shares(RuleBasedStateMachine):
             DeliveryState.AVAILABLE: "available",
             DeliveryState.ACQUIRED: "acquired",
             DeliveryState.ACKNOWLEDGED: "settled",
+            DeliveryState.ARCHIVING: "archiving",
             DeliveryState.ARCHIVED: "settled",
         }
         at = window.start_offset
@@ -262,6 +352,8 @@ class Shares(RuleBasedStateMachine):
             for offset in range(span.first, min(span.last + 1, self.end)):
                 record = self.records[offset]
                 state = "pending" if span.transition is not None else names[span.state]
+                if isinstance(span.transition, Transition) and span.transition.is_of_letters:
+                    state = "archiving"
                 assert (state, span.count) == (record.state, record.count), (offset, record)
         assert at == window.end_offset
         for offset in range(min(window.start_offset, self.end)):
@@ -276,4 +368,4 @@ class Shares(RuleBasedStateMachine):
 
 
 TestShares = Shares.TestCase
-TestShares.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShares.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

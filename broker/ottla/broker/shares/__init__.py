@@ -10,5 +10,6 @@ led_share.py              a share partition at its leader: loading, writing, loc
 share_read.py             records of the log that a member may acquire, and their bytes
 share_partition.py        delivery state of one share partition, its locks and its writes
 delivery_window.py        spans of records with equal delivery state
+dead_letters.py           steps of the records that wait for their dead letter
 share_figures.py          counters for metrics
 """

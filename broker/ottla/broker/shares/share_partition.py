@@ -16,6 +16,8 @@ Invariants:
 - DeliveredWithinTheLimit: no record is acquired more often than the delivery count limit.
 - SettledStaysSettled: a record that is acknowledged or archived is never acquired again.
 - NothingSkipped: the start offset never passes a record that is not settled.
+- ArchivedAfterItsLetter: a record in state Archiving is archived only after its dead letter is
+  written, or if the record or the dead letter topic is no longer there.
 
 Records that ends of locks release are acquirable before the write is done, as in Kafka. Not-before
 times, order by key and priority would be further conditions of `Span.is_available`.
@@ -25,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.broker.coordinators.share_persister import ShareState, StateBatch
+from ottla.broker.shares.dead_letters import DeadLetter, DeadLetters, LetterStep
 from ottla.broker.shares.delivery_window import (
     NO_DEADLINE_MS,
     NO_MEMBER,
@@ -56,6 +59,8 @@ class ShareRules(NamedTuple):
     record_locks_max: int = 2_000
     """Maximum number of offsets from the start offset to the end offset."""
     is_renewable: bool = True
+    has_dead_letters: bool = False
+    """Whether records become dead letters before they are archived (KIP-1191)."""
 
 
 class LogBatch(NamedTuple):
@@ -87,12 +92,17 @@ class Transition:
     """Changes of one acknowledgement that are not durable yet. They are rolled back if their write
     fails."""
 
-    __slots__ = ("batches", "code")
+    __slots__ = ("batches", "code", "is_of_letters", "is_rejected")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_of_letters: bool = False) -> None:
         self.batches: list[StateBatch] = []
         self.code: ErrorCode | None = None
         """Outcome, or None before the write is answered."""
+        self.is_of_letters = is_of_letters
+        """True for a step of dead letters. It has no acknowledgement, and is repeated if its write
+        fails."""
+        self.is_rejected: set[int] = set()
+        """First offsets of the batches that a consumer rejected."""
 
 
 class ShareStateWrite(NamedTuple):
@@ -112,6 +122,8 @@ class SharePartition:
         self.window = DeliveryWindow(start_offset)
         self.lock_end_count = 0
         """Number of records whose acquisition lock ended by time."""
+        self.letters = DeadLetters()
+        """Dead letters of the records in state Archiving."""
         self._log_start_offset = start_offset
         self._available_from = start_offset
         """No record of the window below this offset is available."""
@@ -142,8 +154,16 @@ class SharePartition:
                 gap = Span(window.end_offset, batch.first_offset - 1, DeliveryState.AVAILABLE, 0)
                 window.append(gap)
             kind = DeliveryState(batch.delivery_state)
-            if kind == DeliveryState.ARCHIVING:  # A record that was rejected is not delivered.
-                kind = DeliveryState.ARCHIVED
+            if kind == DeliveryState.ARCHIVING:
+                # The outcome of a dead letter sent by an earlier leader is unknown. Its cause is
+                # not stored.
+                share.letters.add(
+                    batch.first_offset,
+                    batch.last_offset,
+                    batch.delivery_count,
+                    LetterStep.SEND,
+                    is_rejected=batch.delivery_count < rules.delivery_count_limit,
+                )
             window.append(Span(batch.first_offset, batch.last_offset, kind, batch.delivery_count))
         window.advance()
         return share
@@ -189,13 +209,24 @@ class SharePartition:
         return sent
 
     def _end_transition(self, span: Span, code: ErrorCode, now_ms: int) -> None:
-        span.transition = None
+        transition, span.transition = span.transition, None
+        assert isinstance(transition, Transition)
+        if transition.is_of_letters:
+            self._end_letter_step(span, code, now_ms)
+            return
         if code is not ErrorCode.NONE:
             if span.deadline_ms > now_ms:
                 span.state = DeliveryState.ACQUIRED
                 return
             span.state = self._released_state(span)
+            if span.state == DeliveryState.ARCHIVING:
+                self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
+        elif span.state == DeliveryState.ARCHIVING:
+            is_rejected = span.first in transition.is_rejected
+            self._add_letters(span, LetterStep.SEND, is_rejected=is_rejected)
         span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+        if span.state == DeliveryState.ARCHIVING and span.first < self._log_start_offset:
+            self._archive_unsent(span)
         if span.state == DeliveryState.AVAILABLE:
             if span.first < self._log_start_offset:
                 span.state = DeliveryState.ARCHIVED
@@ -204,8 +235,8 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """True if no change waits for the persister."""
-        return self._sent is None and not self._due and not self._released
+        """True if no change waits for the persister, and no dead letter is left to write."""
+        return self._sent is None and not (self._due or self._released or self.letters)
 
     # ---- acquisition
 
@@ -309,7 +340,9 @@ class SharePartition:
             if not span.is_available:
                 continue
             if span.count >= limit:  # The limit was lowered.
-                span.state = DeliveryState.ARCHIVED
+                span.state = self._last_state
+                if span.state == DeliveryState.ARCHIVING:
+                    self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
                 continue
             begin, end = max(first, span.first), min(last, span.last)
             size = min(end - begin + 1, left - count)
@@ -351,6 +384,12 @@ class SharePartition:
         for span in self.window.cut(first, last):
             if span.is_available:
                 span.state = DeliveryState.ARCHIVED
+            elif (
+                span.state == DeliveryState.ARCHIVING
+                and span.transition is None
+                and last < self._log_start_offset
+            ):
+                self._archive_unsent(span)
         if last >= self.window.end_offset:
             begin = self.window.end_offset
             self.window.append(Span(begin, last, DeliveryState.ARCHIVED, 0))
@@ -412,6 +451,8 @@ class SharePartition:
             span.state = self._acknowledged_state(span, kind)
             span.transition = transition
             transition.batches.append(StateBatch(span.first, span.last, span.state, span.count))
+            if kind == AckType.REJECT:
+                transition.is_rejected.add(span.first)
         self.window.join(first, last)
 
     def _acknowledged_state(self, span: Span, kind: int) -> DeliveryState:
@@ -419,12 +460,90 @@ class SharePartition:
             return DeliveryState.ACKNOWLEDGED
         if kind == AckType.RELEASE:
             return self._released_state(span)
-        return DeliveryState.ARCHIVED  # rejected, or without a record
+        if kind == AckType.REJECT and span.first >= self._log_start_offset:
+            return self._last_state
+        return DeliveryState.ARCHIVED  # without a record
 
     def _released_state(self, span: Span) -> DeliveryState:
-        if span.count >= self.rules.delivery_count_limit or span.first < self._log_start_offset:
+        if span.first < self._log_start_offset:
             return DeliveryState.ARCHIVED
+        if span.count >= self.rules.delivery_count_limit:
+            return self._last_state
         return DeliveryState.AVAILABLE
+
+    @property
+    def _last_state(self) -> DeliveryState:
+        """State of a record that is not delivered again."""
+        if self.rules.has_dead_letters:
+            return DeliveryState.ARCHIVING
+        return DeliveryState.ARCHIVED
+
+    # ---- dead letters
+
+    def begin_letter_steps(self, now_ms: int) -> list[DeadLetter]:
+        """Begin the steps of dead letters that are due. Returns the letters to send now; each one
+        needs a call of `on_letter`. The other steps become a part of the next write."""
+        sent: list[DeadLetter] = []
+        stored = Transition(is_of_letters=True)
+        for letter in self.letters.due(now_ms):
+            if letter.step is LetterStep.SEND and not self.rules.has_dead_letters:
+                letter.advance(LetterStep.STORE_ARCHIVED)
+            letter.is_under_way = True
+            if letter.step is LetterStep.SEND:
+                sent.append(letter)
+            else:
+                self._store_letter(letter, stored)
+        self._add_due(stored)
+        return sent
+
+    def on_letter(self, letter: DeadLetter, *, is_written: bool, now_ms: int) -> None:
+        """Take the outcome of sending a dead letter. It is sent again later if it was not written.
+
+        A record that the log no longer has counts as written. A letter that was removed meanwhile,
+        since its record is below the log start offset, has no effect.
+        """
+        if self.letters.get(letter.offset) is not letter:
+            return
+        if is_written:
+            letter.advance(LetterStep.STORE_ARCHIVED)
+        else:
+            letter.back_off(now_ms)
+
+    def _store_letter(self, letter: DeadLetter, stored: Transition) -> None:
+        """Add the state of a letter's record to the next write."""
+        is_last = letter.step is LetterStep.STORE_ARCHIVED
+        offset = letter.offset
+        for span in self.window.cut(offset, offset):
+            assert span.state == DeliveryState.ARCHIVING
+            span.state = DeliveryState.ARCHIVED if is_last else DeliveryState.ARCHIVING
+            span.transition = stored
+            stored.batches.append(StateBatch(offset, offset, span.state, span.count))
+        self.window.join(offset, offset)
+
+    def _add_due(self, transition: Transition) -> None:
+        if transition.batches:
+            self._due.append(transition)
+
+    def _end_letter_step(self, span: Span, code: ErrorCode, now_ms: int) -> None:
+        if code is not ErrorCode.NONE:
+            span.state = DeliveryState.ARCHIVING
+            for letter in self.letters.within(span.first, span.last):
+                letter.back_off(now_ms)
+        elif span.state == DeliveryState.ARCHIVED:
+            self.letters.remove(span.first, span.last)
+        else:
+            for letter in self.letters.within(span.first, span.last):
+                letter.advance(LetterStep.SEND)
+        if span.state == DeliveryState.ARCHIVING and span.first < self._log_start_offset:
+            self._archive_unsent(span)
+
+    def _add_letters(self, span: Span, step: LetterStep, *, is_rejected: bool) -> None:
+        self.letters.add(span.first, span.last, span.count, step, is_rejected=is_rejected)
+
+    def _archive_unsent(self, span: Span) -> None:
+        """Archive a record that the log no longer has. Nothing is written, as in `_archive`."""
+        span.state = DeliveryState.ARCHIVED
+        self.letters.remove(span.first, span.last)
 
     # ---- ends of acquisitions
 
@@ -470,6 +589,10 @@ class SharePartition:
         for span in ended:
             span.state = self._released_state(span)
             span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+            if span.state == DeliveryState.ARCHIVING:
+                # Not a released change: its letter waits until the state is durable.
+                self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
+                continue
             self._released.append(StateBatch(span.first, span.last, span.state, span.count))
             if span.state == DeliveryState.AVAILABLE:
                 self._note_available(span.first)

@@ -1,0 +1,128 @@
+"""Dead letters of one share partition: records that are archived once their copy is written to the
+dead letter topic of the group (KIP-1191).
+
+Pure; times are parameters. A letter passes three steps: the state Archiving is stored, the copy is
+written, the state Archived is stored. A step that fails is repeated after a back-off, without a
+limit of attempts. Kafka 4.4 archives the record even if the copy could not be written.
+
+A letter is sent only after its state Archiving is durable. Otherwise the next leader could deliver
+a record that already has a dead letter.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+BACKOFF_MS_FIRST = 100
+BACKOFF_MS_MAX = 30_000
+"""Maximum milliseconds before a step is repeated. Smaller notices a repaired dead letter topic
+sooner; larger spares a cluster whose topic is missing."""
+
+
+class LetterStep(Enum):
+    """Next step of a dead letter."""
+
+    STORE_ARCHIVING = auto()
+    SEND = auto()
+    STORE_ARCHIVED = auto()
+
+
+class DeadLetter:
+    """Dead letter of one record, which is not archived yet."""
+
+    __slots__ = (
+        "count",
+        "due_ms",
+        "failure_count",
+        "is_rejected",
+        "is_under_way",
+        "offset",
+        "step",
+    )
+
+    def __init__(self, offset: int, count: int, step: LetterStep, *, is_rejected: bool) -> None:
+        self.offset = offset
+        self.count = count
+        """Number of deliveries of the record."""
+        self.step = step
+        self.is_rejected = is_rejected
+        """True if a consumer rejected the record, False if its deliveries are used up."""
+        self.is_under_way = False
+        """True while the step waits for its outcome."""
+        self.failure_count = 0
+        """Number of consecutive failures of the step."""
+        self.due_ms = 0
+        """Time from which the step may begin."""
+
+    def advance(self, step: LetterStep) -> None:
+        """Continue with a step, at once."""
+        self.step, self.is_under_way = step, False
+        self.failure_count = self.due_ms = 0
+
+    def back_off(self, now_ms: int) -> None:
+        """Repeat the step after a back-off that doubles with each failure."""
+        wait_ms = BACKOFF_MS_FIRST << min(self.failure_count, 10)
+        self.failure_count += 1
+        self.is_under_way = False
+        self.due_ms = now_ms + min(wait_ms, BACKOFF_MS_MAX)
+
+
+class DeadLetters:
+    """Dead letters of a share partition, by offset. The delivery window bounds their number."""
+
+    __slots__ = ("_by_offset",)
+
+    def __init__(self) -> None:
+        self._by_offset: dict[int, DeadLetter] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_offset)
+
+    def get(self, offset: int) -> DeadLetter | None:
+        """Return the letter of a record, or None if it has none."""
+        return self._by_offset.get(offset)
+
+    def add(
+        self, first: int, last: int, count: int, step: LetterStep, *, is_rejected: bool
+    ) -> list[DeadLetter]:
+        """Add a letter for each record of a range, and return them."""
+        added = [
+            DeadLetter(offset, count, step, is_rejected=is_rejected)
+            for offset in range(first, last + 1)
+        ]
+        self._by_offset.update((letter.offset, letter) for letter in added)
+        return added
+
+    def remove(self, first: int, last: int) -> None:
+        """Remove the letters of a range."""
+        for letter in tuple(self.within(first, last)):
+            del self._by_offset[letter.offset]
+
+    def within(self, first: int, last: int) -> Iterator[DeadLetter]:
+        """Yield the letters of a range of offsets."""
+        if last - first < len(self._by_offset):
+            for offset in range(first, last + 1):
+                letter = self._by_offset.get(offset)
+                if letter is not None:
+                    yield letter
+        else:
+            for offset, letter in self._by_offset.items():
+                if first <= offset <= last:
+                    yield letter
+
+    def due(self, now_ms: int) -> list[DeadLetter]:
+        """Return the letters whose step may begin, in order of their offsets."""
+        found = [
+            letter
+            for letter in self._by_offset.values()
+            if not letter.is_under_way and letter.due_ms <= now_ms
+        ]
+        found.sort(key=lambda letter: letter.offset)
+        return found
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Time of the next step, or None if every letter waits for an outcome."""
+        return min(
+            (letter.due_ms for letter in self._by_offset.values() if not letter.is_under_way),
+            default=None,
+        )
