@@ -11,5 +11,6 @@ share_read.py             records of the log that a member may acquire, and thei
 share_partition.py        delivery state of one share partition, its locks and its writes
 delivery_window.py        spans of records with equal delivery state
 dead_letters.py           steps of the records that wait for their dead letter
+dead_letter_topic.py      checks of dead letter topics, and the records written to them
 share_figures.py          counters for metrics
 """

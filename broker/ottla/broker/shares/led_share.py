@@ -12,7 +12,7 @@ begins to fetch the partition.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.broker.coordinators.share_persister import (
     NO_START_OFFSET,
@@ -22,6 +22,7 @@ from ottla.broker.coordinators.share_persister import (
     ShareSummary,
 )
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.shares.dead_letters import DeadLetter
 from ottla.broker.shares.share_partition import (
     AckBatch,
     SharePartition,
@@ -68,6 +69,19 @@ class Stage(Enum):
     DROPPED = auto()
 
 
+class LetterSender(Protocol):
+    """Writes dead letters to the dead letter topics of groups (KIP-1191)."""
+
+    @property
+    def is_enabled(self) -> bool:
+        """True if the cluster has dead letters (share.version 2)."""
+        ...
+
+    def send(self, led: "LedShare", letters: Sequence[DeadLetter]) -> None:
+        """Write dead letters. `LedShare.on_letter` takes the outcome of each one."""
+        ...
+
+
 class DeliveryPorts(NamedTuple):
     """Surroundings of the share partitions of a broker."""
 
@@ -76,10 +90,12 @@ class DeliveryPorts(NamedTuple):
     clock: Clock
     settings_of: Callable[[str], ShareGroupSettings]
     """Returns the present settings of a group."""
+    letters: LetterSender | None = None
+    """Without it, records are archived without a dead letter."""
 
 
 class LockTimer(WaitingEntry):
-    """Timer of the next end of an acquisition lock."""
+    """Timer of the next end of an acquisition lock, or of the next step of a dead letter."""
 
     __slots__ = ("_share", "deadline_ms")
     kind = "ShareLock"
@@ -94,7 +110,8 @@ class LockTimer(WaitingEntry):
         return False
 
     def on_expire(self) -> None:
-        """Release the records whose lock has ended."""
+        """Release the records whose lock has ended, and begin the due steps of dead letters."""
+        self._share.send_letters()
         self._share.end_locks()
 
     def on_fault(self, fault: Exception) -> None:
@@ -149,8 +166,13 @@ class LedShare:
         settings = self.settings
         if settings is not self._rules:
             self._rules = settings
-            self.share.rules = rules_of(settings)
+            self.share.rules = self._rules_of(settings)
         return settings
+
+    def _rules_of(self, settings: ShareGroupSettings) -> ShareRules:
+        sender = self._ports.letters
+        has_letters = sender is not None and sender.is_enabled and bool(settings.dead_letter_topic)
+        return rules_of(settings)._replace(has_dead_letters=has_letters)
 
     # ---- loading
 
@@ -172,7 +194,7 @@ class LedShare:
             self._resolve_start()
             return
         try:
-            self.share = SharePartition.load(state, rules_of(self.settings))
+            self.share = SharePartition.load(state, self._rules_of(self.settings))
         except CorruptDataError:
             self.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
@@ -230,7 +252,7 @@ class LedShare:
             if code is not ErrorCode.NONE:
                 self.drop(code_for_clients(code))
                 return
-            self.share = SharePartition(start_offset, rules_of(self.settings))
+            self.share = SharePartition(start_offset, self._rules_of(self.settings))
             self._stored_start = start_offset
             self._note_loaded()
 
@@ -248,6 +270,7 @@ class LedShare:
         self.stage = Stage.READY
         if self._is_closing and self.share.is_idle:
             self.drop(ErrorCode.NONE)
+        self.send_letters()
         self._wake()
 
     def compare(self) -> None:
@@ -313,6 +336,7 @@ class LedShare:
     def release_member(self, member_id: str) -> None:
         """Release the records of a member whose session has ended."""
         if self.has_state and self.share.release_member(member_id):
+            self.send_letters()
             self.write()
             self._wake()
 
@@ -346,7 +370,9 @@ class LedShare:
             self.drop(shown)
             return
         for transition in ended:
-            self._answers.pop(transition)(shown)
+            if not transition.is_of_letters:
+                self._answers.pop(transition)(shown)
+        self.send_letters()
         if self.share.is_idle:
             if self._is_closing:
                 self.drop(ErrorCode.NONE)
@@ -362,12 +388,16 @@ class LedShare:
         is_released = self.share.end_locks(self._now_ms)
         self.set_timer()
         if is_released:
+            self.send_letters()
             self.write()
             self._wake()
 
     def set_timer(self) -> None:
-        """Set the timer for the next end of an acquisition lock."""
-        due_ms = self.share.next_lock_end_ms
+        """Set the timer for the next end of an acquisition lock or step of a dead letter."""
+        if self.stage is Stage.DROPPED:
+            return
+        steps = (self.share.next_lock_end_ms, self.share.letters.next_due_ms)
+        due_ms = min((step for step in steps if step is not None), default=None)
         timer = self._timer
         if timer is not None and timer.is_waiting:
             if due_ms is not None and timer.deadline_ms <= due_ms:
@@ -377,6 +407,28 @@ class LedShare:
         if due_ms is not None:
             self._timer = LockTimer(self, due_ms)
             self._ports.purgatory.watch((self._timer,), self._timer, due_ms)
+
+    # ---- dead letters
+
+    def send_letters(self) -> None:
+        """Begin the steps of dead letters that are due."""
+        if self.stage is Stage.DROPPED or not self.has_state or not self.share.letters:
+            return
+        self.apply_settings()
+        letters = self.share.begin_letter_steps(self._now_ms)
+        if letters:
+            sender = self._ports.letters
+            assert sender is not None, "the rules have dead letters"
+            sender.send(self, letters)
+        self.write()
+        self.set_timer()
+
+    def on_letter(self, letter: DeadLetter, *, is_written: bool) -> None:
+        """Take the outcome of a dead letter. A record that the log lost counts as written."""
+        if self.stage is Stage.DROPPED:
+            return
+        self.share.on_letter(letter, is_written=is_written, now_ms=self._now_ms)
+        self.send_letters()
 
     # ---- end
 
