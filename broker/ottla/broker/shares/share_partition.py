@@ -60,7 +60,7 @@ class ShareRules(NamedTuple):
     """Maximum number of offsets from the start offset to the end offset."""
     is_renewable: bool = True
     has_dead_letters: bool = False
-    """Whether records become dead letters before they are archived (KIP-1191)."""
+    """True if records become dead letters before they are archived (KIP-1191)."""
 
 
 class LogBatch(NamedTuple):
