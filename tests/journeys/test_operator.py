@@ -130,6 +130,7 @@ NOT_TRIED = {
     "Files of Kafka": "tests/cluster/operations/test_server.py runs nodes by such files",
     "Kafka's tools at the controllers": "tests/cluster/kafka_tools runs them",
     "Many cores": "tests/cluster/operations/test_host.py runs the brokers of a host",
+    "Secure a running cluster": "tests/cluster/security/test_security_migration.py secures one",
 }
 """Sections that are not replayed."""
 
