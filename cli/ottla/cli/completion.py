@@ -1,5 +1,6 @@
-"""`ottla completion bash|zsh|fish`: print a completion script; `names`: names for the scripts.
+"""`ottla completion bash|zsh|fish`: prints a completion script.
 
+`ottla completion names` prints the profiles, topics and groups that the scripts offer.
 `tools/completion_scripts.py` writes the scripts in advance, so this module imports no command.
 """
 

@@ -1,4 +1,7 @@
-"""The listeners of a controller: gRPC of nodes and Kafka's protocol of clients at one port."""
+"""Opens the listeners of a controller, with their services, connection limits and quotas.
+
+Nodes use gRPC and clients Kafka's protocol, on one port; `front` tells the two apart.
+"""
 
 import logging
 from collections.abc import AsyncIterator

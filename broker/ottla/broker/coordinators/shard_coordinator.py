@@ -121,7 +121,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:

@@ -467,7 +467,8 @@ class WaitingFetchOfMany(WaitingFetch):
 
     @property
     def cost(self) -> int:
-        """Always 1, since only the partition that wakes this fetch is read."""
+        """Number of partitions that an attempt to complete this fetch reads: 1, since only the
+        partition that woke it is read."""
         return 1
 
     def try_complete(self) -> bool:

@@ -1,7 +1,8 @@
-"""Calls of a share persister: their order, their requests, and the outcomes that are retried. Pure.
+"""Calls by a share persister to share coordinators: their order, their requests, and the outcomes
+that are retried. Pure.
 
-Calls for one share partition are done one after the other. Calls of one kind and group that are
-ready for the same coordinator are sent in one request, because a request has one group.
+Calls for one share partition are done one after the other. Ready calls to the same coordinator are
+sent together, one request for each kind and group, since a request can name only one group.
 """
 
 from collections import deque

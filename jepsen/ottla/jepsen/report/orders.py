@@ -72,8 +72,8 @@ class KeyOrder:
             self.places.setdefault(value, []).append(offset)
 
     def odd_offsets(self) -> Sequence[int]:
-        """Return the suspicious offsets: those with two values, those of values with two offsets,
-        and those of findings."""
+        """Return the suspicious offsets: those at which two values were seen, both offsets of a
+        value that was seen twice, and those that a finding of a checker names."""
         odd = {offset for offset, values in self.values.items() if len(values) > 1}
         odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
         return sorted(odd | self.named)

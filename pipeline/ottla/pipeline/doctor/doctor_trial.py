@@ -121,7 +121,8 @@ def query(master: str, bootstrap: str) -> None:
 
 
 def main() -> None:
-    """Run the query, and print each result on its own line."""
+    """Run the trial query in this Spark process, and print each result, or the error, on a line of
+    its own for the doctor."""
     try:
         query(*sys.argv[1:])
     except BaseException as error:

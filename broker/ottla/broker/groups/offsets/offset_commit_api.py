@@ -1,7 +1,7 @@
 """OffsetCommit: commits offsets of groups. Pure.
 
-`OffsetCommitApi.handle` decides every request. A `FlatCommit`, which the flat codec reads in place,
-differs from a decoded request only in the encoding of its response. A request with many offsets is
+`OffsetCommitApi.handle` decides every request. A `FlatCommit` is a request whose offsets are read
+straight from its bytes; only the encoding of its response differs. A request with many offsets is
 committed in steps. Topics are named by id from version 10 on, and by name before. The coordinator
 stores both, so that offsets of a deleted topic are not used for a new topic with its name.
 """

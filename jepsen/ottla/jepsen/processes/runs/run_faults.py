@@ -31,8 +31,8 @@ Note = Callable[[str, Json], None]
 
 
 class InjectedNemesis(Protocol):
-    """Interface of a nemesis that this module uses. A nemesis with an `interval_s` determines its
-    periods itself."""
+    """Part of a nemesis that this module uses. A nemesis with an `interval_s` decides itself how
+    long its faults last, and how long the pauses between them are."""
 
     @property
     def name(self) -> str:

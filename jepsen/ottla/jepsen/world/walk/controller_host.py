@@ -160,8 +160,8 @@ class ControllerHost:
             await trio.sleep(QUIET_S)
 
     def check(self) -> None:
-        """Raise the violation found between two steps of the loop, or an unexpected exception, if
-        there is one."""
+        """Raise the invariant violation that was found between two steps of the event loop, or else
+        an unexpected exception of the controller. Does nothing if there is neither."""
         if self.world.loop.failure is not None:
             raise self.world.loop.failure
         for name, fault in self._cluster.faults:

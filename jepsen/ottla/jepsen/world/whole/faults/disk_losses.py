@@ -98,7 +98,8 @@ class FlippedByte:
     flipped: int
 
     def repair(self) -> None:
-        """Correct the byte, unless the log was truncated or removed."""
+        """Write the original byte back in place of the flipped one, unless the log was truncated or
+        removed since."""
         disk = self.machine.disk
         if not disk.exists(self.path):
             return
