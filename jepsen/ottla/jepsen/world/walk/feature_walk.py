@@ -26,7 +26,7 @@ from ottla.jepsen.world.engine import RunOutcome, outcome_of
 from ottla.jepsen.world.invariants.replication import require
 from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.trace import Trace
-from ottla.jepsen.world.violation import violation_of
+from ottla.jepsen.world.violation import violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.metadata.features import OFFERED, LevelRange, uncovered
 from ottla.metadata.image import ControllerRegistration, FeatureRange
@@ -57,11 +57,7 @@ class FeatureWalk:
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one random schedule of at most `budget` actions, and return the outcome."""
         walk = ChangingReleases(chance)
-        violation = None
-        try:
-            walk.go(budget)
-        except Exception as error:
-            violation = violation_of(error)
+        violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
 
 

@@ -206,12 +206,16 @@ class WalkedShare:
     # --- coordinator --------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Let a call arrive at the coordinator."""
+        """Let a call arrive, and all calls if too many are on their way."""
+        self._let_arrive()
+        if len(self.coordinator.calls) > CALLS_MAX:
+            self._settle_calls()
+
+    def _let_arrive(self) -> None:
+        """Let a call arrive at the coordinator, and check what it writes."""
         call = self.coordinator.deliver()
         if call is not None and call.batches:
             self.invariants.on_applied(call.state_epoch, call.batches)
-        if len(self.coordinator.calls) > CALLS_MAX:
-            self._settle_calls()
 
     def _commit(self) -> None:
         """Commit some of the coordinator's records."""
@@ -268,9 +272,7 @@ class WalkedShare:
     def _settle_calls(self) -> None:
         """Let all calls arrive, and commit all."""
         while self.coordinator.calls:
-            call = self.coordinator.deliver()
-            if call is not None and call.batches:
-                self.invariants.on_applied(call.state_epoch, call.batches)
+            self._let_arrive()
         self.coordinator.commit()
 
     def _finish(self) -> None:
