@@ -107,7 +107,7 @@ class Operation:
 
     @property
     def value(self) -> Json:
-        """The value of the completion, or that of the invocation if there is none."""
+        """The value of the completion, or the value of the invocation if there is no completion."""
         if self.completion is None or self.completion.value is None:
             return self.invoke.value
         return self.completion.value
@@ -233,8 +233,8 @@ class Recorder:
     def note(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
     ) -> Event:
-        """Record and return an event that is not part of a thread's operation, as one that starts
-        and ends at the same instant.
+        """Record an event that is not part of a thread's operation, as an operation that starts and
+        ends at the same instant. Returns the event.
 
         `process` must be a number that no thread uses, because the thread itself may be performing
         an operation at that time.

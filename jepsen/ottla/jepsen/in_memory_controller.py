@@ -238,8 +238,8 @@ class InMemoryController:
         return self.take(client_requests.decide(self.image, request.API_KEY, request, context))
 
     def alter_isr(self, topic: str, partition: int, *isr: int) -> pb.AlterPartitionResult:
-        """Send an AlterPartition request of the partition's leader that proposes an ISR, with the
-        current epochs. Returns the partition's result."""
+        """Send an AlterPartition request on behalf of the partition's leader, which proposes an ISR
+        with the current epochs. Returns the partition's result."""
         found = self.image.topic(topic)
         assert found is not None
         state = found.partitions[partition]

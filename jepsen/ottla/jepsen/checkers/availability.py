@@ -4,8 +4,8 @@ succeed again soon after a fault.
 Pure.  Source: rule R9 (`checkers/__init__.py`).  A fault lasts from its "start" event to its "end"
 event. Calm time is time without an active fault.
 
-- unavailable: too few operations succeeded of those that began and ended in calm time after
-  recovery.
+- unavailable: of the operations that began and ended in calm time after recovery, too few
+  succeeded.
 - slow-recovery: after the end of a fault, a kind of operation or a written key needed too much calm
   time until it succeeded again. The bound applies to the 99th percentile over all faults.
 - too-slow and too-few-faults: the run had too few operations or faults to show anything, so its
@@ -23,7 +23,7 @@ NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
 """Names of events that are not requests to the cluster, such as client crashes."""
 
 NOTES_FROM = 1_000_000
-"""Lowest process number of events noted outside the operations of clients."""
+"""Lowest process number for events that do not belong to any client's operations."""
 
 
 class CalmTimes:
@@ -44,7 +44,7 @@ class CalmTimes:
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return how many ns of calm time had passed before a moment."""
+        """Return the total time in ns before `time_ns` during which no fault was active."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns

@@ -70,7 +70,7 @@ class _Markers:
         return index < len(offsets) and self._aborts[producer_id][offsets[index]]
 
     def state_of(self, found: Mapping[int, bytes], end: int) -> dict[bytes, bytes]:
-        """Return the last value of every key that is neither deleted nor aborted.
+        """Return the last committed value of every key that is not deleted.
 
         `found` contains a log's batches by their base offsets. Batches that begin at or after `end`
         are ignored.

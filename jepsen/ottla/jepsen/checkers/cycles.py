@@ -195,8 +195,8 @@ def _is_in_time(reading: LogReading) -> bool:
 
 
 def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> None:
-    """Report one cycle for each anomaly within one strongly connected component: the weakest one of
-    ww edges (G0), and the weakest one with a wr edge (G1c)."""
+    """Report one cycle for each anomaly within one strongly connected component: the weakest cycle
+    of ww edges alone (G0), and the weakest cycle with at least one wr edge (G1c)."""
     kinds: tuple[tuple[str, frozenset[Why], Why], ...] = (
         ("G0", frozenset({"ww"}), "ww"),
         ("G1c", frozenset({"ww", "wr"}), "wr"),
@@ -235,7 +235,7 @@ def _cycle_with(
 
 def _report_cycle(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
     """Report a cycle, given as nodes whose last one equals the first. Two edges that lead through a
-    moment are reported as one."""
+    node for a moment in time are reported as one."""
     count = len(graph.operations)
     steps: list[str] = []
     reasons: list[str] = []

@@ -11,12 +11,14 @@ Pure.  The value of an end-offset operation is [key, offset].
 A deposed leader that does not know its successor may report a lower offset, if the client does not
 know the successor either. This is allowed, and reported under one of two other names:
 
-- stale-end-offset-of-a-deposed-leader: the leader epoch is older than that of another response.
+- stale-end-offset-of-a-deposed-leader: the leader epoch is older than the epoch of another
+  response.
 - stale-end-offset-of-an-unknown-leader: the client does not expose the leader epoch.
 
 A lower offset is never allowed at the end, when all faults are healed. It is also not allowed if
-the offset was acknowledged to the requesting process itself. The exception is extra `own_view`
-false: one client object of the process produces, and another sends the request.
+the offset was acknowledged to the requesting process itself, unless the operation has the extra
+`own_view` false. This extra means that one client object of the process produces, and another sends
+the request.
 """
 
 from dataclasses import dataclass, field

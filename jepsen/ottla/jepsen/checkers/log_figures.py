@@ -97,7 +97,7 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 
 
 def consume_counts(reading: LogReading) -> dict[str, int]:
-    """Return the number of records by how often the group subscribers consumed each of them."""
+    """Return the number of records, by the number of times that consumer groups read them."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     for poll, reader in polls_with_readers(reading):
         if reader.is_subscribed:
@@ -149,8 +149,8 @@ def quantile(ordered: Sequence[int], share: float) -> int:
 
 
 def thinned(points: list[tuple[int, float]]) -> list[list[float]]:
-    """Return the points as [seconds, highest value] of at most SERIES_POINTS_MAX time periods of
-    equal length."""
+    """Reduce a plotted line to at most SERIES_POINTS_MAX points: [seconds, highest value] for time
+    periods of equal length."""
     if not points:
         return []
     end_ns = max(time_ns for time_ns, _ in points) + 1

@@ -46,7 +46,7 @@ class ProcessReader:
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
-    """The last offset read of each key, and the poll that returned it."""
+    """For each key, the last offset read, and the poll that returned it."""
 
     def on_change(self, operation: Operation) -> None:
         """Drop the positions that an operation, such as a new assignment, makes obsolete."""
@@ -150,10 +150,11 @@ def _judge_step(
 
 
 def check_sends(reading: LogReading, findings: Findings) -> None:
-    """Report every record sent after an acknowledgement whose offset is not higher."""
+    """Report every record whose offset is not above an offset acknowledged before the record was
+    sent."""
     _check_inside(reading, findings)
     ends: dict[str, tuple[int, Operation]] = {}
-    """The highest offset acknowledged so far of each key."""
+    """For each key, the highest offset acknowledged so far, and the operation that received it."""
     own_ends: dict[tuple[int, str], tuple[int, Operation]] = {}
     for _, sends, is_begin in _moments(reading.sends_of):
         for send in sends:

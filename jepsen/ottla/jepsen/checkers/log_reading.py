@@ -46,7 +46,7 @@ class Poll:
 
     operation: Operation
     records: Mapping[str, Records]
-    """Records by key. Those of several polls in one operation are concatenated."""
+    """Records by key. The records of several polls in one operation are concatenated."""
     is_ok: bool
     is_final: bool
 
@@ -246,6 +246,6 @@ def _pairs(log: KeyLog) -> Iterator[tuple[int, Value]]:
 
 
 def indexes(operations: Iterable[Operation | None]) -> tuple[int, ...]:
-    """Return the indexes of the events of the given operations, which prove a finding, in order and
-    without repetitions."""
+    """Return the indexes of the events of the given operations, which prove an anomaly, in order
+    and without repetitions."""
     return tuple(sorted({operation.index for operation in operations if operation is not None}))

@@ -7,7 +7,8 @@ from ottla.jepsen.checkers.wgl import Linearization
 from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
-"""Maximum number of objects without a valid order whose longest order is kept for a picture."""
+"""Maximum number of objects without a valid order for which the longest order found is kept, to
+draw it."""
 
 
 def picture(

@@ -82,7 +82,8 @@ class RegisterGroup:
 def check_registers(
     groups: Mapping[str, RegisterGroup], facts: RunFacts, findings: Findings
 ) -> None:
-    """Search for a valid order of every register."""
+    """Search for a valid order of each register's commits and fetches, and report the registers
+    that have none."""
     pictures: dict[str, Json] = {}
     step_count = 0
     for name, group in sorted(groups.items()):

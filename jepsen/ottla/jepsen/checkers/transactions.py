@@ -8,17 +8,17 @@ torn transactions, and cycles (G0, G1c). This checker reports:
 - G1b: a record was read before its commit was requested, or a reader skipped some of a
   transaction's records in one log;
 - zombie-commit: a producer committed after another one had initialised its transactional id;
-- bank-total: the amounts written by all transactions do not sum to zero, although those of each
-  transaction do;
+- bank-total: the amounts written by all transactions do not sum to zero, although the
+  amounts of each single transaction do;
 - lost-output, duplicate-output: an input record whose offset a transaction committed has no
   committed output, or more than one;
 - early-output: an input record whose offset is not committed has an output.
 
 Operations: `txn`, value a list of ["send", key, value], extra `name` and `producer`; `ask-commit`,
-value that name, recorded when the commit is requested; `init`, extra `transactional_id` and
-`producer`; `committed`, value {"group", "keys": {key: next offset}}, at the end with extra `final`.
-The second last part of a value, as in `name/+5/17`, is its amount. An output ends with `<` and the
-value of its input.
+whose value is the name of a transaction, recorded when its commit is requested; `init`, extra
+`transactional_id` and `producer`; `committed`, value {"group", "keys": {key: next offset}}, at the
+end with extra `final`. The second last part of a value, as in `name/+5/17`, is its amount. An
+output ends with `<` and the value of its input.
 """
 
 from bisect import bisect_right
@@ -53,8 +53,8 @@ class ProducerLife:
     """Indexes of the first and the last event of the producer's initialisation (`begun`,
     `ended`)."""
     succeeded: int | None = None
-    """Index of the event from which another producer had certainly taken over the transactional
-    id."""
+    """Index of the event after which another producer has certainly taken over this producer's
+    transactional id. None if no other producer has."""
 
 
 @dataclass(slots=True)
@@ -116,8 +116,8 @@ def _offsets(value: Json) -> Iterator[tuple[str, int]]:
 
 
 def _find_successors(lives: Mapping[str, ProducerLife]) -> None:
-    """Set `succeeded` of every producer whose transactional id another producer initialised
-    later."""
+    """For each producer whose transactional id was initialised again later, set `succeeded` to the
+    earliest end of such an initialisation."""
     by_id: dict[str, list[ProducerLife]] = {}
     for life in lives.values():
         by_id.setdefault(life.transactional_id, []).append(life)

@@ -28,7 +28,7 @@ class Finding:
     key: str | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Return the finding in the form of results.json."""
+        """Return this anomaly as JSON, in the form that results.json uses."""
         return {
             "anomaly": self.anomaly,
             "detail": self.detail,
@@ -38,7 +38,7 @@ class Finding:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Finding":
-        """Parse a finding of results.json."""
+        """Parse an anomaly from the JSON of results.json."""
         return Finding(data["anomaly"], data["detail"], tuple(data["operations"]), data["key"])
 
 
@@ -49,16 +49,16 @@ class Verdict:
     checker: str
     valid: Validity
     findings_count: Mapping[str, int] = field(default_factory=dict)
-    """Number of findings of each anomaly, including the allowed ones."""
+    """Number of times that each anomaly was found, including the allowed anomalies."""
     findings: Sequence[Finding] = ()
-    """The first few findings of each anomaly."""
+    """Examples of each anomaly: the first ones found, at most FINDINGS_KEPT_MAX."""
     figures: Mapping[str, Json] = field(default_factory=dict)
     """Measured figures, such as counts, lags and shares, which never fail a run."""
     reason: str | None = None
     """Reason why the verdict is not True, in one sentence."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the verdict in the form of results.json."""
+        """Return this verdict as JSON, in the form that results.json uses."""
         return {
             "checker": self.checker,
             "valid": self.valid,
@@ -70,7 +70,7 @@ class Verdict:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Verdict":
-        """Parse a verdict of results.json."""
+        """Parse a verdict from the JSON of results.json."""
         return Verdict(
             data["checker"],
             data["valid"],
@@ -96,7 +96,7 @@ class RunFacts:
 
     workload: str = "queue"
     idempotent: bool = True
-    """True if producers are idempotent. Used for clients whose events do not contain it."""
+    """True if producers are idempotent. Used for clients whose events do not show it."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
@@ -105,14 +105,14 @@ class RunFacts:
     ops_per_s_minimum: float = 0.0
     faults_minimum: int = 0
     ok_share_minimum: float = 0.99
-    """Lowest allowed share of successful operations, counting those invoked outside faults and
-    recoveries."""
+    """Lowest allowed share of successful operations, counting only operations invoked outside
+    faults and recoveries."""
     recovery_s_max: float = 30.0
     """Longest allowed time from the end of a fault until every service succeeds again (p99 of all
     faults)."""
     allowed: frozenset[str] = frozenset()
-    """Anomalies that are reported but do not fail this run, in addition to those that a checker
-    always allows."""
+    """Anomalies that are reported but do not fail this run, in addition to the anomalies that a
+    checker always allows."""
     ww_edges: bool = False
     """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's
     transactions do not follow this order."""
@@ -127,7 +127,7 @@ class RunFacts:
     "unknown"."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the facts in the form of test.json."""
+        """Return these facts as JSON, in the form that test.json uses."""
         data: dict[str, Json] = {part.name: getattr(self, part.name) for part in fields(self)}
         data["allowed"] = sorted(self.allowed)
         for name in ("clients", "nemeses"):
@@ -174,7 +174,7 @@ class Findings:
     def add(
         self, anomaly: str, detail: str, operations: Iterable[int] = (), key: str | None = None
     ) -> None:
-        """Add one anomaly."""
+        """Add one anomaly, its description, and the indexes of the events that prove it."""
         count = self._count[anomaly] = self._count.get(anomaly, 0) + 1
         if count <= FINDINGS_KEPT_MAX:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))

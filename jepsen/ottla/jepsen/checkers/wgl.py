@@ -22,14 +22,14 @@ Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
 """Function from a state and a call to the possible states after it."""
 
 NEVER = 1 << 62
-"""End of a call that did not return."""
+"""Value of `ObjectCall.end` for a call that did not return."""
 
 WAYS_MAX = 1 << 10
 """Largest number of states that one call may lead to."""
 
 ALL_TRIED = 1 << 62
-"""Value of a candidate count. It means that a placed read fits, so no other candidate needs to be
-tried at its place."""
+"""Value used instead of the number of candidates tried at a place in the order: a read that fits
+was placed there, so no other candidate needs to be tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ them."""
 
 
 class _Search(Generic[State, Asked]):
-    """One search. It has a linked list of the starts and ends of all calls that are not placed
-    yet."""
+    """State of one search, with a linked list of the starts and ends of all calls that are not
+    placed in the order yet."""
 
     def __init__(
         self,
@@ -156,8 +156,8 @@ class _Search(Generic[State, Asked]):
     def _candidate(
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
-        """Return the next candidate that is worth trying, as (call, state after it, candidates
-        tried so far)."""
+        """Return the next call that is worth trying at the current place, as (call, state after it,
+        candidates tried so far)."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:

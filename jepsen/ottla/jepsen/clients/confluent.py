@@ -29,7 +29,7 @@ MISSING = (
     "needs the package confluent-kafka (pip install confluent-kafka), which is not installed",
 )
 TIMEOUT_MS = 4_000
-"""Timeout of one request in ms, the same as that of Ottla's own clients."""
+"""Timeout of one request in ms, the same as for Ottla's own clients."""
 CLOSE_S = 5.0
 DROP_S = 2.0
 GRACE_S = 1.0

@@ -44,7 +44,7 @@ def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
 
 
 class ConfluentGroupClient(ConfluentClient):
-    """Client of one thread of the group workload."""
+    """Load client for one thread of the group workload, with confluent-kafka."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)

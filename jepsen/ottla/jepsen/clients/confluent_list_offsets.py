@@ -30,7 +30,7 @@ LED_ELSEWHERE = frozenset(
 
 
 class ConfluentListOffsetsClient(ConfluentClient):
-    """Client of one thread of the list-offsets workload."""
+    """Load client for one thread of the list-offsets workload, with confluent-kafka."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:

@@ -32,7 +32,7 @@ REFUSALS = frozenset(
 
 
 class ConfluentMetadataClient(ConfluentClient):
-    """Client of one thread of the metadata workload. It only writes."""
+    """Load client for one thread of the metadata workload, with confluent-kafka. It only writes."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:

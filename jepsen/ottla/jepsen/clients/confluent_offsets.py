@@ -21,7 +21,7 @@ CONSUMERS_MAX = 4
 
 
 class ConfluentOffsetsClient(ConfluentClient):
-    """Client of one thread of the offsets workload."""
+    """Load client for one thread of the offsets workload, with confluent-kafka."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:

@@ -17,7 +17,7 @@ than the producer."""
 
 
 class ConfluentProducerIdsClient(ConfluentClient):
-    """Client of one thread of the producer-ids workload."""
+    """Load client for one thread of the producer-ids workload, with confluent-kafka."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:

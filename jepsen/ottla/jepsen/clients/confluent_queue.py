@@ -1,5 +1,5 @@
-"""The queue workload with confluent-kafka: one producer, and one consumer for each way of
-reading."""
+"""The queue workload with confluent-kafka: one producer, one consumer that is a group member, and
+one that reads assigned partitions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -79,7 +79,7 @@ def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, 
 
 
 class ConfluentQueueClient(ConfluentClient):
-    """Client of one thread of the queue workload."""
+    """Load client for one thread of the queue workload, with confluent-kafka."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)

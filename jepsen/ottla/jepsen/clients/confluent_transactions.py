@@ -17,7 +17,7 @@ LATEST_TIMEOUT_S = 5.0
 
 
 class ConfluentTransactionsClient(ConfluentClient):
-    """Client of one thread of the transactions workload."""
+    """Load client for one thread of the transactions workload, with confluent-kafka."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
@@ -95,8 +95,8 @@ class ConfluentTransactionsClient(ConfluentClient):
             offsets[message.value().decode()] = message.offset()
 
     def _after(self, producer: Any, op: Op, error: Any, *, is_asked: bool) -> Completion:
-        """Return the completion after an error. Aborts the transaction if librdkafka requires that,
-        otherwise drops the producer."""
+        """Return the completion of an operation that failed with an error of librdkafka. Aborts the
+        transaction if librdkafka requires that, otherwise drops the producer."""
         text = f"{error.name()}: {error.str()}"
         if error.txn_requires_abort():
             producer.abort_transaction(DEADLINE_S)

@@ -51,7 +51,7 @@ def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
 
 
 class OwnGroupClient(OwnClient):
-    """Client of one thread of the group workload."""
+    """Load client for one thread of the group workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

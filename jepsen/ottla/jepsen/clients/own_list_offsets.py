@@ -48,7 +48,7 @@ async def open_producer_and_view(
 
 
 class OwnListOffsetsClient(OwnClient):
-    """Client of one thread of the list-offsets workload."""
+    """Load client for one thread of the list-offsets workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

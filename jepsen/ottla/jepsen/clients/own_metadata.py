@@ -109,7 +109,7 @@ async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
 
 
 class OwnMetadataClient(OwnClient):
-    """Client of one thread of the metadata workload."""
+    """Load client for one thread of the metadata workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

@@ -77,7 +77,7 @@ async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
 
 
 class OwnOffsetsClient(OwnClient):
-    """Client of one thread of the offsets workload."""
+    """Load client for one thread of the offsets workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

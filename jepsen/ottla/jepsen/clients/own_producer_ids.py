@@ -25,7 +25,7 @@ def beginning_elsewhere(bootstrap: str, turn: int) -> list[tuple[str, int]]:
 
 
 class OwnProducerIdsClient(OwnClient):
-    """Client of one thread of the producer-ids workload."""
+    """Load client for one thread of the producer-ids workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

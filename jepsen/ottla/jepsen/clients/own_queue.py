@@ -1,5 +1,5 @@
-"""The queue workload with Ottla's own client: one producer, and one consumer for each way of
-reading."""
+"""The queue workload with Ottla's own client: one producer, one consumer that is a group member,
+and one that reads assigned partitions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -77,7 +77,7 @@ def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
 
 
 class OwnQueueClient(OwnClient):
-    """Client of one thread of the queue workload."""
+    """Load client for one thread of the queue workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

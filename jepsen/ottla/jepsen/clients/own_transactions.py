@@ -40,7 +40,7 @@ class AbortOnPurposeError(Exception):
 
 
 class OwnTransactionsClient(OwnClient):
-    """Client of one thread of the transactions workload."""
+    """Load client for one thread of the transactions workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan

@@ -114,7 +114,7 @@ class GroupLoad:
         return Op(self._member_f(rng), {"group": self._group(thread)})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the model with the completion of an operation."""
+        """Update the generator's state with the completion of an operation."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         if op.f == "poll" and done.value is not None:

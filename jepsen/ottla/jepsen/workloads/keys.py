@@ -28,7 +28,8 @@ def partition_of(key: str) -> tuple[str, int]:
 
 
 class Topics:
-    """The topics being written, those created in advance, and those that are full."""
+    """Topics of a workload: the topics being written, the topics created in advance, and the full
+    topics."""
 
     def __init__(self, prefix: str, *, open_count: int, values_max: int) -> None:
         self._prefix = prefix

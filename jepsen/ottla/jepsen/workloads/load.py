@@ -107,7 +107,7 @@ class Generator(Protocol):
         ...
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the model with the completion of an operation."""
+        """Update the generator's state with the completion of an operation."""
         ...
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -112,7 +112,7 @@ class MetadataLoad:
         return self._own_op(thread, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the model with the completion of an operation."""
+        """Update the generator's state with the completion of an operation."""
         if op.f == "describe":
             if "final" in op.extra and done.kind is EventKind.OK:
                 self._left[thread].remove((op.value["topic"], op.value["part"]))

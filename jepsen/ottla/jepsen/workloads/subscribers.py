@@ -17,5 +17,6 @@ def group_of(prefix: str, thread: int) -> str:
 
 
 def protocol_of(thread: int) -> str:
-    """Return `group.protocol` of the thread's group: alternately the classic one and KIP-848's."""
+    """Return `group.protocol` of the thread's group: alternately the classic protocol and KIP-848's
+    protocol."""
     return CONSUMER if thread // GROUP_SIZE % 2 else CLASSIC

@@ -57,7 +57,7 @@ POLL = Op("poll", [["poll"]])
 
 @dataclass(slots=True)
 class TransactionThread:
-    """State of one thread."""
+    """State of one thread of the transactions workload."""
 
     transactional_id: str
     is_mover: bool
@@ -132,7 +132,7 @@ class TransactionsLoad:
         return POLL if rng.random() < 0.5 else self._transfer(state, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the model with the completion of an operation."""
+        """Update the generator's state with the completion of an operation."""
         self._model.on_completion(op, done)
         state = self._threads[thread]
         is_done = done.kind is EventKind.OK
@@ -172,7 +172,7 @@ class TransactionsLoad:
 
     @property
     def group(self) -> str:
-        """The group of the copying threads."""
+        """Consumer group of the threads that copy records."""
         return f"{self._prefix}movers"
 
     def _inputs(self) -> Mapping[str, Json]:
