@@ -13,5 +13,5 @@ mini_broker.py     a broker's core with a single connection
 answering.py       a client's connection to a broker in memory: requests in, responses out
 hostile_broker.py  a broker that sends arbitrary responses to Ottla's client
 one_broker.py      a broker of one topic and one group with correct, late or missing responses
-chance.py          the seam `Rng` over Python's `Random`
+chance.py          the protocol `Rng`, implemented with Python's `Random`
 """

@@ -2,7 +2,7 @@
 
 `python -m ottla.jepsen.fuzz.atheris_driver TARGET SECONDS SEED INPUTS REPORT` starts with the files
 in the folder INPUTS, and adds inputs that reach new code. It writes REPORT (JSON) periodically and
-at the end. A finding does not end the process.
+at the end. An input that the target handles incorrectly does not end the process.
 """
 
 import json

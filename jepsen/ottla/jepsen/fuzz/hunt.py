@@ -31,9 +31,9 @@ class FuzzReport:
     driver: str
     inputs: int
     refused: int
-    """Inputs that were refused correctly. All others were valid."""
+    """Number of inputs that the target refused correctly. All other inputs were valid."""
     measured: int
-    """Inputs whose allocations were measured."""
+    """Number of inputs for which the allocated memory was measured."""
     seconds: float
     slowest_ms: float
     findings: tuple[FuzzFinding, ...]
@@ -61,7 +61,8 @@ def has_atheris() -> bool:
 def hunt(
     target: FuzzTarget, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
 ) -> FuzzReport:
-    """Fuzz one target for `seconds`. Returns the report with its figures and findings."""
+    """Fuzz one target for `seconds`. Returns a report with figures, and with the inputs that the
+    target handled incorrectly."""
     if driver == PLAIN:
         return _by_mutation(target, seconds, seed, kept)
     return _by_coverage(target, seconds, seed, kept)
@@ -124,7 +125,7 @@ def _by_coverage(
 def _end_of(
     target: FuzzTarget, ended: "subprocess.CompletedProcess[bytes]", folder: Path
 ) -> FuzzFinding:
-    """Return the finding for the input that ended the fuzzing process early, because it hangs or
+    """Return a report of the input that ended the fuzzing process early, because the input hangs or
     kills the process."""
     last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
     data = next((path.read_bytes() for path in folder.glob("report.json.*")), b"")

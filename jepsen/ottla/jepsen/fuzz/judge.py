@@ -25,9 +25,9 @@ class FuzzFinding:
 
     target: str
     kind: str
-    """Kind of finding: `escape` (an unexpected exception), `slow` or `memory`."""
+    """Kind of error: `escape` (an unexpected exception), `slow` or `memory`."""
     where: str
-    """Code location of the error. Findings with the same location count as one."""
+    """Code location of the error. Errors at the same location count as one."""
     what: str
     data: bytes
 
@@ -40,8 +40,8 @@ class FuzzFinding:
 
 @dataclass(slots=True)
 class Judge:
-    """Judge of one target: runs it on inputs, and keeps for each code location the shortest input
-    with a finding there."""
+    """Judge for one fuzzing target: runs it on inputs, and keeps for each code location the
+    shortest input that showed an error there."""
 
     target: FuzzTarget
     input_count: int = 0
@@ -51,8 +51,8 @@ class Judge:
     findings: dict[tuple[str, str], FuzzFinding] = field(default_factory=dict)
 
     def take(self, data: bytes, *, is_measured: bool | None = None) -> FuzzFinding | None:
-        """Run the target on one input. Returns the finding if the target handled the input
-        incorrectly, or None."""
+        """Run the target on one input. Returns a `FuzzFinding` if the target handled the input
+        incorrectly, else None."""
         if is_measured is None:
             is_measured = self.input_count % MEASURED_EVERY == 0
         self.input_count += 1

@@ -135,7 +135,7 @@ class MemoryChannel(HostedChannel):
         return False
 
     def read(self, now_ms: int) -> bool:
-        """Serve the next piece of the client's bytes."""
+        """Pass the next piece of the client's bytes to the broker's connection."""
         piece, self.left = self.left[: self.piece_bytes], self.left[self.piece_bytes :]
         self.connection.on_bytes(piece, now_ms)
         return True
@@ -162,7 +162,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     def __init__(
         self, *, frame_bytes_max: int = FRAME_BYTES_MAX, image: MetadataImage | None = None
     ) -> None:
-        """Start with an image of the metadata, by default that of `cluster()`."""
+        """Start the broker with an image of the metadata, by default the image of `cluster()`."""
         self.faults: list[BaseException] = []
         """Unexpected exceptions. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
@@ -243,19 +243,21 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return pending
 
     def _have_turn(self) -> None:
-        """Do nothing, because the caller repeats iterations as long as there is work."""
+        """Schedule no event-loop iteration, because the caller repeats iterations as long as there
+        is work."""
 
     def _rearm(self) -> None:
-        """Do nothing, because the clock does not advance."""
+        """Set no timer, because the clock does not advance."""
 
     def _watch(self, channel: MemoryChannel) -> None:
-        """Do nothing, since there is no other client."""
+        """Register no events for the channel, because all of the client's bytes are already in
+        memory."""
 
     def _on_closed(self, channel: MemoryChannel) -> None:
-        """Do nothing, since there is no other client."""
+        """Do nothing when the channel closes, since there is no other client."""
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
-        """Do nothing, because invalid input is expected here."""
+        """Write no log line, because invalid input is expected here."""
 
     # --- used by targets ---
 
@@ -382,7 +384,7 @@ def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Do
 
 
 def id_of(name: str) -> UUID:
-    """Return the id of an existing topic."""
+    """Return the id of a topic in the metadata of `cluster()`."""
     topic = cluster().image.topic(name)
     assert topic is not None
     return topic.id

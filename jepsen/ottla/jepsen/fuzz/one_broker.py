@@ -1,5 +1,5 @@
 """One broker in memory, connected to the client's transport. Its responses are correct, late, or
-missing from some request on.
+missing from a chosen request onwards.
 
 It has one topic and coordinates one group of a single member, in the virtual time of the test.
 `asked` contains the requests that it received.
@@ -85,8 +85,8 @@ class OneBroker:
         return OneStream(self)
 
     def use(self) -> None:
-        """Make this broker the transport of all clients that the current task opens, and of those
-        in tasks that it starts."""
+        """Make this broker the transport of all clients that the current task opens, and of all
+        clients opened in tasks that it starts."""
         TRANSPORT.set(self)
 
     def answer(self, api_key: int, version: int, body: memoryview) -> tuple[bytes, float] | None:

@@ -22,8 +22,8 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Judge all valid and kept inputs unchanged, then mutated inputs. Returns the judge with its
-    findings."""
+    """Judge all valid and kept inputs unchanged, then mutated inputs. Returns the judge, which has
+    kept the inputs that were handled incorrectly."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)
     ends_at = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The targets by name. The code that a target tests is imported when the target is used."""
+"""The fuzz targets by name. The code that a target tests is imported when the target is used."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -28,7 +28,7 @@ TARGETS = {
 
 
 def target_of(name: str) -> FuzzTarget:
-    """Return one target. Raises KeyError if there is none of that name."""
+    """Return the fuzz target with the given name. Raises KeyError if there is none."""
     module = import_module(f"ottla.jepsen.fuzz.targets.{TARGETS[name]}")
     target: FuzzTarget = getattr(module, name.upper())
     assert target.name == name
@@ -36,6 +36,6 @@ def target_of(name: str) -> FuzzTarget:
 
 
 def all_targets() -> Iterator[FuzzTarget]:
-    """Yield every target."""
+    """Yield every fuzz target."""
     for name in TARGETS:
         yield target_of(name)

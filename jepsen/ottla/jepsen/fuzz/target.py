@@ -1,7 +1,7 @@
 """A fuzz target: a reader of bytes from other programs, the source of its inputs, and its limits.
 
 `check` reads one input.  It returns if the bytes are valid, or raises one of `refusals`. Any other
-exception is a finding, including a failed assertion.
+exception, including a failed assertion, is reported as an error of the reader.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ def _no_name(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzTarget:
-    """One reader under test."""
+    """One reader of untrusted bytes to be fuzzed, with its valid inputs and its limits."""
 
     name: str
     sentence: str
@@ -35,7 +35,7 @@ class FuzzTarget:
     """Valid inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
-    """Function that names the form of an input, so that findings of different forms are kept
+    """Function that names the form of an input, so that errors found with different forms are kept
     apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
@@ -43,7 +43,7 @@ class FuzzTarget:
     input_bytes_max: int = INPUT_BYTES_MAX
 
     def allocation_max(self, data: bytes) -> int:
-        """Return the largest allowed peak allocation for this input."""
+        """Return the largest allowed peak allocation for this input, in bytes."""
         return self.allocation_ratio * len(data) + self.allocation_free_bytes
 
 
@@ -70,8 +70,8 @@ def joined(*parts: bytes) -> bytes:
 
 
 def numbered(rows: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield inputs for several readers. Each begins with the number of its reader; `rows` has the
-    inputs of each reader."""
+    """Yield inputs for several readers. Each input begins with the number of its reader; `rows` has
+    the inputs of each reader."""
     for number, inputs in enumerate(rows):
         for data in inputs:
             yield number.to_bytes(2) + data

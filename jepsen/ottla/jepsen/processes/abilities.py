@@ -49,18 +49,18 @@ class Ability(StrEnum):
     connections go through the harness' own proxies. The proxies then simulate cuts, losses, delays
     and resets."""
     RATES = "rates"
-    """Links with a limited bit rate."""
+    """Ability to limit the bit rate of links."""
     RESETS = "resets"
-    """TCP connections that a third party can reset."""
+    """Ability to reset TCP connections as a third party."""
     IMAGES = "images"
     """A separate file system for each node, needed for power cuts and full disks."""
     CLOCKS = "clocks"
-    """Wall clocks that can be made to jump."""
+    """Ability to make the wall clocks of nodes jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The abilities of the machine, and the reasons why others are missing."""
+    """The machine's abilities to inject faults, and the reason for each missing ability."""
 
     missing: Mapping[Ability, str]
     """The missing abilities, each with the reason."""
@@ -95,8 +95,8 @@ proxies."""
 
 
 async def probe(directory: Path) -> Abilities:
-    """Probe all abilities, and return those that the machine has. Takes about one second. Temporary
-    files below `directory` are removed."""
+    """Probe all abilities of the machine, and return the available ones with the reasons for the
+    missing ones. Takes about one second. Temporary files below `directory` are removed."""
     place = directory / PROBE
     place.mkdir(parents=True, exist_ok=True)
     missing: dict[Ability, str] = {}

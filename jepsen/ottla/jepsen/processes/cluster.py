@@ -102,7 +102,7 @@ class ProcessCluster:
 
     @property
     def deaths(self) -> list[Death]:
-        """Unplanned ends of nodes."""
+        """Unplanned ends of the nodes' processes so far."""
         found = [death for node in self.nodes.values() for death in node.deaths]
         return sorted(found, key=lambda death: death.time_ns)
 
@@ -178,7 +178,7 @@ class ProcessCluster:
         return None if partition is None else self.broker(partition.leader)
 
     def broker(self, id_: int) -> ProcessNode | None:
-        """Return the broker with a node id, or None."""
+        """Return the broker with a node id, or None if there is none."""
         return next((node for node in self.brokers if node.id == id_), None)
 
     async def is_isr_full(self) -> bool:
@@ -311,8 +311,9 @@ async def open_cluster(
     the end.
 
     If the cluster is `secure`, every client in the block logs in as the user of the workloads.
-    `planted` is the name of a bug to plant into the nodes. With `flush`, brokers flush before they
-    acknowledge. `abilities` limits the abilities that are used; None uses all that the machine has.
+    `planted` is the name of a deliberate bug to put into the nodes, or None. With `flush`, brokers
+    flush before they acknowledge. `abilities` limits the abilities that are used; None uses all
+    that the machine has.
     """
     directory.mkdir(parents=True, exist_ok=True)
     directory = directory.resolve()

@@ -13,7 +13,8 @@ class CommandError(Exception):
 
 def run(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
     """Run a command with `given` on its standard input. Returns its standard output and standard
-    error."""
+    error. Raises CommandError if the command is missing, takes more than TIMEOUT_S, or fails while
+    `is_checked`."""
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

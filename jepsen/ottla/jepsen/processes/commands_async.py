@@ -9,7 +9,8 @@ from ottla.jepsen.processes.commands import run
 
 
 async def run_async(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:
-    """Run a command in a worker thread. Returns its standard output and standard error.
+    """Run a command in a worker thread. Returns its standard output and standard error. Raises
+    CommandError as `commands.run` does.
 
     Waits for the end of the command even if the caller is cancelled.
     """

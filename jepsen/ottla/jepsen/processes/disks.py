@@ -147,10 +147,11 @@ def closed_segments(data: Path) -> list[Path]:
 
 
 def protected_bits(segment: Path) -> list[range]:
-    """Return the range of bits that the CRC covers, for each batch of a .log file.
+    """Return the range of bits that the records occupy in each batch of a .log file. The batch's
+    CRC covers them.
 
-    Those are the bits of the records. In Kafka's format the fields before the CRC (base offset,
-    length, epoch, magic) are not covered, and a wrong length would mislead a scan of the log.
+    In Kafka's format the fields before the CRC (base offset, length, epoch, magic) are not covered,
+    and a wrong length would mislead a scan of the log.
     """
     data = segment.read_bytes()
     found, position = [], 0

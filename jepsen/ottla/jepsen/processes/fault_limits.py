@@ -1,4 +1,4 @@
-"""The fault limits: decide which further faults a cluster must tolerate, given those already
+"""The fault limits: decide which further faults a cluster must tolerate, given the faults already
 active.
 
 A broker that loses power or data on its disk has lost acknowledged records, which other replicas
@@ -22,7 +22,7 @@ class FaultyNetwork(Protocol):
 
     @property
     def is_well(self) -> bool:
-        """True if no fault is injected."""
+        """True if no network fault is injected."""
         ...
 
 

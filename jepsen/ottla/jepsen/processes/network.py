@@ -29,7 +29,7 @@ class NodeEndpoint:
     binds: str
     """host:port of the node's own listener."""
     advertised: str
-    """host:port at which clients and other nodes reach it."""
+    """host:port at which clients and other nodes reach the node."""
     command_prefix: tuple[str, ...] = ()
     """Prefix of the node's command that runs it in its network namespace."""
 

@@ -36,7 +36,8 @@ class PacketAddress(IntEnum):
 
 
 class Instruction(NamedTuple):
-    """One instruction. `match` and `otherwise` are the numbers of instructions to skip."""
+    """One BPF instruction. `match` and `otherwise` are the numbers of instructions to skip if its
+    condition is true or false."""
 
     code: int
     match: int

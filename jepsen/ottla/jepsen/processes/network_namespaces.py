@@ -32,11 +32,11 @@ class Hook(NamedTuple):
     """Place in the kernel where one traffic rule is installed."""
 
     namespace: str | None
-    """Network namespace of the rule. None: the harness' own."""
+    """Network namespace of the traffic rule. None: the harness' own."""
     put: str
-    """Arguments of `tc` that add the rule. The rule itself is appended to them."""
+    """Arguments of `tc` that add the traffic rule. The rule itself is appended to them."""
     remove: str
-    """Arguments of `tc` that remove the rule."""
+    """Arguments of `tc` that remove the traffic rule."""
 
 
 class NamespaceNetwork:

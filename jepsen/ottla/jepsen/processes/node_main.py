@@ -1,8 +1,8 @@
-"""`python -m ottla.jepsen.processes.node_main`: a node with a planted bug.
+"""`python -m ottla.jepsen.processes.node_main`: a node with a deliberate bug.
 
-It plants the bug named by OTTLA_PLANTED_BUG, then runs the ordinary `ottla` command.  Only tests of
-the harness start nodes this way. No other code reads that variable, so that the environment cannot
-make a node in production misbehave.
+It installs the bug named by OTTLA_PLANTED_BUG, then runs the ordinary `ottla` command. Only tests
+of the harness start nodes this way. No other code reads that variable, so that the environment
+cannot make a node in production misbehave.
 """
 
 import os
@@ -17,7 +17,7 @@ REFUSED = 1
 
 
 def main() -> None:
-    """Plant the bug, and run `ottla` with the given arguments."""
+    """Install the bug that OTTLA_PLANTED_BUG names, and run `ottla` with the given arguments."""
     name = os.environ.get(VARIABLE, "")
     try:
         bug = bank.mutant(name)

@@ -1,8 +1,8 @@
 """One node of the cluster: a real `ottla` process with its address, its disk and its log.
 
-The harness starts and stops the process. If the process ends in any other way, its end is
-recorded as a finding.  The output of the process goes to a file of limited size.
-Invariant OneProcess: a node never has two processes at a time.
+The harness starts and stops the process. If the process ends in any other way, its end is recorded
+as a `Death`.  The output of the process goes to a file of limited size. Invariant OneProcess: a
+node never has two processes at a time.
 """
 
 import os
@@ -99,7 +99,7 @@ class ProcessNode:
         self.held_by: str | None = None
         """Name of the nemesis that has reserved the node. Other nemeses do not choose this node."""
         self.may_die = False
-        """True if it is not a finding when the process ends by itself."""
+        """True if a fault may end the process, so that an unplanned end is not an error."""
         self.deaths: list[Death] = []
         self.starts = 0
         self.log = NodeLog(log)

@@ -1,4 +1,4 @@
-"""Raft quorums in memory: for the walks, the fuzzer, and tests of raft and of its users.
+"""Raft quorums in memory, for model checking, fuzzing, and tests of raft and of its users.
 
 memory_log.py   a LogView that loses unflushed entries when it crashes
 member.py       one replica: a core, its memory log, and a driver that performs its effects

@@ -1,5 +1,6 @@
 """Invariants of raft, checked after every step of every replica, under any network and disk faults.
-Voter sets may change during a run (KIP-853); majorities are those of the set that the leader uses.
+Voter sets may change during a run (KIP-853); a majority is counted in the voter set that the leader
+uses.
 
 Kafka's simulation names six: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
 SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot.  At the end of a run it also checks

@@ -212,7 +212,7 @@ class MemoryMember:
         return self.log.read(read.offset, read.bytes_max)
 
     def answer(self, reply: Reply, /) -> None:
-        """Add the response to the result of the step. The caller delivers it."""
+        """Add the response to the result of the current step. The caller delivers it."""
         self._pass_boundary()
         read = reply.read
         if isinstance(read, ReadSnapshot):
@@ -221,7 +221,7 @@ class MemoryMember:
         self._performed.replies.append(reply)
 
     def send(self, outgoing: OutgoingRequest, /) -> None:
-        """Leave the message to the caller's network."""
+        """Leave the message to the caller, whose network delivers it."""
         self._pass_boundary()
         self._performed.messages.append(outgoing)
 
@@ -275,7 +275,7 @@ class MemoryMember:
 
 
 def entries_of(append: Append) -> tuple[MemoryEntry, ...]:
-    """Return the entries of an append."""
+    """Return the entries that an append effect adds to the log."""
     if isinstance(append, FollowerAppend | LeaderAppend):
         assert isinstance(append.records, Entries)
         return append.records

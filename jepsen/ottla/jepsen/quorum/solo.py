@@ -147,7 +147,7 @@ class Solo:
         last_epoch: int = 0,
         pre_vote: bool = False,
     ) -> VoteRequest:
-        """Return a vote request of another voter to this one."""
+        """Return a vote request from another voter to this replica."""
         return VoteRequest(
             cluster_id=CLUSTER_ID,
             voter_id=self.member.identity.node_id,
@@ -171,7 +171,7 @@ class Solo:
         epoch: int | None = None,
         standing: Standing = Standing.FULL,
     ) -> FetchRequest:
-        """Return a fetch request of another replica to this one."""
+        """Return a fetch request from another replica to this one."""
         return FetchRequest(
             cluster_id=CLUSTER_ID,
             replica_id=NodeId(sender),

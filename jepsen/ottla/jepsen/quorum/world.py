@@ -1,8 +1,8 @@
 """The members of one quorum on virtual time, and a network that loses, repeats, delays and
 partitions.
 
-The same seed gives the same history.  Nothing sleeps. All random numbers come from the caller's
-`Rng` seam, in the order of events.
+The same seed gives the same history.  Nothing sleeps. All random numbers come from the `Rng` that
+the caller passes, in the order of events.
 """
 
 import heapq
@@ -89,7 +89,7 @@ def identity(node_id: int, voter_ids: tuple[int, ...], *, is_wiped: bool = False
 
 
 class World:
-    """A quorum, its network and its time."""
+    """Simulation of one quorum, with its network and its virtual time."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class World:
             for node_id in (*voter_ids, *observer_ids)
         }
         self.narrate: Callable[[str], None] = _say_nothing
-        """Function that receives every line of the narration."""
+        """Function that receives a line of text for each event of the simulation."""
         self._token = 0
         self._routes: dict[int, tuple[NodeId, Callable[[Response | None], None]]] = {}
         """For each unanswered request, the node that sent it and the function that accepts its
@@ -276,7 +276,7 @@ class World:
 
     def _guarded(self, node_id: NodeId, event: Event) -> Callable[[], None]:
         """Return a function that delivers an event to a node, unless the node has crashed since
-        then."""
+        this call."""
         member = self.members[node_id]
         incarnation = member.incarnation
 
@@ -366,7 +366,8 @@ class World:
         return min(instants, default=None)
 
     def _run_one(self) -> None:
-        """Run one due action: the first of the agenda, else the first due tick."""
+        """Run the next action that is due: the first scheduled action, else the first due tick of a
+        node."""
         if self._agenda and self._agenda[0][0] <= self.now_ms:
             heapq.heappop(self._agenda)[2]()
             return
@@ -385,4 +386,4 @@ class World:
 
 
 def _say_nothing(line: str) -> None:
-    """Discard the narration."""
+    """Discard a line that describes an event of the simulation."""

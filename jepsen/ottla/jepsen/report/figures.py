@@ -38,7 +38,7 @@ merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid, in which neighbouring dots touch."""
 LANES_MAX = 14
-"""Nodes with a row of their own, and kinds of fault in the legend."""
+"""Maximum number of nodes with a row of their own, and of kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
 """Colours of the lines, and of the kinds of fault. When they are used up, further ones are grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
@@ -53,7 +53,8 @@ OVER_TIME = "_over_time"
 """Suffix of the names of figures that a checker reports as a list of [seconds, value]."""
 
 RECOVERY = "recovery"
-"""Name of the picture of recoveries. Its values are followed by the service that came last."""
+"""Name of the picture of recoveries. Each of its values is followed by the service that recovered
+last."""
 
 RECOVERY_COUNTS = (
     "Recovery counts, from the end of a fault, the seconds without any fault until every kind of "
@@ -251,7 +252,7 @@ def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContex
 def _recoveries(
     points: Sequence[Sequence[Any]], quantiles: Json, context: PlotContext
 ) -> Plot | None:
-    """Return a plot of the recovery from each fault, at the fault's end."""
+    """Return a plot of the time to recover from each fault, at the time when the fault ended."""
     p99_s = quantiles.get("p99") if isinstance(quantiles, dict) else None
 
     def draw(axes: "Axes") -> None:
@@ -425,7 +426,7 @@ def _svg(figure: "Figure", title: str) -> Markup:
 
 
 def _short_path(path: str) -> str:
-    """Return a path with a precision of a tenth of a point, and lines without length as short
+    """Return an SVG path rounded to a tenth of a point, with lines without length drawn as short
     dots."""
     short = re.sub(r"(\.\d)\d+", r"\1", path).replace(" \n", "")
     return re.sub(r"M (\S+ [\d.-]+)L \1", r"M\1h0", short)

@@ -13,7 +13,7 @@ from ottla.jepsen.report.page import table, tag
 from ottla.jepsen.report.words import count_words, many, shortened, value_words
 
 STEPS_MAX = 15
-"""Calls listed at the end of the order."""
+"""Maximum number of calls listed, at the end of the order."""
 OVERLAPS_MAX = 15
 
 

@@ -1,8 +1,8 @@
 """index.html of a store: a table of nemesis × workload, whose cells have the latest run of that
 pair.
 
-Pure.  A run with a planted bug is not in the table but in a list of planted bugs, because there an
-invalid run is the expected result.
+Pure.  A run with a deliberate bug is not in the table but in a separate list, because an invalid
+run is the expected result there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

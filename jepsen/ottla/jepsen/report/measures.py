@@ -18,7 +18,8 @@ WINDOWS_MAX = 240
 short stalls are not visible."""
 WINDOW_STEPS_S = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 NOTES_FROM = 1_000_000
-"""First process number of notes about clients, which are not part of the load."""
+"""Lowest process number for events that clients record outside their operations. These events are
+not part of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ def windows_of(end_s: float) -> Windows:
 
 
 def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Return operations by plot: those on logs, the most frequent other kinds, and all rare kinds
-    together."""
+    """Return the operations for each plot: the operations on logs, the most frequent other kinds,
+    and all rare kinds together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.invoke.process < NOTES_FROM:
@@ -57,7 +58,7 @@ def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operatio
 
 
 def took_ns(operation: Operation) -> int:
-    """Return the latency of an answered operation."""
+    """Return the latency of an answered operation in ns."""
     assert operation.completion is not None
     return operation.completion.time_ns - operation.invoke.time_ns
 

@@ -1,4 +1,4 @@
-"""Table of a partition log around the offsets of findings.
+"""Table of a partition log around the offsets of anomalies that checkers found.
 
 Pure.  A row is a value at an offset, with the times and processes of its send and its first read,
 and the facts that contradict it.
@@ -14,11 +14,11 @@ from ottla.jepsen.report.page import table
 from ottla.jepsen.report.words import clock_words, many, shortened
 
 OFFSETS_MAX = 20
-"""Offsets of findings in one table."""
+"""Maximum number of offsets of anomalies in one table."""
 CONTEXT = 1
-"""Rows shown before and after each offset of a finding."""
+"""Rows shown before and after each offset of an anomaly."""
 ENDS_READ = 2
-"""Records shown at the start and at the end of a read that proves a finding."""
+"""Records shown at the start and at the end of a read that proves an anomaly."""
 
 
 class KeyOrder:
@@ -33,10 +33,10 @@ class KeyOrder:
         self.spans: list[tuple[Operation, int, int]] = []
         """Reads with their first and last offsets."""
         self.lost: list[Operation] = []
-        """Sends that prove a finding but have no known offset."""
+        """Sends that prove an anomaly but have no known offset."""
         self.named: set[int] = set()
-        """Offsets of the sends that prove a finding. If there are none, offsets at both ends of the
-        reads that prove one."""
+        """Offsets of the sends that prove an anomaly. If there are none, offsets at both ends of
+        the reads that prove one."""
         ends: set[int] = set()
         for one in operations:
             is_proof = not proving.isdisjoint((one.invoke.index, one.index))
@@ -72,8 +72,8 @@ class KeyOrder:
             self.places.setdefault(value, []).append(offset)
 
     def odd_offsets(self) -> Sequence[int]:
-        """Return the suspicious offsets: those at which two values were seen, both offsets of a
-        value that was seen twice, and those that a finding of a checker names."""
+        """Return the suspicious offsets: offsets at which two values were seen, both offsets of a
+        value that was seen twice, and offsets that an anomaly found by a checker names."""
         odd = {offset for offset, values in self.values.items() if len(values) > 1}
         odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
         return sorted(odd | self.named)

@@ -24,7 +24,7 @@ class RunFiles:
     test: Mapping[str, Json] = field(default_factory=dict)
     """test.json: the plan of the run."""
     results: Mapping[str, Json] = field(default_factory=dict)
-    """results.json: its verdict."""
+    """results.json: the verdict on the run."""
 
     @property
     def workload(self) -> str:
@@ -49,7 +49,7 @@ class RunFiles:
 
     @property
     def planted(self) -> str | None:
-        """Name of the bug planted into the servers, or None."""
+        """Name of the deliberate bug in the servers, or None."""
         planted = self.test.get("planted")
         return str(planted) if planted else None
 
@@ -85,7 +85,7 @@ class RunFiles:
 
     @property
     def findings(self) -> Sequence[tuple[Verdict, Finding]]:
-        """Every finding in results.json, with the verdict that contains it."""
+        """Every anomaly in results.json, with the verdict that contains it."""
         return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
 
     @property

@@ -1,6 +1,6 @@
 """index.html of a run: its verdict in one sentence, then its evidence.
 
-Pure.  Order of the page: verdict, figures, findings with the operations that prove them, latencies
+Pure.  Order of the page: verdict, figures, anomalies with the operations that prove them, latencies
 and plots, checkers, faults, errors, files, the command that repeats the run.
 """
 
@@ -38,7 +38,8 @@ from ottla.jepsen.report.words import (
 )
 
 PROOFS_MAX = 12
-"""Operations listed with one finding. A longer cycle is easier to read in the timeline."""
+"""Maximum number of operations listed with one anomaly. A longer cycle is easier to read in the
+timeline."""
 FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
 FIGURE_CHARACTERS_MAX = 240
 """Length limit of one figure or fact. The files have longer ones in full."""
@@ -54,13 +55,13 @@ class RunParts:
     plots: Sequence[Plot] | None = ()
     """Plots of the run, or None if they cannot be drawn."""
     key_tables: Sequence[Markup] = ()
-    """For each key with a finding, a table of its log or of its longest order."""
+    """For each key with an anomaly, a table of its log or of its longest order."""
     other_files: Sequence[str] = ()
     """Paths of further files, below the run's directory."""
 
 
 def run_page(parts: RunParts) -> str:
-    """Return the page."""
+    """Return the HTML page of a run as text."""
     files = parts.files
     when = " · ".join(filter(None, (files.started, files.clients and f"clients: {files.clients}")))
     places = ["findings"] * bool(files.findings) + ["pictures", "checkers", "faults", "again"]
@@ -134,7 +135,8 @@ def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
 
 
 def _recovery_words(parts: RunParts) -> Iterable[Markup]:
-    """Yield the meaning of recovery, unless a picture has it in its caption."""
+    """Yield an explanation of recovery times, unless the caption of a picture already explains
+    them."""
     is_drawn = any(plot.name == RECOVERY for plot in parts.plots or ())
     if parts.files.figure("recovery_p99_s") is not None and not is_drawn:
         yield element("p", RECOVERY_COUNTS, class_="muted small")

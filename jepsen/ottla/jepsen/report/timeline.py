@@ -1,8 +1,8 @@
 """timeline.html: the operations and the faults of a run, in the order of their start times.
 
-Pure.  Operations are left out so that the page stays below `BYTES_MAX`. Operations of findings and
-their neighbours are kept first, then operations around the start and the end of faults, then the
-first operations of the run.
+Pure.  Operations are left out so that the page stays below `BYTES_MAX`. Operations that prove
+anomalies, and their neighbours, are kept first, then operations around the start and the end of
+faults, then the first operations of the run.
 """
 
 from bisect import bisect_left
@@ -26,8 +26,8 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Operations kept before and after an operation of a finding, and around the start or end of a
-fault."""
+"""Operations kept before and after an operation that proves an anomaly, and around the start or end
+of a fault."""
 FAULTS_SHARE = 0.6
 """Largest share of the page's operations that are kept because they are close to a fault."""
 HEADS = ("at", "process", "outcome", "client", "operation")
@@ -46,7 +46,7 @@ def timeline(
     proving: Iterable[int] = (),
     operations_max: int = OPERATIONS_MAX,
 ) -> str:
-    """Return the page as text. `proving` are the indexes of the events that findings name."""
+    """Return the page as text. `proving` are the indexes of the events that prove anomalies."""
     operations, proving = history.operations(), set(proving)
     while True:
         kept = chosen(operations, proving, faults, operations_max)

@@ -41,8 +41,8 @@ VERSIONS = CreateAclsRequest.VERSIONS
 HOSTS = ("*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "host")
 NAMES = ("*", "t", "topic", "topic-1", "*t")
 ASKED_MAX = 20
-"""Maximum number of an input's ACLs that are checked with the authorizer. Each is compared with all
-others."""
+"""Maximum number of an input's ACLs that are checked with the authorizer. It is small, because each
+of them is compared with all other ACLs."""
 
 
 @cache

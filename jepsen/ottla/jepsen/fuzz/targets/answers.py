@@ -125,7 +125,7 @@ FETCHED = len(CALLS)
 connection."""
 
 USER_DATA = FETCHED + 1
-"""First byte of inputs that are user data of another member's assignor."""
+"""First byte of inputs that contain user data from the assignor of another group member."""
 
 
 def _check(data: bytes) -> None:

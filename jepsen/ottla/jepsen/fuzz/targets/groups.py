@@ -58,8 +58,8 @@ def _shard() -> GroupShard:
 
 
 class _WrittenRecords:
-    """Ports of a coordinator shard that keep the written records. No request waits, and nothing
-    else is pending."""
+    """Test double for the ports through which a coordinator shard acts. Keeps the written records.
+    No request waits, and nothing else is pending."""
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
@@ -85,10 +85,10 @@ class _WrittenRecords:
         raise AssertionError(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Do nothing: the target reads the shard's deadline."""
+        """Set no timer: the fuzz target reads the shard's deadline instead."""
 
     def work_soon(self) -> None:
-        """Do nothing: the target does the work."""
+        """Schedule nothing: the fuzz target runs the shard's work itself."""
 
 
 def _log(data: bytes) -> None:

@@ -1,8 +1,9 @@
 """Logins: SASL frames, SCRAM messages, and OAUTHBEARER tokens from unauthenticated clients.
 
 The target `LOGINS` sends frames through a listener's authentication with every mechanism. A login
-may succeed only with a proof taken from the seeds.  `SCRAM` reads the messages of both sides.
-`JWTS` reads messages, tokens, keys, and claims that are signed with the targets' own signing key.
+may succeed only with a proof taken from the valid example inputs.  `SCRAM` reads the messages of
+both sides. `JWTS` reads messages, tokens, keys, and claims that are signed with the targets' own
+signing key.
 """
 
 import base64

@@ -154,7 +154,7 @@ BASE = apply_all(EMPTY, history()[:-4])
 
 
 def _fold(data: bytes) -> None:
-    """Parse records, each preceded by its length, and apply them all to the base image."""
+    """Parse records, each preceded by its length, and apply them all to the image `BASE`."""
     read: list[Record] = []
     at = 0
     while at < len(data):
@@ -173,7 +173,8 @@ def _fold(data: bytes) -> None:
 
 
 def records_of_base() -> list[bytes]:
-    """Return the snapshot of the base image. Applying records must never change this image."""
+    """Return the records of a snapshot of the image `BASE`. Applying other records to the image
+    must never change it."""
     return _bytes_of(BASE)
 
 

@@ -74,7 +74,7 @@ def _core(data: bytes) -> None:
 
 
 def _course(data: bytes) -> None:
-    """Pass a sequence of events to the core. Each event is a byte for its kind, followed by a
+    """Pass a sequence of events to raft's core. Each event is a byte for its kind, followed by a
     message if that kind has one."""
     solo = Solo(entry_epochs=(1, 1, 2))
     solo.member._invariants = None  # they hold among honest peers only

@@ -99,7 +99,7 @@ def _map(written: str, name: str) -> None:
 
 
 def _compare(name: str) -> None:
-    """Map a name with the fixed rules, and compare the result with that of Python's regular
+    """Map a name with the fixed rules, and compare the result with the result of Python's regular
     expressions."""
     try:
         user = KNOWN.user_of(name)

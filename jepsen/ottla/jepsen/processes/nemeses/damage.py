@@ -38,7 +38,7 @@ class FullDisk(Nemesis):
         return {"nodes": [victim.name], "bytes": await victim.disk.fill()}
 
     async def heal_fault(self) -> FaultReport:
-        """Free the disk, and restart the node if it ended. Returns a report."""
+        """Delete the file that fills the disk, and restart the node if it ended. Returns a report."""
         (victim,) = self.held
         await victim.disk.make_room()
         ended = victim.pid is None
@@ -52,7 +52,7 @@ class Flip(Nemesis):
 
     A broker trusts flushed data when it opens a log, as in Kafka. The damage shows when the bytes
     are read, and the reader must get an error and never the bytes.  To heal, the harness deletes
-    the damaged replicas, as an operator would, and they are copied from those in sync.
+    the damaged replicas, as an operator would, and they are copied from replicas in sync.
     """
 
     name = "flip"

@@ -15,7 +15,7 @@ COUNTS = (1, 2, 6)
 
 
 class _Links(Nemesis):
-    """Base of the nemeses that inject one fault of links and remove it."""
+    """Base class of nemeses that inject one kind of link fault, and remove it to heal."""
 
     async def _put(self, fault: LinkFault) -> None:
         await self.cluster.network.put(self.name, fault)
@@ -31,7 +31,7 @@ class _Links(Nemesis):
 
 
 class Loss(_Links):
-    """A share of all packets from and to some nodes is lost, including those of clients."""
+    """A share of all packets from and to some nodes is lost, including packets of clients."""
 
     name = "loss"
 

@@ -98,7 +98,7 @@ async def _directory_id_of(node: ProcessNode) -> UUID:
 
 
 async def _format_again(node: ProcessNode) -> None:
-    """Lose the directory of a controller, and format a new one without voters."""
+    """Delete the directories of a controller, and format new ones without voters."""
     data = node.disk.data
     properties = await read_meta_properties(RealDisk(), str(data))
     assert properties is not None

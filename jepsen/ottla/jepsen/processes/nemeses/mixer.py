@@ -7,13 +7,14 @@ from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 STABLE_S = 20.0
-"""Length of a period: long enough for leases, sessions and elections to settle."""
+"""Length of a period in seconds: long enough for leases, sessions and elections to become stable.
+"""
 NONE_SHARE = 0.25
 AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Each time, a new random subset of the other nemeses; a quarter of the time none."""
+    """A new random subset of the other nemeses in each period, or none (a quarter of the time)."""
 
     name = "mixer"
     interval_s = STABLE_S

@@ -73,7 +73,7 @@ class PartitionMajority(PartitionNemesis):
 
 
 class PartitionMajoritiesRing(PartitionNemesis):
-    """Each node sees a majority, no two the same one."""
+    """Each node reaches a majority of all nodes, and no two nodes reach the same majority."""
 
     name = "partition-majorities-ring"
 

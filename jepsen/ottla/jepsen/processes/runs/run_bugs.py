@@ -1,7 +1,7 @@
-"""Planted bugs that runs on real processes reveal. For each bug: the plan of the run, and the
-anomalies that identify the bug.
+"""Deliberate bugs that runs on real processes must reveal. For each bug: the plan of the run, and
+the anomalies that identify the bug.
 
-A harness that finds no bugs proves nothing, unless it is shown to find planted ones.
+A harness that finds no bugs proves nothing, unless it is shown to find deliberate ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,16 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """Plan of the run that reveals a planted bug, and the anomalies of which each identifies this
-    bug."""
+    """Plan of the run that reveals a deliberate bug, and the anomalies, each of which identifies
+    this bug."""
 
     plan: RunPlan
     anomalies: tuple[str, ...]
 
 
 def found_by(bug: BugRun, results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the first finding that identifies the bug and has operations that prove it."""
+    """Return the first reported anomaly that identifies the bug and names the operations that prove
+    it, or None."""
     for found in results:
         for verdict in found["verdicts"]:
             if verdict["valid"] is not False:

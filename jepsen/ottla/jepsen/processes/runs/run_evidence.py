@@ -9,8 +9,8 @@ Read after all nodes have been shut down.  A directory is sound under these cond
   wherever both have a batch of the same leader epoch (log matching);
 - replicas of a compacted log have the same last values.
 
-A batch that a leader wrote alone during its shutdown may differ from the next leader's. Such a
-batch would be truncated after the next startup.
+A batch that a leader wrote alone during its shutdown may differ from the next leader's batch at the
+same offset. Such a batch would be truncated after the next startup.
 """
 
 import re
@@ -139,7 +139,8 @@ def _index_problems(path: Path, starts: Mapping[int, BatchRow]) -> Iterator[str]
 
 
 def _differences(logs: Mapping[str, Mapping[str, _Log]]) -> Iterator[tuple[str, str, str]]:
-    """Yield (node, partition, problem) for each replica whose bytes differ from another one's."""
+    """Yield (node, partition, problem) for each replica whose bytes differ from the bytes of
+    another replica."""
     for name in sorted({name for found in logs.values() for name in found}):
         holders = [(node, found[name]) for node, found in logs.items() if name in found]
         for (first_node, first), (node, log) in combinations(holders, 2):

@@ -17,15 +17,17 @@ from ottla.jepsen.history import Json
 INJECT_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
 LEAD_IN_S = 5.0
-"""Time without faults at the beginning, in which the behaviour of a healthy cluster is measured."""
+"""Seconds without faults at the beginning, in which the behaviour of a healthy cluster is measured.
+"""
 JITTER = 0.2
 """Random variation of intervals, so that faults do not synchronise with any timer."""
 
 RETRY_S = 1.0
-"""Delay before the next attempt if a fault is not allowed now, for example because a replica is not
-in sync."""
+"""Delay in seconds before the next attempt if a fault is not allowed now, for example because a
+replica is not in sync."""
 BREATH_S = 2.0
-"""Delay between two injections by a nemesis that has periods without faults of its own."""
+"""Delay in seconds between two injections by a nemesis that itself includes periods without faults.
+"""
 
 Note = Callable[[str, Json], None]
 

@@ -20,17 +20,17 @@ from ottla.jepsen.workloads.table import Workload
 from ottla.model.errors import only_error
 
 INVOKE_TIMEOUT_S = 30.0
-"""Time limit of an operation, well above the clients' own deadlines. Only a client with a bug
-reaches it."""
+"""Time limit of an operation in seconds, well above the clients' own deadlines. Only a client with
+a bug reaches it."""
 OPEN_TIMEOUT_S = 30.0
 OPEN_PAUSE_S = 0.2
-"""Delay before a thread tries again to open a client."""
+"""Delay in seconds before a thread tries again to open a client."""
 CLOSE_TIMEOUT_S = 10.0
 IDLE_S = 0.01
-"""Delay before an idle thread asks for an operation again."""
+"""Delay in seconds before an idle thread asks for an operation again."""
 NOTES_FROM = 1_000_000
-"""First process number for a client's notes, above those of all processes. The thread number is
-added."""
+"""Process number for the events that thread 0 records outside its operations. The thread number is
+added. It is above the numbers of all client processes."""
 
 
 class RunLoad:
@@ -40,7 +40,7 @@ class RunLoad:
         self, workload: Workload, recorder: Recorder, now_ns: Callable[[], int], seed: int
     ) -> None:
         self.broken: Counter[str] = Counter()
-        """Counts of exceptions that clients raised although they never may."""
+        """Counts of exceptions raised by clients, which must never raise one."""
         self._workload = workload
         self._recorder = recorder
         self._now_ns = now_ns

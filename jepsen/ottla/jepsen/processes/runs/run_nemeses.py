@@ -1,4 +1,5 @@
-"""The nemeses of a run: their names and factories, and those that this machine does not allow.
+"""The nemeses of a run: their names and factories, and the reasons why this machine does not allow
+some.
 
 The name `partition` stands for all kinds of network partitions, which then take turns.
 """
@@ -86,7 +87,8 @@ def check_names(plan: RunPlan) -> None:
 def make_nemeses(
     plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, summary: RunSummary, say: Say
 ) -> list[Nemesis]:
-    """Return the nemeses that this machine allows. Reports the others, each with the reason."""
+    """Return the planned nemeses that this machine allows. Reports each other planned nemesis with
+    the reason."""
     made: list[Nemesis] = []
     for name in expanded(plan.faults):
         assert cluster is not None, "faults need a cluster that the run starts itself"

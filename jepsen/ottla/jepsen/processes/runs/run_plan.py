@@ -62,7 +62,7 @@ class RunPlan:
     """Address of a running cluster to test. The run sends load to it and checks it, but injects no
     faults."""
     planted: str | None = None
-    """Name of a bug to plant into every node."""
+    """Name of a deliberate bug to put into every node, or None."""
     ops_per_s_min: float = OPS_PER_S_MIN_DEFAULT
     """Fewest operations per second of a valid run, over all workloads."""
     faults_min: int | None = None
@@ -161,12 +161,13 @@ class RunPlan:
         return shlex.join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan in the form of test.json."""
+        """Return the plan as JSON, in the form that test.json uses."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> "RunPlan":
-        """Parse and return the plan in test.json. Raises ConfigError if it is malformed."""
+        """Parse the JSON of a plan in test.json, and return the plan. Raises ConfigError if it is
+        malformed."""
         names = {field.name for field in fields(cls)}
         kept: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value

@@ -1,8 +1,8 @@
 """Checks that a run is meaningful: enough load, enough faults, a healthy cluster at the end,
 complete final reads.
 
-Pure.  Its findings make a run invalid or unknown, in addition to the checkers' findings. A
-cluster that had no faults or hardly any load shows nothing, so its verdict is unknown.
+Pure.  The problems that it reports make a run invalid or unknown, in addition to the checkers'
+anomalies. A cluster that had no faults or hardly any load shows nothing, so its verdict is unknown.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class RunSummary:
     fault_errors: list[str] = field(default_factory=list)
     """Errors of faults that could not be injected or healed."""
     broken_clients: dict[str, int] = field(default_factory=dict)
-    """Counts of exceptions that clients raised although they never may."""
+    """Counts of exceptions raised by clients, which must never raise one."""
     is_interrupted: bool = False
     is_read: bool = False
     """True if the final reads reached the end of every log."""
@@ -57,12 +57,12 @@ class RunSummary:
         return sum(self.faults.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary in the form of test.json."""
+        """Return the summary as JSON, in the form that test.json uses."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "RunSummary":
-        """Parse the summary in test.json."""
+        """Parse the JSON of a summary in test.json."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in found.items() if name in names})
 
