@@ -1,4 +1,5 @@
-"""Engine `walk`: random walks without a clock, one subject per file or folder.
+"""Engine `walk`: runs of randomly chosen actions without a clock (random walks), one subject per
+file or folder.
 
 raft_walk.py, raft_disk.py, raft_disk_log.py            quorums, in memory and over real files
 raft_membership.py, raft_recovery.py                    quorums whose voters change

@@ -1,4 +1,4 @@
-"""Random choice of a walk's next action, until its budget or the replay ends."""
+"""Random choice of the next action of a random walk, until its budget or the replay ends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The active controller of a walk: real decisions, and the history of all records and images.
+"""An active controller for random walks: real decisions, and the history of all records and images.
 
 A decision is committed at once, since brokers only see committed records. If a controller dies
 between two appends, a decision that is not atomic may be committed only in part. The next

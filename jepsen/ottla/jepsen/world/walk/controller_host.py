@@ -1,9 +1,9 @@
-"""The shipped controller in a simulated process, for walks.
+"""The shipped controller in a simulated process, for random walks.
 
 The controller runs on a simulated machine, with its raft log, its background tasks and its RPC
-server. The walk calls it like a broker. The disk and the network have no delay, so virtual time
-passes only while the walk sleeps. Every call gets its response at once, unless the controller died
-or its tasks are delayed.
+server. A walk sends it requests, as a broker does. The disk and the network have no delay, so
+virtual time passes only while the walk sleeps. Every call gets its response at once, unless the
+controller died or its tasks are delayed.
 
 Every committed image is checked, in the order of the log. A decision that is not atomic is appended
 record by record, so that the controller may die after any of them.
@@ -49,7 +49,8 @@ STARTS_S_MAX = 60.0
 
 
 class ControllerHost:
-    """A controller that runs in a simulated process, with the calls that a walk makes to it."""
+    """A controller that runs in a simulated process, with methods that send it the requests of a
+    random walk."""
 
     def __init__(self, world: SharedWorld, cluster: SimulatedCluster, peer: MachinePeer) -> None:
         self.world = world
@@ -79,7 +80,7 @@ class ControllerHost:
 
     @property
     def now_ms(self) -> int:
-        """Virtual time in ms since the start of the simulated world."""
+        """Virtual time in ms since the start of the simulation."""
         return int(trio.current_time() * 1_000 + 0.5)
 
     @property
@@ -235,7 +236,7 @@ def _exception_of(error: BaseException) -> Exception:
 
 @contextmanager
 def single_appends() -> Iterator[None]:
-    """During the block, append decisions that are not atomic record by record."""
+    """During the block, append the records of a decision that is not atomic one at a time."""
     original = Decision.appends
 
     def appends(self: Decision[Any], records_max: int = 1) -> Any:
@@ -249,7 +250,7 @@ def single_appends() -> Iterator[None]:
 async def open_controller_host(
     loop: Loop, chance: Chance, settings: Mapping[str, str]
 ) -> AsyncIterator[ControllerHost]:
-    """Start a simulated world with one controller. The controller is active when this yields."""
+    """Start a simulation with one controller. The controller is active when this yields."""
     network = SimulatedNetwork(chance.stream("network"), Trace(), RareStates())
     network.quality.delay_s = network.quality.jitter_s = 0.0
     world = SharedWorld(loop, network, chance)

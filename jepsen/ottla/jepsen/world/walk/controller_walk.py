@@ -1,4 +1,4 @@
-"""The walk on a simulated controller: brokers run, fall silent, crash, shut down and restart.
+"""Random walk on a simulated controller: brokers run, fall silent, crash, shut down and restart.
 
 The controller is the shipped one, in a simulated process (`controller_host`). A simple model stands
 for three brokers and three partitions: the running processes, and the content of their logs. The
@@ -61,7 +61,7 @@ TOPIC = (2, "a")
 """Key of the topic's settings in an image."""
 
 SLACK_MS = 50
-"""Tolerance for sessions, in ms of virtual time: the walk records a heartbeat some ms late."""
+"""Tolerance for sessions, in ms of virtual time, because a heartbeat is recorded some ms late."""
 
 SETTINGS = {
     "metadata.max.idle.interval.ms": "0",
@@ -77,7 +77,7 @@ Deed = Callable[[NodeId, "Process"], Awaitable[None]]
 
 @dataclass(slots=True)
 class Process:
-    """A broker's process and its disk."""
+    """The process of a simulated broker, and the content of its disk."""
 
     logs: dict[int, list[int]] = field(default_factory=lambda: {one: [] for one in PARTITIONS})
     incarnation: int = 1
@@ -96,7 +96,7 @@ class Process:
 
 
 class ControllerWalk:
-    """Engine of the walk on the controller."""
+    """Search engine that tests the shipped controller by random walks."""
 
     name = "walk"
     subject = "controller"
@@ -114,8 +114,8 @@ class ControllerWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, in a new simulated world. Returns
-        the outcome."""
+        """Run one random schedule of at most `budget` actions, in a new simulation. Returns the
+        outcome."""
 
         async def main(loop: Loop) -> RunOutcome:
             async with _open_cluster(loop, chance) as host:
@@ -252,7 +252,7 @@ class BrokerProcesses:
     @asynccontextmanager
     async def _moves(self, broker: NodeId, *, leaves: bool = False) -> AsyncIterator[None]:
         """Record that a broker's state changes during the block: its name is in `moving`, and with
-        `leaves` also in `leaving`. At the end, wait until the controller has settled."""
+        `leaves` also in `leaving`. At the end, wait until the controller is idle."""
         self.moving = broker
         self.leaving = {broker} if leaves else set()
         try:
@@ -584,8 +584,8 @@ class BrokerProcesses:
             self.judge.check_partition(image, index, state, holders, min_isr=self.min_isr)
 
     async def check_that_it_heals(self) -> None:
-        """Check that every partition gets a leader after all faults end, and that a snapshot is
-        complete."""
+        """Check that every partition gets a leader after all faults end, and that a snapshot of the
+        metadata is complete."""
         self.host.strike_after_steps = 0
         await self.host.settle()
         await self.recover()

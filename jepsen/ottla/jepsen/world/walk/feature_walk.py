@@ -1,4 +1,4 @@
-"""The walk on feature levels: controllers of several releases come and go while levels change.
+"""Random walk on feature levels: controllers of several releases come and go while levels change.
 
 The decisions are the shipped ones, on an image in memory. A controller registers with the ranges of
 its release, is unregistered while it is stopped, and returns; meanwhile an operator raises and
@@ -42,7 +42,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
 class FeatureWalk:
-    """Engine of the walk on feature levels."""
+    """Search engine that tests changes of feature levels by random walks."""
 
     name = "walk"
     subject = "features"
@@ -100,7 +100,7 @@ class ChangingReleases:
         return CONTROLLERS[self.chance.below(len(CONTROLLERS))]
 
     def _register(self) -> None:
-        """Start a controller of some release."""
+        """Start and register a controller of a random release."""
         node_id = self._some_controller()
         highest = {name: self.chance.below(OFFERED[name].highest + 1) for name in FEATURES}
         wanted = ControllerRegistration(
@@ -148,7 +148,7 @@ class ChangingReleases:
             self.rare.sometimes("a level is lowered")
 
     def _update(self, name: str, level: int, kind: int) -> bool:
-        """Ask for a level, and return whether the cluster has it."""
+        """Request a feature level, and return whether the cluster has it afterwards."""
         update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=[update])
         self._take(update_features(self._cluster.image, self._context(), request))

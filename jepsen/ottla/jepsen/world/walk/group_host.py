@@ -108,7 +108,7 @@ class GroupHost(GroupRequests):
 
     @property
     def shard(self) -> GroupShard:
-        """The served shard of the only partition."""
+        """The active coordinator shard of the only `__consumer_offsets` partition."""
         (shard,) = self._groups.shards()
         return shard
 
@@ -135,8 +135,8 @@ class GroupHost(GroupRequests):
     # ---- the work of a broker's drivers
 
     def settle(self) -> None:
-        """Load shards, handle deadlines that have passed, do pending work and append, until there
-        is nothing left to do. Raises the first unexpected error."""
+        """Let the other replica fetch the log, which commits it. The fetch reaches the last append
+        that ends at or before `end`, or the end of the log if `end` is None."""
         groups, now_ms = self._groups, self.mono_ms
         for led in groups.take_loads():
             self._load(led)
@@ -251,7 +251,8 @@ class GroupHost(GroupRequests):
         self._change(remove_topic_record(topic.id))
 
     def _change(self, *records: Record) -> None:
-        """Publish a change of the metadata to the parts of the broker, in its order."""
+        """Publish a change of the metadata to the parts of the broker, in the order that a broker
+        uses."""
         delta = MetadataDelta(self._image)
         for record in records:
             delta.replay(record)

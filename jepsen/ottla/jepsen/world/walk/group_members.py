@@ -47,7 +47,8 @@ Places = frozenset[Place]
 
 
 class WalkedMember:
-    """Base class of both kinds of members. `owned` are the partitions that the member works on."""
+    """Base class of simulated group members of either protocol. `owned` are the partitions that the
+    member works on."""
 
     is_classic = False
 

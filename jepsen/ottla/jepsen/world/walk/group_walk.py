@@ -1,4 +1,4 @@
-"""The walk on the groups of a broker core: members that act at any time, in any way.
+"""Random walk on the groups of a broker core: members that act at any time, in any way.
 
 Members join, leave, crash, fall silent, lose responses and commit with old epochs. Topics are
 created, grow and are deleted. The log is committed late, and another coordinator takes over with a
@@ -39,7 +39,7 @@ SETTLING_MS = 2_000
 
 
 class GroupWalk:
-    """Engine of the walk on groups."""
+    """Search engine that tests a group coordinator by random walks."""
 
     name = "walk"
     subject = "group"
@@ -100,7 +100,7 @@ class WalkedGroup:
         self._settle()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as many times as its weight in this run."""
+        """Return a list with every action, repeated as often as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._step, 60, True),
             (self._revoke, 40, True),
@@ -261,7 +261,7 @@ class WalkedGroup:
         self.host.is_committing = False
 
     def _release(self) -> None:
-        """Raise the high watermark to the end of the log, or only part of the way."""
+        """Raise the high watermark to the end of the log, or only part of the way to it."""
         host = self.host
         span = host.end_offset - host.committed_count
         if span > 1 and self.chance.below(3) == 2:

@@ -1,6 +1,7 @@
-"""Generator of a walk's batches: plain, idempotent and transactional ones, and control batches.
+"""Generator of batches for random walks on a log: plain, idempotent and transactional batches, and
+control batches.
 
-Most timestamps grow. Some repeat or go back, as those of real producers do.
+Most timestamps grow. Some repeat or go back, as the timestamps of real producers do.
 """
 
 from ottla.jepsen.world.chance import Chance

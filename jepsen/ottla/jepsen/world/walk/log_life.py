@@ -1,6 +1,6 @@
 """A log over several processes: the current process, its disk, its running tasks, and its recovery.
 
-`LogLife` owns the log, its model and the broker's checkpoints. A walk chooses the events.
+`LogLife` owns the log, its model and the broker's checkpoints. A random walk chooses the events.
 """
 
 from collections.abc import Callable

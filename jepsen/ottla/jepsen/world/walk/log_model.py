@@ -68,8 +68,8 @@ class LogModel:
 
     def __init__(self) -> None:
         self.batches: list[ModelBatch] = []
-        """All batches. Those deleted from the front are kept, because the producers' state depends
-        on them."""
+        """All batches. Batches deleted from the front are kept, because the producers' state
+        depends on them."""
         self.start_offset = 0
         self.start_offset_max = 0
         """The highest log start offset so far."""

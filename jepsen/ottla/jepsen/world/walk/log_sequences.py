@@ -1,4 +1,4 @@
-"""The walk on a partition's log whose generator favours short sequences of actions before a crash.
+"""Random walk on a partition's log that favours short sequences of actions before a crash.
 
 Some bugs need four or five actions in a row, such as a flush, a roll, a checkpoint and a power cut.
 `LogWalk` draws each action alone and met such a row once in some thousand schedules. Here a
@@ -27,7 +27,8 @@ same file, and then it would never end."""
 
 
 class SequencesLogWalk(LogWalk):
-    """Engine of the walk on a log with sequences of actions before a crash."""
+    """Search engine that tests a partition's log by random walks with sequences of actions before a
+    crash."""
 
     subject = "log-sequences"
     required = (
@@ -129,7 +130,8 @@ class SequencesWalk(WalkedLog):
     # --- parts of a sequence -------------------------------------------------------------------
 
     def _settled(self) -> Log | None:
-        """Finish the running tasks. Returns the log, or None if it cannot serve requests."""
+        """Finish the running tasks of the log. Returns the log, or None if it cannot serve
+        requests."""
         log = self._serving()
         while log is not None and self._tasks:
             for task in list(self._tasks):  # one may wait for another

@@ -1,10 +1,10 @@
-"""The walk on a partition's log: the real `Log` on the simulated disk, compared with a list of
+"""Random walk on a partition's log: the real `Log` on the simulated disk, compared with a list of
 batches.
 
 Long tasks are stepped from one disk operation to the next. So appends, flushes, deletions and
 truncations overlap as in a broker, and the power fails or the process ends between any two
-operations. The disk fails, fills up, and loses unflushed data. The checkpoints found when
-a process starts may be of any age.
+operations. The disk fails, fills up, and loses unflushed data. The checkpoints found when a process
+starts may be of any age.
 """
 
 import errno
@@ -40,7 +40,7 @@ TASKS_MAX = 3
 
 
 class LogWalk:
-    """Engine of the walk on a log."""
+    """Search engine that tests a partition's log by random walks."""
 
     name = "walk"
     subject = "log"
@@ -74,7 +74,8 @@ class LogWalk:
 
 
 class FailingLogWalk(LogWalk):
-    """Engine of the walk on a log in a directory that fails while the log's tasks run."""
+    """Search engine that tests a partition's log by random walks, in a directory that fails while
+    the log's tasks run."""
 
     subject = "log-failing"
     required = (*LogWalk.required, "the directory fails inside a truncation")
@@ -106,7 +107,7 @@ class WalkedLog(LogLife):
         self._end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as many times as its weight in this run."""
+        """Return a list with every action, repeated as often as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._append, 30, True),
             (self._replicate, 4, False),
@@ -418,7 +419,7 @@ class WalkedLog(LogLife):
     # --- faults -------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Make some disk operation fail soon, or remove all such faults."""
+        """Make a disk operation fail soon, or remove all such faults."""
         if self.chance.below(3) == 0:
             self.disk.heal()
             return

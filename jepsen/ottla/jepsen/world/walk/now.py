@@ -1,4 +1,4 @@
-"""Disk work that is done immediately, for walks in which no task waits for a disk."""
+"""Disk work that is done immediately, for random walks in which no task waits for a disk."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from ottla.model.run_now import run_now
 
 
 class ImmediateLogWork:
-    """Disk work of which each step runs as soon as it is added."""
+    """Disk work for a broker core that runs each step as soon as the step is added."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
         """Run a step immediately."""

@@ -1,4 +1,5 @@
-"""Ports of a broker core whose logs are on one simulated disk, and which follows no leader."""
+"""Ports (interfaces to disk and network) of a broker core whose logs are on one simulated disk, and
+which follows no leader."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace

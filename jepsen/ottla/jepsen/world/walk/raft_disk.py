@@ -1,9 +1,9 @@
-"""The walk on raft over real metadata logs, on disks that lose and tear data.
+"""Random walk on raft over real metadata logs, on disks that lose and tear data.
 
-Replicas, messages and the adversary are those of `raft_walk`. Each replica has the metadata log of
-`node` on a simulated disk, whose power may also fail between two operations. The walk keeps a copy
-of the expected content of the disk, and compares it with the result of each recovery. At the end
-all faults are healed, and the quorum must make progress. Invariants: FlushedIsKept,
+Replicas, messages and the adversary are the same as in `raft_walk`. Each replica has the metadata
+log of `node` on a simulated disk, whose power may also fail between two operations. The walk keeps
+a copy of the expected content of the disk, and compares it with the result of each recovery. At the
+end all faults are healed, and the quorum must make progress. Invariants: FlushedIsKept,
 SnapshotHoldsCommitted, ProgressAfterHealing.
 """
 
@@ -58,7 +58,7 @@ def draw_config(chance: Chance) -> QuorumConfig:
 
 
 class DiskRaftWalk(RaftWalk):
-    """Engine of the walk on raft over disks."""
+    """Search engine that tests raft over disks by random walks."""
 
     subject = "raft-disk"
     required = (
@@ -74,7 +74,8 @@ class DiskRaftWalk(RaftWalk):
 
 
 class DamagedRaftWalk(DiskRaftWalk):
-    """Engine of the walk in which files of stopped voters are damaged before they start again."""
+    """Search engine that tests raft by random walks in which files of stopped voters are damaged
+    before they start again."""
 
     subject = "raft-damaged"
     required = (
@@ -151,7 +152,7 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Then heal all faults and check that the
+        """Do actions until the budget or the replay ends. Then heal all faults, and check that the
         quorum makes progress."""
         self.walk(budget)
         self._come_together()

@@ -96,7 +96,7 @@ class DiskLog:
         self._voters = identity.voters
         self._invariants = invariants
         self._entries: list[MemoryEntry] = []
-        """Expected entries from offset 0, including those in a snapshot."""
+        """Expected entries from offset 0, including entries in a snapshot."""
         self._coming: list[MemoryEntry] = []
         """Entries of the append in progress. Some of them may survive a power cut."""
         self._promised = Offset(0)
@@ -305,7 +305,7 @@ class DiskLog:
     # --- damage -------------------------------------------------------------------------------
 
     def copy_file(self) -> None:
-        """Keep a copy of one file, by which the damage OLDER_COPY may replace the file later."""
+        """Keep a copy of one file. The damage OLDER_COPY may replace the file by this copy later."""
         with self.disk.quietly():
             names = self._names_of_damage()
             name = names[self.rng.below(len(names))]
@@ -407,8 +407,8 @@ class DiskLog:
         run_through(self.disk.write_atomically(f"{DIRECTORY}/{name}", data))
 
     def _take_what_is_there(self) -> None:
-        """Take the damaged log as the expected content, so that later comparisons ignore the lost
-        entries."""
+        """Use the damaged log as the expected content from now on, so that later comparisons ignore
+        the lost entries."""
         log, found = self._log, self._invariants.committed[: self._log.start_offset]
         self._promised = Offset(0)
         at = log.start_offset

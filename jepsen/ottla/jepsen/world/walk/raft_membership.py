@@ -1,9 +1,9 @@
-"""The walk on raft with a voter set that changes (KIP-853).
+"""Random walk on raft with a voter set that changes (KIP-853).
 
 The adversary also adds and removes voters at any leader, old or new, replaces disks, and lets
-controllers join by themselves. The tables of anomalies in the literature on reconfiguration
-(KIP-853, its TLA+ model, the raft dissertation's bug) are planted bugs of `membership_bugs`
-and `recovery_bugs`.
+controllers join by themselves. Anomalies in the literature on reconfiguration (KIP-853, its TLA+
+model, the bug in the raft dissertation) are deliberate bugs in `membership_bugs` and
+`recovery_bugs`.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SPARE_COUNT = 2
 
 
 class MembershipRaftWalk(RaftWalk):
-    """Engine of the walk with changes of the voter set."""
+    """Search engine that tests raft by random walks with changes of the voter set."""
 
     subject = "raft-membership"
     budget = 200
@@ -99,7 +99,8 @@ class ChangingQuorum(WalkedQuorum):
         )
 
     def _converse_with_all(self) -> None:
-        """Let a leader exchange messages with all others, so that its entries are committed."""
+        """Let a leader exchange messages with all other replicas, so that its entries are
+        committed."""
         leader = self._some_leader()
         if leader is None:
             self._campaign()
@@ -109,7 +110,8 @@ class ChangingQuorum(WalkedQuorum):
                 self._let_talk(leader, at, CONVERSATION_MAX)
 
     def _replace_disk(self) -> None:
-        """Replace the disk of a voter, remove its old entry, and add its new one."""
+        """Replace the disk of a voter, remove its old entry from the voter set, and add its new
+        entry."""
         if self._some_leader() is None:
             self._converse_with_all()
             return

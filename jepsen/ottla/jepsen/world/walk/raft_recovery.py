@@ -1,4 +1,5 @@
-"""The walk on raft with changing voters, after which all faults end: the quorum must work again.
+"""Random walk on raft with changing voters. At its end all faults end, and the quorum must work
+again.
 
 Liveness is checked as in Kafka's model of KIP-853 (kraft_kip_853_properties), with a bounded time
 instead of "eventually". All replicas run, all messages arrive, and clocks advance together:
@@ -42,7 +43,8 @@ DELIVERIES_MAX = 400
 
 
 class RecoveringRaftWalk(MembershipRaftWalk):
-    """Engine of the walk that ends with a time without faults."""
+    """Search engine that tests raft with changing voters by random walks that end with a time
+    without faults."""
 
     subject = "raft-recovery"
     required = (
@@ -70,8 +72,8 @@ class RecoveringQuorum(ChangingQuorum):
         super().__init__(chance)
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the identity of a controller, with its present address and those of all others in
-        its settings."""
+        """Return the identity of a controller, with its present address and the addresses of all
+        other controllers in its settings."""
         known = super().identity_of(at, is_wiped=is_wiped)
         if self._rename_count:
             everyone = tuple(
@@ -201,7 +203,8 @@ class RecoveringQuorum(ChangingQuorum):
                 return
 
     def _fault(self) -> tuple[str, str] | None:
-        """Return the property that does not hold yet, and the reason, or None."""
+        """Return the liveness property that does not hold yet, and the reason. Returns None if all
+        hold."""
         leader = next((one for one in self.members if one.is_leader and self._leads(one)), None)
         if leader is None:
             roles = ", ".join(f"{one.identity.node_id} {one.running.role}" for one in self.members)

@@ -1,4 +1,4 @@
-"""The walk on raft: the real raft code without a clock, and an adversary that chooses the next
+"""Random walk on raft: the real raft code without a clock, and an adversary that chooses the next
 event.
 
 Every replica has a separate clock, which only its own timers advance, so any timer may fire before
@@ -105,7 +105,7 @@ def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumI
 
 
 class RaftWalk:
-    """Engine of the walk on raft."""
+    """Search engine that tests raft by random walks."""
 
     name = "walk"
     subject = "raft"
@@ -139,7 +139,7 @@ class RaftWalk:
 
 
 class ForgedRaftWalk(RaftWalk):
-    """Engine of the walk with forged messages."""
+    """Search engine that tests raft by random walks with forged messages."""
 
     subject = "raft-forged"
     required = (
@@ -217,7 +217,7 @@ class WalkedQuorum:
             action()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as many times as its weight in this run."""
+        """Return a list with every action, repeated as often as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 30, True),
             (self._converse, 8, True),
@@ -241,7 +241,7 @@ class WalkedQuorum:
         return drawn_actions(self.chance, rows)
 
     def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that only some walks have, in the form of `drawn_actions`."""
+        """Return the actions that a subclass adds, in the form that `drawn_actions` expects."""
         if not self._has_forger:
             return ()
         return (
@@ -268,7 +268,7 @@ class WalkedQuorum:
         self._arrive(self._packets.pop(self._choose_packet()))
 
     def _converse(self) -> None:
-        """Let two replicas exchange messages and flush, while all others wait."""
+        """Let two replicas exchange messages and flush, while all other replicas wait."""
         first, second = self._pair()
         self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
 
@@ -357,7 +357,7 @@ class WalkedQuorum:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
 
     def _part(self) -> None:
-        """Cut some links: all of one node, or random ones."""
+        """Cut some links: all links of one node, or random links."""
         count = len(self.members)
         lonely = self.chance.below(count)
         kind = self.chance.below(3)

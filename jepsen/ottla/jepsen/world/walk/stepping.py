@@ -73,7 +73,7 @@ class CrashingDisk(SimulatedDisk):
 
 
 class SteppedTask:
-    """A coroutine that is run step by step."""
+    """A coroutine that is run step by step, from one disk operation to the next."""
 
     def __init__(
         self, name: str, work: Coroutine[Any, Any, Any], on_end: Callable[[Any], None]

@@ -1,4 +1,4 @@
-"""The walk on replicated partitions.
+"""Random walk on replicated partitions: real brokers and controller decisions under random faults.
 
 replication_walk.py       the adversary: start here
 replication_losses.py     the same walk with disks that have lost acknowledged records

@@ -1,4 +1,4 @@
-"""One broker in a walk: its machine, which has the logs, and its successive processes.
+"""One broker in a random walk: its machine, which has the logs, and its successive processes.
 
 A process is a `BrokerCore` as in a real broker, with a manager of in-sync replicas and a
 `FollowerFetch` for each leader that it follows. Only the driver belongs to the walk: requests and
@@ -78,7 +78,7 @@ OnAnswer = Callable[[Any], None]
 
 
 class AnswerSlot(ResponseSlot):
-    """Slot for the response to one request. In a real broker the slot belongs to a connection."""
+    """Slot for the response to one request. In a real broker, a connection owns the slot."""
 
     __slots__ = ("_on_answer",)
 
@@ -191,8 +191,8 @@ class BrokerLife:
     def leave(
         self, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
-        """Stop following partitions. Returns no functions to wait for, because in the walk no disk
-        work is in progress here."""
+        """Stop following partitions. Returns an empty mapping of functions to wait for, because the
+        simulated fetchers have no disk work in progress."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:
@@ -343,7 +343,7 @@ class BrokerMachine:
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
-    """Always empty: the walk has no offline or lost logs."""
+    """Lost logs by partition. Always empty: the simulation has no offline or lost logs."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
         """Yield nothing, because logs deleted while the machine was down are removed when a process
@@ -351,7 +351,7 @@ class BrokerMachine:
         return iter(())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Do nothing, because the walk has no lost logs."""
+        """Do nothing, because no log of the simulation counts as lost."""
 
     def get(self, partition: TopicPartition) -> Any:
         """Return None, because `create` opens existing logs."""
@@ -374,7 +374,7 @@ class BrokerMachine:
         self.store.delete(partition.partition)
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return None, because the walk has no log directories."""
+        """Return None, because the simulation has no log directories."""
         return None
 
     def apply_retention_soon(self) -> None:
@@ -398,5 +398,5 @@ def broker_config(node_id: NodeId) -> BrokerConfig:
 
 
 def _raise(error: BaseException) -> None:
-    """End the run: every unexpected error in a walk is a finding."""
+    """Raise an unexpected error to end the run, because every such error is a bug."""
     raise error

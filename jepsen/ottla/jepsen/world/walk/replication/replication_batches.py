@@ -1,4 +1,5 @@
-"""The batches of the walk on replication. Each has one record, whose timestamp identifies it."""
+"""Batches that simulated producers send to replicated partitions. Each has one record, whose
+timestamp identifies it."""
 
 from functools import lru_cache
 

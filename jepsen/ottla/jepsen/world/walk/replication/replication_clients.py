@@ -1,5 +1,5 @@
-"""Clients of a walk: idempotent and other producers, and consumers. The results they receive must
-stay valid permanently."""
+"""Clients in a random walk: idempotent and other producers, and consumers. The results that they
+receive must stay valid permanently."""
 
 from typing import Any, NamedTuple
 

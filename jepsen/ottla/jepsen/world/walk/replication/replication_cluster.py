@@ -1,8 +1,8 @@
 """Several brokers and a controller with one topic, all running the real code, and the invariant
 checks.
 
-This module has the state; a walk or a search chooses the events. Each broker may apply each change
-of the controller's image at a different time, by real deltas.
+This module has the state; a random walk or a search chooses the events. Each broker may apply each
+change of the controller's image at a different time, by real deltas.
 """
 
 from collections.abc import Iterator
@@ -176,8 +176,8 @@ class ReplicationCluster:
     # --- broker registrations -------------------------------------------------------------------
 
     def begin_life(self, machine: BrokerMachine, epoch: int, image_at: int | None = None) -> None:
-        """Start a process on a machine. It has applied all images, or only those up to
-        `image_at`."""
+        """Start a process on a machine. It has applied all images, or only the images up to the
+        index `image_at`."""
         images = self.controller.images
         at = len(images) - 1 if image_at is None else image_at
         life = BrokerLife(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)

@@ -1,4 +1,5 @@
-"""The walk on replication with an attacker in the network, who forges and repeats messages.
+"""Random walk on replicated partitions with an attacker in the network, who forges and repeats
+messages.
 
 The attacker knows all node ids, but no broker epoch, because a node that knows the epoch may act
 for the broker.
@@ -25,7 +26,7 @@ AHEAD = (1 << 62, 1, 1 << 32)
 
 
 class ForgedReplicationWalk(ReplicationWalk):
-    """Engine of the walk with forged requests."""
+    """Search engine that tests replication by random walks with forged requests."""
 
     subject = "replication-forged"
     required = (

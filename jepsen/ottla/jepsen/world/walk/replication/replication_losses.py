@@ -1,4 +1,5 @@
-"""The walk on replication with disks that have lost acknowledged records when a broker starts.
+"""Random walk on replicated partitions with disks that have lost acknowledged records when a broker
+starts.
 
 While its broker is down, a replica's log is removed, gets a hole, or is cut below its checkpoints.
 The broker detects the loss and reports it when it registers. The faults stay within the protocol's
@@ -24,7 +25,8 @@ later actions complete it."""
 
 
 class LossReplicationWalk(ReplicationWalk):
-    """Engine of the walk with lossy disks."""
+    """Search engine that tests replication by random walks with disks that lose acknowledged
+    records."""
 
     subject = "replication-losses"
     required = (

@@ -1,7 +1,8 @@
 """Messages in flight between brokers, their controller and their clients.
 
-The walk decides when a message is delivered, if at all. The sender of a request may give up before,
-and the request may still be delivered. A request only reaches the process to which it was sent.
+The walk decides when a message is delivered, if at all. The sender of a request may give up
+earlier, and the request may still be delivered. A request only reaches the process to which it was
+sent.
 """
 
 from collections.abc import Callable
@@ -87,7 +88,7 @@ class MessagingCluster(ReplicationCluster):
             self.drop(0)
 
     def drop(self, at: int) -> None:
-        """Remove a message from those in flight, so that it is never delivered."""
+        """Remove a message from the messages in flight, so that it is never delivered."""
         self.give_up(self.packets.pop(at))
 
     def give_up(self, packet: Packet) -> None:

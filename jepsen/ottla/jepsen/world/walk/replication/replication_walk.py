@@ -1,4 +1,5 @@
-"""The walk on replicated partitions: real brokers with their logs, and real controller decisions.
+"""Random walk on replicated partitions: real brokers with their logs, and real controller
+decisions.
 
 The cluster has one topic on three or four brokers. Fetches, produce requests and ISR changes are
 messages that are delivered late, in any order, or never. Metadata reaches each broker when the
@@ -59,7 +60,7 @@ HEALED = 8
 
 
 class ReplicationWalk:
-    """Engine of the walk on replication."""
+    """Search engine that tests replication by random walks."""
 
     name = "walk"
     subject = "replication"
@@ -130,7 +131,7 @@ class WalkedCluster(MessagingCluster):
             self.heal()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as many times as its weight in this run."""
+        """Return a list with every action, repeated as often as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 24, True),
             (self._converse, 12, True),
@@ -242,8 +243,8 @@ class WalkedCluster(MessagingCluster):
             self.answer(life)
 
     def _lose_answer(self) -> None:
-        """Let a leader give up on its request and send another one. The first is delivered now,
-        later or never."""
+        """Let a leader give up on its AlterPartition request and send another one. The first
+        request is delivered now, later or never."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return

@@ -15,19 +15,22 @@ from ottla.jepsen.world.walk.shares.share_log import ShareLog
 
 
 class ShareFacts:
-    """Facts of one state epoch that no leader and no coordinator may contradict."""
+    """Facts about one state epoch of a share partition that no leader and no coordinator may
+    contradict."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
-        """Offset at which the group begins."""
+        """Offset at which the share group begins to read the partition."""
         self.settled: dict[int, int] = {}
-        """Leader epoch in which an acknowledgement was reported as durable, by offset."""
+        """For each offset whose acknowledgement was reported as durable, the epoch of the leader
+        that reported it."""
         self.ended: set[int] = set()
         """Offsets that a member has accepted or rejected, whatever the outcome."""
         self.used_up: set[int] = set()
         """Offsets that were delivered as often as the limit allows."""
         self.applied: set[int] = set()
-        """Offsets that a write which reached the coordinator has settled."""
+        """Offsets whose final state (acknowledged or archived) has reached the coordinator in a
+        write."""
 
 
 class HeldRecord:
@@ -43,17 +46,17 @@ class HeldRecord:
 
 
 class LeaderTable:
-    """Deliveries of one leader since it has loaded the state."""
+    """Deliveries by one leader of a share partition, since it loaded the state."""
 
     def __init__(self, epoch: int, state_epoch: int) -> None:
         self.epoch = epoch
         self.state_epoch = state_epoch
         self.holdings: dict[int, HeldRecord] = {}
         self.counts: dict[int, int] = {}
-        """Delivery count of the last delivery, by offset."""
+        """Delivery count at the last delivery of each record, by offset."""
 
     def held_by(self, member_id: str) -> list[int]:
-        """Return the offsets that a member holds, and has not acknowledged, in order."""
+        """Return the offsets that a member has acquired and not acknowledged, in ascending order."""
         return sorted(
             offset
             for offset, one in self.holdings.items()
@@ -62,7 +65,7 @@ class LeaderTable:
 
 
 class ShareInvariants:
-    """All facts of a walk, and the checks against them."""
+    """Facts that one run on a share partition has shown, and the invariant checks that use them."""
 
     def __init__(self, log: ShareLog, limit: int) -> None:
         self._log = log
@@ -74,7 +77,8 @@ class ShareInvariants:
     def on_delivered(
         self, table: LeaderTable, member_id: str, acquired: Iterable[AcquiredRange], until_ms: int
     ) -> None:
-        """Check and note the records that a member has acquired."""
+        """Check the invariants for records that a member has acquired, and record that it holds
+        them."""
         facts, records = self.facts[table.state_epoch], self._log.records
         for first, last, count in acquired:
             for offset in range(first, last + 1):
@@ -96,7 +100,9 @@ class ShareInvariants:
                     facts.used_up.add(offset)
 
     def may_settle(self, state_epoch: int, offset: int) -> bool:
-        """Return whether a record need not be delivered in a state epoch any longer."""
+        """Return whether a record need no longer be delivered in a state epoch: a member has
+        accepted or rejected it, it was delivered up to the limit, or it is below the group's start
+        or not in the log."""
         facts = self.facts[state_epoch]
         return (
             offset < facts.start_offset
@@ -129,7 +135,8 @@ class ShareInvariants:
             raise Violation("LagIsNotNegative", f"start {state.start_offset} and {left} settled")
 
     def check_leader(self, table: LeaderTable, share: SharePartition) -> None:
-        """Check NothingSkipped for a leader: what it takes for settled was written."""
+        """Check NothingSkipped for a leader: each record that it treats as finished was written as
+        such to the coordinator, was delivered up to the limit, or no longer exists."""
         facts, window = self.facts[table.state_epoch], share.window
         settled = [span for span in window.spans if span.is_settled]
         offsets = [offset for span in settled for offset in range(span.first, span.last + 1)]
@@ -142,14 +149,15 @@ class ShareInvariants:
     def check_released(
         self, table: LeaderTable, share: SharePartition, offsets: Iterable[int]
     ) -> None:
-        """Check EveryLockEnds: none of the records is acquired any longer."""
+        """Check EveryLockEnds: a leader does not show any of these records as acquired."""
         for offset in offsets:
             for span in share.window.within(offset, offset):
                 if span.is_acquired:
                     raise Violation("EveryLockEnds", f"leader {table.epoch}, offset {offset}")
 
     def check_all_delivered(self, state_epoch: int) -> None:
-        """Check EverythingIsDelivered: each record was settled or delivered up to the limit."""
+        """Check EverythingIsDelivered: each record was accepted, rejected, or delivered up to the
+        limit."""
         for offset in sorted(self._log.records):
             if not self.may_settle(state_epoch, offset):
                 raise Violation("EverythingIsDelivered", f"offset {offset}")

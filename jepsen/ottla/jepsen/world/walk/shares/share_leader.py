@@ -1,7 +1,7 @@
 """One leader of the share partition: its members, its deliveries, and its calls to the coordinator.
 
-A leader that another has replaced goes on until it learns of that. Only the coordinator can refuse
-it.
+A leader that was replaced continues to act until it learns of its successor. Only the coordinator
+can refuse its calls.
 """
 
 from ottla.broker.coordinators.share_persister import ShareState
@@ -26,7 +26,7 @@ BATCH_SIZE = 3
 
 
 class WalkedLeader:
-    """Leader of the share partition in one epoch."""
+    """Leader of a share partition in one epoch, as a random walk drives it."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class WalkedLeader:
 
     @property
     def is_at_rest(self) -> bool:
-        """True if all is written, and the log has nothing left for this leader."""
+        """True if all state changes are written, and the log has no records left that this leader
+        can deliver."""
         share = self.share
         if share is None or not share.is_idle:
             return False
@@ -66,7 +67,7 @@ class WalkedLeader:
     # ---- durable state
 
     def load(self) -> None:
-        """Ask the coordinator for the state, unless it is known or asked for."""
+        """Request the share state from the coordinator, unless it is loaded or already requested."""
         if self.share is not None or self._is_loading:
             return
         self._is_loading = True
@@ -90,7 +91,7 @@ class WalkedLeader:
         self.table = LeaderTable(self.epoch, answer.state_epoch)
 
     def write(self) -> None:
-        """Send the next write, if one is due and none is in flight."""
+        """Send the next state write to the coordinator, if one is due and none is in flight."""
         share = self.share
         found = None if share is None else share.next_write()
         if share is None or found is None:
@@ -140,7 +141,7 @@ class WalkedLeader:
         self._invariants.check_leader(self.table, share)
 
     def forget(self) -> None:
-        """Drop what this leader has in memory."""
+        """Drop the share state that this leader has in memory."""
         self.share = None
         self._sent.clear()
         self.table = LeaderTable(self.epoch, -1)
@@ -148,7 +149,7 @@ class WalkedLeader:
     # ---- members
 
     def fetch(self, member_id: str, records_max: int, is_strict: bool) -> int:
-        """Deliver records to a member. Returns their number."""
+        """Deliver records to a member. Returns the number of delivered records."""
         share = self.share
         if share is None:
             self.load()
@@ -182,7 +183,7 @@ class WalkedLeader:
             self._rare.sometimes("a gap of the log is passed")
 
     def acknowledge(self, member_id: str, offsets: tuple[int, ...], types: tuple[int, ...]) -> None:
-        """Acknowledge records of a member, whether it holds them or not."""
+        """Acknowledge records on behalf of a member, whether it has acquired them or not."""
         share, table = self.share, self.table
         if share is None:
             return
@@ -215,7 +216,7 @@ class WalkedLeader:
             self._sent[transition] = tuple(pair for pair in pairs if pair[1] != AckType.RENEW)
 
     def end_locks(self) -> None:
-        """Release the records whose lock has ended."""
+        """Release the records whose acquisition lock has ended."""
         share = self.share
         if share is None:
             return
@@ -229,7 +230,7 @@ class WalkedLeader:
         self._free(share, ended)
 
     def close_session(self, member_id: str) -> None:
-        """Release what a member holds, as the end of its session does."""
+        """Release the records that a member has acquired, as at the end of its session."""
         share = self.share
         if share is None:
             return

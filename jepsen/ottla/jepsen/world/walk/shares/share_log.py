@@ -19,7 +19,7 @@ class ShareLog:
         """Offsets of all records that consumers can get."""
 
     def append(self) -> LogBatch:
-        """Append a batch of a few records, or seldom a control batch."""
+        """Append a batch of a few records, or occasionally a control batch."""
         is_control = self._chance.below(8) == 7
         size = 1 if is_control else 1 + self._chance.below(BATCH_RECORDS_MAX)
         batch = LogBatch(self.end_offset, self.end_offset + size - 1, not is_control)
@@ -29,7 +29,7 @@ class ShareLog:
         return batch
 
     def compact(self) -> bool:
-        """Remove a batch that is not the last. Returns False if there is none."""
+        """Remove a batch that is not the last one. Returns False if there is no such batch."""
         if len(self.batches) < 2:
             return False
         del self.batches[self._chance.below(len(self.batches) - 1)]

@@ -1,7 +1,8 @@
-"""Share coordinator of the walk: the shipped shard, over a log whose uncommitted end may be lost.
+"""Share coordinator for random walks: the shipped coordinator shard, over a log whose uncommitted
+end may be lost.
 
-A call to the coordinator arrives at any time, or after its caller has given up waiting. Its answer
-is sent once everything written before it is committed.
+A call to the coordinator arrives at any time, even after its caller has given up waiting. The
+response is sent once everything written before it is committed.
 """
 
 from collections.abc import Callable
@@ -19,12 +20,13 @@ from ottla.model.ids import Offset
 
 KEY = SharePartitionKey("workers", UUID(int=7, version=4), 0)
 UPDATES_PER_SNAPSHOT = 4
-"""Few, so that a short run replays snapshots and updates."""
+"""Number of state updates after which the coordinator writes a snapshot. It is small, so that a
+short run replays snapshots and updates."""
 RECORD_BYTES_MAX = 1 << 20
 
 
 class ShareCall:
-    """Call on its way to the coordinator."""
+    """A leader's call to the share coordinator, which may not have arrived there yet."""
 
     def __init__(
         self,
@@ -34,21 +36,21 @@ class ShareCall:
     ) -> None:
         self.run = run
         self.batches = batches
-        """State batches of a write."""
+        """State batches that a call writes."""
         self._on_done = on_done
         self.is_answered = False
         self.state_epoch = -1
-        """State epoch of a write."""
+        """State epoch that a call writes."""
 
     def answer(self, answer: Any) -> None:
-        """Pass the first answer to the caller. Later ones are not heard."""
+        """Pass the first response to the caller. Later responses are ignored."""
         if not self.is_answered:
             self.is_answered = True
             self._on_done(answer)
 
 
 class WaitingAnswer(NamedTuple):
-    """Answer that waits until the log is committed up to an offset."""
+    """Response that waits until the coordinator's log is committed up to an offset."""
 
     end_offset: int
     responder: Responder
@@ -56,7 +58,7 @@ class WaitingAnswer(NamedTuple):
 
 
 class WalkedCoordinator:
-    """Share coordinator, its log, and the calls that have not arrived."""
+    """Share coordinator with its log, and the calls that have not arrived yet."""
 
     def __init__(self, chance: Chance, rare: RareStates, now: Callable[[], Instant]) -> None:
         self._chance = chance
@@ -71,7 +73,7 @@ class WalkedCoordinator:
 
     @property
     def state(self) -> SharePartitionState | None:
-        """State of the share partition, uncommitted writes included."""
+        """State of the share partition, including uncommitted writes."""
         return self.shard.states.get(KEY)
 
     def _new_shard(self) -> ShareStateShard:
@@ -86,8 +88,8 @@ class WalkedCoordinator:
         return shard
 
     def deliver(self) -> ShareCall | None:
-        """Let a call arrive, most often the oldest that is waited for. Returns it if it was not
-        refused."""
+        """Let a pending call arrive, most often the oldest one whose caller still waits. Returns
+        the call, or None if the coordinator refused it."""
         if not self.calls:
             return None
         call = self.calls[0]
@@ -124,7 +126,7 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def lose(self) -> bool:
-        """Let the caller of a pending call give up waiting. Returns False if there is none."""
+        """Let the caller of a pending call give up waiting. Returns False if there is no such call."""
         pending = [call for call in self.calls if not call.is_answered]
         if not pending:
             return False
@@ -139,7 +141,7 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def commit_some(self) -> None:
-        """Commit a part of the uncommitted records."""
+        """Commit a random part of the uncommitted records."""
         pending = len(self._log) - self._committed_offset
         self.commit(self._committed_offset + self._chance.below(pending + 1))
 
@@ -150,7 +152,8 @@ class WalkedCoordinator:
             each.responder(each.answer)
 
     def fail_over(self) -> None:
-        """Let another coordinator replay the log. A part of the uncommitted end is lost."""
+        """Let another coordinator take over and replay the log. A part of the uncommitted end is
+        lost."""
         pending = len(self._log) - self._committed_offset
         kept = self._chance.below(pending + 1)
         if kept < pending:
@@ -163,7 +166,7 @@ class WalkedCoordinator:
         self.commit()
 
     def snapshot_idle(self) -> None:
-        """Write snapshots of an idle state."""
+        """Write snapshots of the share state while it is idle."""
         for _ in self.shard.snapshot_idle(self.now()):
             pass
         self._take_effects()

@@ -1,9 +1,10 @@
-"""Walk on a share partition (KIP-932): fetches, acknowledgements, writes and failovers.
+"""Random walk on a share partition (KIP-932): fetches, acknowledgements, writes and failovers.
 
 Members fetch, acknowledge what they hold and what they do not hold, renew and vanish. Locks end.
-Calls to the share coordinator are delayed, reordered and given up, and take effect all the same.
-The coordinator fails over and loses what was not committed. Another leader takes over while the
-former one goes on. The log is compacted and cut from the start, and the group's offsets are reset.
+Calls to the share coordinator are delayed and reordered. A call may still take effect after its
+caller has given up. The coordinator fails over and loses what was not committed. Another leader
+takes over while the former one continues to act. The log is compacted and cut from the start, and
+the group's offsets are reset.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ SETTLING_ROUNDS = 400
 
 
 class ShareWalk:
-    """Engine of the walk on a share partition."""
+    """Search engine that tests a share partition by random walks."""
 
     name = "walk"
     subject = "shares"
@@ -98,15 +99,15 @@ class WalkedShare:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Checks that all records are delivered
-        then."""
+        """Do actions until the budget or the replay ends. Then check that all records are
+        delivered."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)
         self._finish()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return every action as many times as its weight in this run."""
+        """Return a list with every action, repeated as often as its weight in this run."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._fetch, 40, True),
             (self._acknowledge, 30, True),
@@ -146,14 +147,14 @@ class WalkedShare:
         return self.chance.pick(self._leaders[::-1])
 
     def _fetch(self) -> None:
-        """Deliver records to a member."""
+        """Let a leader deliver records to a member."""
         leader, strict = self._leader(), self.chance.below(3) == 2
         count = leader.fetch(self.chance.pick(MEMBERS), 1 + self.chance.below(6), strict)
         if count and leader is not self._leaders[-1]:
             self.rare.sometimes("two leaders deliver")
 
     def _acknowledge(self) -> None:
-        """Let a member acknowledge some of what it holds."""
+        """Let a member acknowledge some of the records that it has acquired."""
         leader, member_id = self._leader(), self.chance.pick(MEMBERS)
         held = leader.table.held_by(member_id)
         if held:
@@ -162,7 +163,7 @@ class WalkedShare:
             leader.acknowledge(member_id, offsets, self._types(len(offsets)))
 
     def _meddle(self) -> None:
-        """Let a member acknowledge records that it may not hold."""
+        """Let a member acknowledge records that it may not have acquired."""
         first = self.chance.below(self._log.end_offset + 2)
         offsets = tuple(range(first, first + 1 + self.chance.below(3)))
         self._leader().acknowledge(self.chance.pick(MEMBERS), offsets, self._types(len(offsets)))
@@ -175,17 +176,17 @@ class WalkedShare:
         self._leader().close_session(self.chance.pick(MEMBERS))
 
     def _write(self) -> None:
-        """Let a leader send what is due."""
+        """Let a leader send its next state write to the coordinator, if one is due."""
         self._leader().write()
 
     def _pass_time(self) -> None:
-        """Let time pass, and locks end."""
+        """Let time pass, so that acquisition locks end."""
         self.now_ms += self.chance.pick(TIMES_MS)
         for leader in self._leaders:
             leader.end_locks()
 
     def _elect(self) -> None:
-        """Elect another leader. The former one does not know yet."""
+        """Elect another leader of the share partition. The former leader does not know it yet."""
         self._epoch += 1
         self.figures["elections"] += 1
         leader = WalkedLeader(
@@ -200,42 +201,43 @@ class WalkedShare:
         leader.load()
 
     def _depose(self) -> None:
-        """Let the former leader learn that another is elected."""
+        """Let the former leader learn that another leader was elected."""
         del self._leaders[:-1]
 
     # --- coordinator --------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Let a call arrive, and all calls if too many are on their way."""
+        """Let a call arrive at the coordinator. If too many calls are then in flight, let all of
+        them arrive."""
         self._let_arrive()
         if len(self.coordinator.calls) > CALLS_MAX:
             self._settle_calls()
 
     def _let_arrive(self) -> None:
-        """Let a call arrive at the coordinator, and check what it writes."""
+        """Let a call arrive at the coordinator, and check the states that it writes."""
         call = self.coordinator.deliver()
         if call is not None and call.batches:
             self.invariants.on_applied(call.state_epoch, call.batches)
 
     def _commit(self) -> None:
-        """Commit some of the coordinator's records."""
+        """Commit some of the records in the coordinator's log."""
         self.coordinator.commit_some()
 
     def _give_up(self) -> None:
-        """Let a caller give up waiting for its answer."""
+        """Let a caller give up waiting for the coordinator's response."""
         self.coordinator.lose()
 
     def _fail_over(self) -> None:
-        """Let another coordinator take over."""
+        """Let another share coordinator take over."""
         self.figures["failovers"] += 1
         self.coordinator.fail_over()
 
     def _snapshot_idle(self) -> None:
-        """Let the coordinator write snapshots of idle states."""
+        """Let the coordinator write snapshots of idle share states."""
         self.coordinator.snapshot_idle()
 
     def _reset(self) -> None:
-        """Reset the group's offsets, which begins a new state epoch."""
+        """Reset the share group's offsets, which begins a new state epoch."""
         span = self._log.end_offset - self._log.start_offset
         self._reset_to(self._log.start_offset + self.chance.below(span + 1))
 
@@ -254,29 +256,30 @@ class WalkedShare:
     # --- the log ------------------------------------------------------------------------------
 
     def _append(self) -> None:
-        """Append a batch."""
+        """Append a batch to the partition's log."""
         if len(self._log.records) < RECORDS_IN_LOG_MAX:
             self._log.append()
 
     def _compact(self) -> None:
-        """Remove a batch by compaction."""
+        """Remove a batch from the partition's log, as compaction does."""
         self._log.compact()
 
     def _delete_records(self) -> None:
-        """Move the log start offset."""
+        """Raise the log start offset of the partition, as DeleteRecords does."""
         span = self._log.end_offset - self._log.start_offset
         self._log.delete_before(self._log.start_offset + self.chance.below(span + 1))
 
     # --- the end ------------------------------------------------------------------------------
 
     def _settle_calls(self) -> None:
-        """Let all calls arrive, and commit all."""
+        """Let all calls arrive at the coordinator, and commit its whole log."""
         while self.coordinator.calls:
             self._let_arrive()
         self.coordinator.commit()
 
     def _finish(self) -> None:
-        """End all faults, let a member accept everything, and check that nothing is left."""
+        """End all faults, let a member accept all records, and check that no record is left
+        undelivered."""
         self._settle_calls()
         if self.chance.below(2):
             self._elect()
