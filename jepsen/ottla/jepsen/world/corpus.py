@@ -29,7 +29,7 @@ class Case:
     what: str
     """One sentence about the failure."""
     mutant: str = ""
-    """Name of the planted mutant that the case reveals. Empty for a real bug."""
+    """Name of the mutant that the case reveals. Empty for a real bug."""
     fixed_in: str = ""
     """Commit that fixed the bug, or "" if the bug is not fixed yet. The test suite accepts only
     cases with a commit."""

@@ -585,7 +585,8 @@ def _names(path: str) -> list[str]:
 
 
 def brought_in(piece: FileSlice, _done: object) -> bool:
-    """Load a range into the page cache immediately, for a walk. Returns True."""
+    """Load a range of a file into the page cache immediately, for random walks, which never wait.
+    Returns True."""
     _simulated(piece.file).bring_in(piece.position, piece.length)
     return True
 

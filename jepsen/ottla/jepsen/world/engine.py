@@ -1,8 +1,8 @@
 """Interface of a search engine, outcome of a run, and table of the engines.
 
 An engine runs one seed at a time. It builds all objects again for each run, and draws every choice
-from the given chance. It returns a `RunOutcome`. A broken invariant is part of the outcome, and is
-never raised.
+from the given `Chance`. It returns a `RunOutcome`. A broken invariant is part of the outcome, and
+is never raised.
 """
 
 from importlib import import_module
@@ -47,7 +47,7 @@ COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits"
 
 
 class Engine(Protocol):
-    """A method of search for one subject."""
+    """A method to search for bugs in one subject, that is in one part of Ottla."""
 
     name: str
     """Name of the method: `walk` or `whole`."""
@@ -85,7 +85,7 @@ def outcome_of(
     *,
     sim_ms: int = 0,
 ) -> RunOutcome:
-    """Return the outcome of a walk, built from its record and its violation."""
+    """Return the outcome of a random walk, built from its record and its violation."""
     return RunOutcome(
         engine.name,
         engine.subject,
@@ -174,7 +174,8 @@ SENTENCES = {
 
 
 def subjects_of(name: str) -> tuple[str, ...]:
-    """Return the subjects of an engine. Raises RefusedError if there is no such engine."""
+    """Return the names of the subjects that an engine can test. Raises RefusedError if there is no
+    such engine."""
     if name not in ENGINES:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no engine {name!r}")
     return tuple(ENGINES[name])

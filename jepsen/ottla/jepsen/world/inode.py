@@ -33,7 +33,7 @@ class Resize:
 
 
 class Bytes:
-    """Content of a file. A hole at its end, such as that of a preallocated index, uses no
+    """Content of a file. A hole at its end, such as the unused end of a preallocated index, uses no
     memory."""
 
     __slots__ = ("data", "size")

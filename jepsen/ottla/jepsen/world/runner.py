@@ -109,7 +109,7 @@ class RunTotals:
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
-        """Return those of the `required` rare states that no run reached."""
+        """Return the rare states in `required` that no run reached."""
         return [name for name in required if not self.rare.get(name)]
 
     def _add_hash(self, number: int) -> None:

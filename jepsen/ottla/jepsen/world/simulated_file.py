@@ -1,7 +1,7 @@
 """A handle on a file of the simulated disk. As on the real disk, its descriptor may be closed while
 the file is idle.
 
-Walks can thereby find reads of an idle file after its name was removed, files that stay open
+Random walks can thereby find reads of an idle file after its name was removed, files that stay open
 permanently, and unexpected EMFILE errors.
 """
 

@@ -89,7 +89,7 @@ class SubjectRow:
     seed_batches: SeedBatches
     totals: RunTotals = field(default_factory=RunTotals)
     under_way_count: int = 0
-    """Number of runs that processes were given and whose results are still missing."""
+    """Number of runs that were given to processes and whose results are still missing."""
 
     @property
     def debt(self) -> float:

@@ -65,7 +65,7 @@ def cells_of(facts: dict[str, Any]) -> list[list[str]]:
 
 
 def words_of(facts: dict[str, Any]) -> str:
-    """Return one sentence with the duration of the search and its findings."""
+    """Return one sentence with the duration of the search and the violations that it found."""
     minutes, core_minutes = facts["seconds"] / 60, facts["core_seconds"] / 60
     count = facts["totals"]["violations"]
     seeds = f"seeds from {facts['seed']} on"

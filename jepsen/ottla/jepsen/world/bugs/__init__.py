@@ -2,7 +2,7 @@
 
 mutant.py             a mutant, and the temporary patch that applies it
 bank.py               the table of all mutants
-hunt.py               plants one mutant and measures the time until an engine finds it
+hunt.py               applies one mutant and measures the time until an engine finds it
 voter_bugs.py         mutants of a damaged voter
 raft_bugs.py          mutants of the quorum
 membership_bugs.py    mutants of changes of the voter set

@@ -324,7 +324,8 @@ def _row(
 
 
 def _registers_unsupported_levels() -> Any:
-    """Register a controller whatever it supports, also one that was unregistered and returns."""
+    """Register a controller whatever feature levels it supports, even a controller that returns
+    after it was unregistered."""
     from ottla.controller.membership import controllers
 
     return patched(controllers, uncovered=lambda levels, ranges: None)

@@ -1,4 +1,4 @@
-"""Plants one mutant and measures the time until the engine finds it."""
+"""Applies one mutant, and measures the time until its engine finds it."""
 
 import time
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class HuntResult:
 
 
 def hunt(mutant: Mutant, *, cpu_seconds: float, processes: int = 1) -> HuntResult:
-    """Run seeds with the mutant planted, until a run finds it or each process has computed for
+    """Run seeds with the mutant applied, until a run finds it or each process has computed for
     `cpu_seconds`. The first seed is the mutant's `first_seed`. Returns the result.
 
     CPU time is limited, because a limit on wall-clock time ended the search for rare bugs too early

@@ -92,7 +92,8 @@ def _removed_joins_again() -> Any:
 
 @contextmanager
 def _id_is_enough() -> Iterator[None]:
-    """Treat a controller with a new directory as the voter that has lost its disk."""
+    """Treat a controller with a new directory as the voter with the same id, although that voter's
+    disk is lost."""
 
     def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
         return key.id in self
@@ -107,7 +108,8 @@ def _unflushed_observer() -> Any:
 
 
 def _wrong_state_at_its_record() -> Any:
-    """Keep the set of a voters record at whose own offset the log is truncated.
+    """Keep the voter set of a voters record after a truncation to the offset of this record, which
+    removes it.
 
     Kafka's controllers had no state to return to at the offset of a control record (KAFKA-17146).
     """
@@ -120,7 +122,8 @@ def _wrong_state_at_its_record() -> Any:
 
 
 def _same_change_twice() -> Any:
-    """Add a voter whose id is in the set, as an operator asks who repeats a change."""
+    """Add a voter although its id is already in the voter set, as when an operator repeats a
+    request."""
 
     def add(
         self: VoterChanges,

@@ -1,4 +1,5 @@
-"""A mutant: one bug that is planted at run time into the code under test, never in production.
+"""A mutant: one deliberate bug that is put into the code under test at run time, never in
+production.
 
 `Mutant.apply` patches classes and modules in place, and restores them at the end.
 """
@@ -16,14 +17,14 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A bug to plant into the code under test, and the runs within which an engine finds it."""
+    """A deliberate bug in the code under test, and the runs within which an engine finds it."""
 
     name: str
     sentence: str
     """The misbehaviour of the mutated code, as one sentence."""
     engine: str
     subject: str
-    """Subject of the engine that finds the mutant."""
+    """Subject, that is the part of Ottla under test, with which the engine finds the mutant."""
     plant: Plant
     seed_count: int
     """Number of seeds, with a margin, within which the engine finds the mutant."""

@@ -47,12 +47,12 @@ def _refuses_removed_voters() -> Iterator[None]:
 
 
 def _only_voters_vote() -> Any:
-    """Refuse a vote if the replica is outside its own voter set."""
+    """Let a replica refuse to vote if it is not in its own voter set."""
     return patched(Replica, grants_votes=property(lambda replica: replica.votes))
 
 
 def _joins_before_it_fetches() -> Any:
-    """Send AddVoter in the place of every fetch, until this controller is a voter."""
+    """Send AddVoter instead of every fetch, until this controller is a voter."""
 
     def due_request(
         self: VoterEntryUpkeep, replica: Replica, now_ms: int
@@ -75,7 +75,8 @@ def _leads_without_followers() -> Any:
 
 @contextmanager
 def _leaves_before_the_commit() -> Iterator[None]:
-    """Resign when the own removal is appended, in the place of its commit."""
+    """Let a leader resign when the record of its own removal is appended, instead of when it is
+    committed."""
     original = Leader.poll
 
     def poll(self: Leader, replica: Replica, now_ms: int) -> Role | None:
@@ -86,7 +87,7 @@ def _leaves_before_the_commit() -> Iterator[None]:
 
 
 def _removal_is_orphaned() -> Any:
-    """Never stand for election to complete the own removal."""
+    """Never let a replica stand for election to complete its own removal."""
     return patched(Replica, may_complete_removal=property(lambda replica: False))
 
 

@@ -1,8 +1,8 @@
 """Mutants of brokers' replication: watermarks, in-sync sets, fetching, truncation, sequences.
 
-One mutant is not included: a `follower_fetch.may_be_uncommitted` that always returns False. No walk
-found it in 5,125 seeds. `tests/broker/replicas/test_follower_fetch.py` finds it, in its test of
-records that end at the leader's log start and are not the leader's own.
+One mutant is not included: a `follower_fetch.may_be_uncommitted` that always returns False. No
+random walk found it in 5,125 seeds. `tests/broker/replicas/test_follower_fetch.py` finds it, in its
+test of records that end at the leader's log start and are not the leader's own.
 """
 
 from collections.abc import Iterable, Iterator

@@ -50,7 +50,7 @@ def _pending_is_available() -> Any:
 
 @contextmanager
 def _renewed_lock_stays() -> Iterator[None]:
-    """Let a leader end the locks at the time at which it knew the first of them to end."""
+    """Let locks that end after the first one end a lock duration too late."""
     original = SharePartition.end_locks
 
     def end_locks(self: SharePartition, now_ms: int) -> bool:
@@ -163,7 +163,7 @@ def _snapshot_without_batches() -> Iterator[None]:
 
 
 def _late_write_replaces() -> Any:
-    """Let a write that was overtaken set the start offset back."""
+    """Let a write that arrives after a newer write set the start offset back."""
 
     def update(
         self: SharePartitionState, *, start_offset: int, delivery_complete_count: int, batches: Any
@@ -181,7 +181,7 @@ def _late_write_replaces() -> Any:
 
 @contextmanager
 def _merge_takes_the_last() -> Iterator[None]:
-    """Let an older write make a settled record available again."""
+    """Let an older write make an acknowledged or archived record available again."""
 
     def merge(batches: Any, changes: Any, start_offset: int) -> None:
         states = {

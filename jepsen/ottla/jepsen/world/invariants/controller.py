@@ -77,8 +77,7 @@ class ControllerJudge:
         self._epochs[broker] = epoch
 
     def check_kept(self, fenced: Collection[NodeId], now_ms: int) -> None:
-        """Check that each broker that was fenced without having asked for it had an expired
-        session."""
+        """Check that each fenced broker had either asked to be fenced or had an expired session."""
         for broker in fenced:
             require(
                 not self._is_alive(broker, now_ms),

@@ -150,8 +150,8 @@ class GroupInvariants:
 
 
 def _groups_of(shard: GroupShard) -> dict[str, Any]:
-    """Return the group state that the log must contain: that of all consumer groups, and of stable
-    classic groups."""
+    """Return the group state that the log must contain: the state of all consumer groups and of
+    stable classic groups."""
     found: dict[str, Any] = {}
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):

@@ -53,7 +53,7 @@ class JudgedLog(Protocol):
 
     @property
     def records(self) -> list[JudgedRecord]:
-        """All records by offset. Those below the log start do not count."""
+        """All records by offset. Records below the log start do not count."""
         ...
 
     @property

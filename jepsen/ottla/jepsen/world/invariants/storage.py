@@ -211,7 +211,8 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
     cut_off = {
         each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
     }
-    """A transaction whose first records were deleted may be listed as starting at the log start."""
+    """Producers of transactions whose first records were deleted. Such a transaction may be listed
+    as starting at the log start."""
     held = {
         each
         for each in listed
