@@ -1,4 +1,4 @@
-"""The subject whose clients create and delete ACLs during all kinds of faults.
+"""Test subject of the simulator: clients that create and delete ACLs during all kinds of faults.
 
 Invariant: AcknowledgedEntriesStay. An ACL whose creation was acknowledged is in every later image
 of every broker until it is deleted, and in no image once its deletion was acknowledged.
@@ -84,8 +84,8 @@ class AclHistory:
         self._unseen[entry] = is_there
 
     def look(self, name: str, offset: int, acls: AclTable) -> None:
-        """Compare an image with all known changes. Raises Violation if the image lacks an ACL or
-        has one too many."""
+        """Compare an image with all known changes. Raises Violation if the image lacks an ACL, or
+        has an ACL that was deleted."""
         for entry, is_there in list(self._unseen.items()):
             # An image older than the creation also lacks the ACL.
             is_late = is_there or offset >= self._created[entry]
@@ -177,7 +177,7 @@ class AclWorkload(ClientWorkload):
 
 
 class EntryWatch:
-    """Watch that compares each image of a broker with the acknowledged ACL changes."""
+    """Observer that compares each image of a broker with the acknowledged ACL changes."""
 
     def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: RareStates) -> None:
         self._cluster = cluster
@@ -199,7 +199,7 @@ class EntryWatch:
 
 
 class AclsOfCluster(WholeCluster):
-    """Whole nodes and clients, any fault, and ACLs that are created and deleted."""
+    """Engine with whole nodes and clients, any fault, and ACLs that are created and deleted."""
 
     subject = "acls"
     is_light = True

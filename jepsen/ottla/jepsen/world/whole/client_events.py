@@ -25,8 +25,8 @@ STEPS_MAX = 100_000
 the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
-"""Invariants that the anomalies named after their violation break. For all other anomalies, the
-name of the invariant is "No" and the name of the anomaly."""
+"""Names of the invariants that these anomalies break. For every other anomaly, the name of the
+invariant is "No" and the name of the anomaly."""
 
 FINAL: Mapping[str, Json] = {"final": True}
 SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
@@ -93,7 +93,7 @@ class ClientEvents:
         return self.begins("poll", [["poll"]], process=process, extra=extra)
 
     def ends_poll(self, begun: Event, records: Iterable[ConsumerRecord]) -> None:
-        """Record the records that a poll returned."""
+        """Record the success of a poll, and the records that it returned."""
         self.ends(begun, [["poll", records_by_key(records)]])
 
     def begins_as_member(self, f: str, group: str) -> Event:

@@ -1,7 +1,7 @@
 """A whole simulated cluster: controllers and brokers, each on a separate machine.
 
 The nodes run the real code, from their settings to their responses. Only disk, network and clock
-are those of the simulated machines.
+are simulated.
 """
 
 import logging
@@ -254,8 +254,8 @@ def _nothing() -> None:
 
 @contextmanager
 def quiet_nodes() -> Iterator[None]:
-    """Return a context in which the nodes write no log lines, of which a search would write
-    millions."""
+    """Return a context in which the nodes write no log lines, since a search would write millions
+    of lines."""
     before = logging.root.manager.disable
     if not logging.getLogger("ottla.jepsen.world").isEnabledFor(logging.DEBUG):
         logging.disable(logging.CRITICAL)

@@ -119,7 +119,7 @@ class CompactionModel:
     # ---- checks
 
     def judge(self, log: Log, now_ms: int) -> None:
-        """Compare all records that a consumer reads with those that were written."""
+        """Compare all records that a consumer reads with the records that were written."""
         stable = int(log.last_stable_offset)
         written = {offset: record for offset, _, record in self.shown(stable)}
         found = shown_in(log, stable)
@@ -195,8 +195,8 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def shown_in(log: Log, stable: int) -> list[ShownRecord]:
-    """Return the records that a read_committed consumer reads: all but those that a fetch reports
-    as aborted."""
+    """Return the records that a read_committed consumer reads: all records except those that a
+    fetch reports as aborted."""
     listed = waited_for(lambda: log.aborted_transactions(log.log_start_offset, Offset(stable)))
     aborted = sorted(listed, key=lambda each: each[1])
     active: set[int] = set()

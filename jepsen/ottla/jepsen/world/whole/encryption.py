@@ -108,7 +108,8 @@ class Encryption:
         return TlsDialer(self._client(self._authority, self._authority, STRANGER))
 
     def misled_dialer(self) -> TlsDialer:
-        """Return the dialer of a client that trusts another CA than that of the brokers."""
+        """Return the dialer of a client that does not trust the CA of the brokers' certificates,
+        but another CA."""
         return TlsDialer(self._client(self._authority, self._other_authority, STRANGER))
 
     def forged_dialer(self) -> TlsDialer:
@@ -175,13 +176,14 @@ class OfferedCertificates:
         """Certificates whose change got no response. They may become active at any later time."""
 
     def offer(self) -> int:
-        """Return the number of the next certificate."""
+        """Offer the broker another certificate, and return the number of this certificate. From
+        then on the broker may present it."""
         self._offered += 1
         self._maybe.add(self._offered)
         return self._offered
 
     def acknowledge(self, number: int) -> None:
-        """Record that the broker acknowledged a change to this certificate."""
+        """Record that the broker acknowledged the change to the certificate with this number."""
         self._maybe.discard(number)
         self._acknowledged = number
 

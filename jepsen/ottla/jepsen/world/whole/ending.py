@@ -9,7 +9,7 @@ Invariants:
 - ReplicasAlike: all replicas of a partition begin and end at the same offsets;
 - LogsAgree: committed records are the same bytes on every replica;
 - LogsHaveTheirFiles: the files of a log are in the directory of its name;
-- those of `history.py`, checked by a last read of all records.
+- the invariants of `history.py`, checked by a last read of all records.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,8 +38,8 @@ HEALING_S_MAX = 60.0
 PROGRESS_S_MAX = 30.0
 GROUP_S_MAX = 60.0
 ENDS_S_MAX = 30.0
-"""Time in seconds within which transactions must end: longer than their timeout plus that of a
-request."""
+"""Time in seconds within which transactions must end: longer than a transaction timeout plus a
+request timeout."""
 
 SETTLING_S_MAX = 10.0
 """Time in seconds within which brokers with the same image must have applied it."""

@@ -113,7 +113,7 @@ class _NoInstruments(Instruments):
 
 
 class _RunQueue(deque[Task]):
-    """Queue of the runnable tasks, without those of stopped processes."""
+    """Queue of the runnable tasks, without the tasks of stopped processes."""
 
     before_step: Callable[[], None]
 

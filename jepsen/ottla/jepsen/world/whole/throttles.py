@@ -1,4 +1,5 @@
-"""The subject whose replicas are throttled whenever they are out of sync, and move all the time.
+"""Test subject of the simulator: replicas that are throttled whenever they are out of sync, and
+that move all the time.
 
 The throttle's rate is about the rate at which clients produce. So a replica that moves to a broker
 is copied for many seconds, while nodes around it fail. Fetches of in-sync replicas count against

@@ -1,5 +1,5 @@
-"""The clients of a run of transactions: producers that transfer amounts between partitions, movers
-and readers.
+"""Clients of a simulation that use transactions: producers that transfer amounts between
+partitions, movers and readers.
 
 Two producers at a time have the same transactional id and fence each other, like a program that is
 restarted while the old process still runs. Half of them are killed or paused in a transaction.
@@ -65,7 +65,7 @@ class DeliberateAbortError(Exception):
 
 
 class TransactionalWorkload(ClientWorkload):
-    """The clients of a run of transactions."""
+    """Clients of a simulation that write and read in transactions."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class TransactionalWorkload(ClientWorkload):
 
     async def _rest(self, producer: Producer, chance: Chance, *, is_committed: bool) -> None:
         """Wait before the next transaction of a producer. `is_committed` is the outcome of its last
-        one."""
+        transaction."""
         await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
 
     def _choose_version(self, producer: Producer, chance: Chance) -> None:
@@ -424,15 +424,17 @@ class TransactionalWorkload(ClientWorkload):
 
 
 class MixedTransactionalWorkload(TransactionalWorkload):
-    """The same clients, half of whose producers are from before transaction version 2.
+    """The clients of `TransactionalWorkload`, half of whose producers are from before transaction
+    version 2.
 
     An old producer adds each partition at the coordinator itself (AddPartitionsToTxn), and keeps
     its epoch from one transaction to the next. It shares its transactional id with new ones.
 
-    A new producer that is fenced while it rests has the epoch before that of its successor, and
-    ends what it begins by an abort. If the successor is old and its last transaction was aborted,
-    only the rule for clients of different versions keeps the coordinator from taking this abort
-    for a retry. So old producers abort often and rest afterwards, and new ones rest until then.
+    A new producer that is fenced while it rests has the epoch just before its successor's epoch,
+    and aborts the transaction that it begins. If the successor is old and its last transaction was
+    aborted, only the rule for clients of different versions keeps the coordinator from taking this
+    abort for a retry. So old producers abort often and rest afterwards, and new ones rest until
+    then.
     """
 
     def __init__(

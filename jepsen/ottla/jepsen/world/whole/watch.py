@@ -20,7 +20,7 @@ COMPACTION_LOOK_S = 0.25
 
 
 class MetadataWatch:
-    """Watch of the newest metadata that any broker has, which counts the changes."""
+    """Observer of the newest metadata that any broker has. It counts the changes."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()

@@ -78,7 +78,7 @@ class WholeCluster:
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     settings: ClassVar[dict[str, str]] = {}
-    """Settings of every node, in addition to those that are drawn."""
+    """Settings of every node, in addition to the settings that are drawn."""
 
     is_encrypted = False
     """True if brokers have encrypted listeners in every run. Otherwise they have them in some

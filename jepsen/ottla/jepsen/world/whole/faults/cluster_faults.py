@@ -1,4 +1,5 @@
-"""Base class of the faults of a whole cluster: its choices, counters and nodes."""
+"""Base class for faults of a whole simulated cluster, and the random choices, counters and nodes
+that they share."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -24,9 +25,10 @@ class FaultContext:
     workload: ClientWorkload
     loss_limit: LossLimit
     wait: Callable[[tuple[int, int]], Awaitable[None]]
-    """Waits for a random number of milliseconds within a range, mostly near its short end."""
+    """Function that waits for a random number of milliseconds within a range, mostly near its short
+    end."""
     start_later: Callable[[Machine], Awaitable[None]]
-    """Starts a machine again, some time after its process has ended."""
+    """Function that starts a machine again, some time after its process has ended."""
 
 
 class ClusterFaults:

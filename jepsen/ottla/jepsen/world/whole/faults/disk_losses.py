@@ -8,8 +8,8 @@ Invariants:
   counts it;
 - EpochsOfBatchesAreKnown: a log knows the epoch of each of its batches, however old the copy of its
   epoch checkpoint is;
-- those of every run: no acknowledged record is missing, no reader gets other records than were
-  written, and the cluster heals by itself, because another replica has all records.
+- the invariants of every run: no acknowledged record is missing, no reader gets other records than
+  were written, and the cluster heals by itself, because another replica has all records.
 
 | damage | a startup after a clean stop must |
 |---|---|

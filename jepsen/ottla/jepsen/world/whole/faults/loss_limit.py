@@ -28,8 +28,8 @@ class LossLimit:
         """The broker that lost power, until every ISR is full again. None if there is no such
         broker."""
         self._wounded_start = 0
-        """Start count of the wounded broker's machine when it lost power. The broker cannot be in
-        sync again before it has restarted."""
+        """Start count of the machine in `_wounded` when it lost power. Its broker cannot be in sync
+        again before it has restarted."""
 
     def is_fragile(self, machine: Machine) -> bool:
         """Return whether a power cut of a machine may lose acknowledged records."""
@@ -37,7 +37,7 @@ class LossLimit:
 
     def allow_loss(self, machine: Machine) -> bool:
         """Return whether a machine may lose unflushed data now. If the loss may include
-        acknowledged records, record the machine as the wounded broker."""
+        acknowledged records, record that this machine's broker has lost power."""
         if not self.is_fragile(machine):
             return True
         if not self._cluster.is_in_sync or self._must_another_start_again(machine):
@@ -46,8 +46,9 @@ class LossLimit:
         return True
 
     def may_die(self, machine: Machine) -> bool:
-        """Return whether the process of a machine may be ended now. It may not while another
-        machine is the wounded broker, unless this machine cannot lose acknowledged records."""
+        """Return whether the process of a machine may be ended now. Returns False while another
+        broker has lost power and some ISR is not full again, unless this machine cannot lose
+        acknowledged records."""
         wounded = self._wounded
         if (
             wounded is not None

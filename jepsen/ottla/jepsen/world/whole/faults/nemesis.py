@@ -1,8 +1,8 @@
 """The nemesis of a run: its faults, their frequency, targets and durations.
 
-Each seed draws a subset of the faults and their weights. Every choice is drawn from the main stream
-of chance, so that a failing run can be shrunk.  Faults stay within the guarantees of the protocol
-(`loss_limit.py`).
+Each seed draws a subset of the faults and their weights. Every choice is drawn from the run's main
+stream of random choices, so that a failing run can be shrunk.  Faults stay within the guarantees of
+the protocol (`loss_limit.py`).
 """
 
 import errno

@@ -13,7 +13,7 @@ PATIENCE_S = 10.0
 
 
 class Reassignments(ClusterFaults):
-    """Reassignments of partitions of clients' topics and of coordinators to randomly chosen
+    """Faults that reassign partitions of clients' topics and of coordinators to randomly chosen
     replicas, in a random order."""
 
     async def reassign(self) -> None:

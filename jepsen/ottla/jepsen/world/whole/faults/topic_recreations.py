@@ -136,7 +136,8 @@ class TopicRecreations(ClusterFaults):
             await self._strike(machine)
 
     async def _strike(self, machine: Machine) -> None:
-        """Kill the broker, cut its power, or do nothing."""
+        """Kill a broker or cut its power, and start it again after a while. Does nothing in a
+        random quarter of the calls, or if the broker may not be killed now."""
         kind = self._chance.below(4)
         if not kind or not machine.is_running or not self._loss_limit.may_die(machine):
             return
@@ -272,7 +273,7 @@ class TopicRecreations(ClusterFaults):
                 raise
 
     async def _use(self, at: TopicPartition, count: int, *, life: int) -> dict[int, bytes]:
-        """Send records one after another. Returns the acknowledged ones by offset."""
+        """Send records one after another. Returns the acknowledged records by offset."""
         config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
         found: dict[int, bytes] = {}
         async with open_producer(self._cluster.bootstrap, config) as producer:
@@ -381,7 +382,7 @@ ORDERS = (
 
 
 def settings_not_in_force(cluster: SimulatedCluster) -> list[str]:
-    """Return the logs whose settings differ from those in their broker's image."""
+    """Return the logs whose settings differ from the settings in their broker's image."""
     found = []
     for node, broker in sorted(cluster.brokers.items()):
         for partition in broker.table:

@@ -7,7 +7,7 @@ Invariants:
 - HandshakesEnd: a handshake without progress ends at its deadline;
 - NewCertificateServed: a certificate whose setting was acknowledged is presented on the next
   connections, and at the end;
-- those of `encryption.py`.
+- the invariants of `encryption.py`.
 """
 
 import ssl
@@ -204,7 +204,7 @@ class CertificateChanges(EncryptedTrouble):
             self._rare.sometimes("a new certificate is shown")
 
     async def judge(self) -> None:
-        """Check that every broker presents its latest certificate."""
+        """Check that every broker presents its latest certificate. Raises Violation otherwise."""
         for machine in self._cluster.broker_machines.values():
             found = await self._shown(machine.name)
             if found is None:

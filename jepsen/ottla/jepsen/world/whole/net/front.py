@@ -1,4 +1,5 @@
-"""The listeners of a simulated controller: remote procedures alone, at the address itself."""
+"""Listeners of a simulated controller: they serve the remote procedures of other nodes at the
+controller's address, and no Kafka clients."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,8 +24,8 @@ async def serve_nodes(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the methods of nodes while the block runs. No client connects to a simulated
-    controller."""
+    """Serve the remote procedures for other nodes while the block runs. No client connects to a
+    simulated controller."""
     for one in services:
         await rpc.serve(one.listener.host, one.listener.port, one.handlers, tls=one.node_tls)
     yield

@@ -1,7 +1,7 @@
 """Probes of addresses between simulated machines. `MachineProbe` implements the protocol `Probe`.
 
-The address of a killed process refuses connections, and that of a paused one accepts them. A
-machine without power, or behind a cut link, does not respond in time.
+The address of a killed process refuses connections, and the address of a paused process accepts
+them. A machine without power, or behind a cut link, does not respond in time.
 """
 
 import trio
