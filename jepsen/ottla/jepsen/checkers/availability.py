@@ -108,8 +108,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield the services that an operation needs of the cluster: its kind of operation, and each
-    key that it sends to."""
+    """Yield the services that an operation uses: its kind of operation, and each key that it sends
+    to."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f
@@ -172,7 +172,8 @@ def _judge_calm(
     facts: RunFacts,
     findings: Findings,
 ) -> None:
-    """Judge the recoveries, and the operations that ran while no fault was active."""
+    """Report anomalies in the times to recover, and in the operations that ran while no fault was
+    active."""
     grace_ns = [min(took_s, facts.recovery_s_max) * NS_PER_S for _, took_s, _ in recoveries]
     touched = [
         (start, int(end + grace))

@@ -18,7 +18,7 @@ COMPACTED_TOPIC = "compacted-"
 
 
 def is_compacted(name_of_log: str) -> bool:
-    """Return whether a log is compacted, by its name."""
+    """Return whether the name of a log shows that the log is compacted."""
     return name_of_log.startswith(INTERNAL_LOGS) or COMPACTED_TOPIC in name_of_log
 
 

@@ -110,7 +110,8 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
 
 
 def figures(reading: LogReading) -> dict[str, Json]:
-    """Return the figures to report beside the verdict."""
+    """Return the figures about consumer lags and repeated reads that are reported beside the
+    verdict."""
     lags = list(realtime_lags(reading))
     worst: dict[str, int] = {}
     for lag in lags:

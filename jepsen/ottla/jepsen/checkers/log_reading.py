@@ -31,12 +31,12 @@ class Send:
     offset: int | None
     """The acknowledged offset, or None if it is not known."""
     is_promised: bool
-    """The record was acknowledged with acks=all, so it must exist permanently."""
+    """True if the record was acknowledged with acks=all, so that it must exist permanently."""
     is_failed: bool
-    """The record was certainly not appended."""
+    """True if the record was certainly not appended."""
     may_repeat: bool
-    """The producer may have sent the record more than once, without a sequence number by which
-    brokers drop duplicates."""
+    """True if the producer may have sent the record more than once, without a sequence number by
+    which brokers drop duplicates."""
     is_transaction: bool
 
 

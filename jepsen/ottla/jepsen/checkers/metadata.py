@@ -185,7 +185,7 @@ def _written(before: Version | None, operation: Operation, unknown_id: str) -> V
 
 
 def _latest(state: State) -> str:
-    """Return the newest version of a state, as text for a picture."""
+    """Return the newest version of a topic in a state, as text for a picture."""
     version = state[0][-1]
     if version is None:
         return "no such topic"

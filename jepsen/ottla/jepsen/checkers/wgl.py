@@ -34,7 +34,7 @@ was placed there, so no other candidate needs to be tried."""
 
 @dataclass(frozen=True, slots=True)
 class ObjectCall(Generic[Asked]):
-    """One call of the object, from its invocation to its return."""
+    """One call to a concurrent object, from its invocation to its return."""
 
     begin: int
     end: int

@@ -128,10 +128,11 @@ class ConfluentClient(ABC):
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name. They run in a thread."""
+        """Functions that perform the workload's operations, by operation name. They run in a
+        thread."""
 
     def on_drop(self) -> None:
-        """Reset the state that belongs to the handles. Called after the handles were dropped."""
+        """Reset the state that belongs to librdkafka's handles, after the handles were dropped."""
         return
 
     def note(self, f: str, value: Json) -> None:

@@ -55,7 +55,7 @@ class ConfluentGroupClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,

@@ -34,7 +34,7 @@ class ConfluentListOffsetsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "end-offset": self._end_offset,

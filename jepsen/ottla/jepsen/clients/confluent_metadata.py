@@ -36,7 +36,7 @@ class ConfluentMetadataClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return dict.fromkeys(("create", "partitions", "set-config", "delete"), self._write)
 
     def _write(self, op: Op) -> Completion:

@@ -25,7 +25,7 @@ class ConfluentOffsetsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {"commit": self._commit, "fetch": self._fetch}
 
     def _consumer(self, group: str) -> Any:

@@ -21,7 +21,7 @@ class ConfluentProducerIdsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {"init": self._init}
 
     def _init(self, op: Op) -> Completion:

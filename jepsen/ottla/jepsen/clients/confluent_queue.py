@@ -86,11 +86,11 @@ class ConfluentQueueClient(ConfluentClient):
         self._group = group_of(plan.prefix, thread)
         self._rebalanced: set[str] = set()
         self._next: dict[str, int] = {}
-        """Next offset to read of each assigned key."""
+        """For each assigned key, the next offset to read."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "poll": self._poll,

@@ -22,7 +22,7 @@ class ConfluentTransactionsClient(ConfluentClient):
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._next: dict[str, int] = {}
-        """Next offset to read of each key."""
+        """For each key, the next offset to read."""
 
     def on_drop(self) -> None:
         """Reset the positions of the dropped consumers."""
@@ -30,7 +30,7 @@ class ConfluentTransactionsClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "init": self._init,
             "txn": self._txn,

@@ -38,7 +38,7 @@ class OwnClient(ABC):
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
 
     async def invoke(self, op: Op) -> Completion:
         """Perform an operation within its deadline, and return its completion."""

@@ -64,12 +64,12 @@ class OwnGroupClient(OwnClient):
         self._joined: Mapping[str, Json] | None = None
         self._member: Renewable[Consumer] = Renewable(nursery, self._open_member)
         self._next: dict[str, int] = {}
-        """Next offset to read of each assigned key."""
+        """For each assigned key, the next offset to read."""
         self.parts = [self._producer, self._member]
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,

@@ -123,7 +123,7 @@ class OwnMetadataClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "create": self._create,
             "partitions": self._partitions,
@@ -134,7 +134,7 @@ class OwnMetadataClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Begin with another broker after a crash."""
+        """Choose another broker to begin with, after a crash of this client."""
         self._turn += 1
 
     async def _create(self, op: Op) -> Completion:

@@ -37,7 +37,7 @@ NOT_WRITTEN = frozenset(
 
 
 class Coordinators:
-    """Connections to the groups' coordinators, over one view of the cluster."""
+    """Connections to the coordinators of consumer groups, found through one view of the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -63,8 +63,8 @@ class Coordinators:
 
 @asynccontextmanager
 async def open_coordinators(bootstrap: str) -> AsyncIterator[Coordinators]:
-    """Open and yield the coordinators of the cluster's groups. Coordinator connections are opened
-    when they are first needed."""
+    """Open and yield `Coordinators`. A connection to the coordinator of a group is opened when it
+    is first needed."""
     async with open_cluster(
         addresses_of(bootstrap), client_id="jepsen", request_timeout_s=REQUEST_TIMEOUT_S
     ) as cluster:
@@ -90,7 +90,7 @@ class OwnOffsetsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {"commit": self._commit, "fetch": self._fetch}
 
     async def _commit(self, op: Op) -> Completion:

@@ -44,11 +44,11 @@ class OwnProducerIdsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {"init": self._init}
 
     def on_crash(self) -> None:
-        """Begin with another broker after a crash."""
+        """Choose another broker to begin with, after a crash of this client."""
         self._turn += 1
 
     async def _init(self, op: Op) -> Completion:

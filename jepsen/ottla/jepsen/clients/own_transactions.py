@@ -66,7 +66,7 @@ class OwnTransactionsClient(OwnClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "init": self._init,
             "txn": self._txn,

@@ -39,7 +39,7 @@ class FuzzReport:
     findings: tuple[FuzzFinding, ...]
 
     def row(self) -> dict[str, Any]:
-        """Return the figures by name."""
+        """Return the figures of this fuzzing run by name, as a row of a table."""
         return {
             "target": self.target,
             "driver": self.driver,

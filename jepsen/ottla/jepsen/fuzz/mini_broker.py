@@ -73,11 +73,11 @@ class FrozenClock:
     """Clock that does not advance."""
 
     def monotonic_ms(self) -> int:
-        """Return the fixed time."""
+        """Return the fixed time in ms."""
         return NOW_MS
 
     def wall_ms(self) -> int:
-        """Return the fixed time."""
+        """Return the fixed time in ms."""
         return WALL_MS
 
 

@@ -245,7 +245,7 @@ class OneStream(AnsweringStream):
         self._news.unpark_all()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return the bytes of responses."""
+        """Return bytes of responses. Waits until a response is due."""
         await trio.lowlevel.checkpoint()
         while not self._received:
             if self.is_closed:

@@ -38,7 +38,7 @@ class RunFiles:
 
     @property
     def clients(self) -> str:
-        """The names of the clients."""
+        """The names of the client libraries that the run used."""
         return _names(self.test.get("clients"))
 
     @property
@@ -68,7 +68,7 @@ class RunFiles:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run."""
+        """The command line that repeats the run."""
         return str(self.results.get("command") or self.test.get("command") or "")
 
     @property

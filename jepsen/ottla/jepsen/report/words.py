@@ -62,7 +62,7 @@ def share_words(part: int, whole: int) -> str:
 
 
 def many(count: float, noun: str) -> str:
-    """Return a count of things: "1 fault", "3 faults"."""
+    """Return a count with its noun in the singular or plural: "1 fault", "3 faults"."""
     return f"{count_words(count)} {noun if count == 1 else _plural(noun)}"
 
 

@@ -31,12 +31,12 @@ SECOND: Final = 1_000 * MS
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation to perform."""
+    """One operation that a client performs."""
 
     f: str
     value: Json = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
-    """Facts about the invocation beside its value, for example that it is a final read."""
+    """Facts about the invocation in addition to its value, for example that it is a final read."""
 
 
 @dataclass(frozen=True, slots=True)

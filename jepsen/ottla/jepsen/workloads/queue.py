@@ -46,7 +46,7 @@ POLL = Op("poll", [["poll"]])
 
 @dataclass(slots=True)
 class QueueReader:
-    """The assigned keys or the subscription of one thread."""
+    """The keys assigned to one thread, or the topics that it subscribes to."""
 
     keys: frozenset[str] = frozenset()
     is_member: bool = False

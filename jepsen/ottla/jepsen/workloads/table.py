@@ -78,7 +78,7 @@ ROWS: Mapping[str, WorkloadRow] = {
 
 
 class Workload:
-    """One workload as it runs: its generator and its clients."""
+    """One workload of a run: its generator and its clients."""
 
     def __init__(self, name: str, row: WorkloadRow, plan: LoadPlan) -> None:
         self.name = name

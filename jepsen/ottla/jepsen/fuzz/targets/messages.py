@@ -23,7 +23,7 @@ EXAMPLES = 2
 
 @cache
 def kinds() -> tuple[tuple[type[Message], int], ...]:
-    """Return every message in every version."""
+    """Return every type of message, with each of its versions."""
     return tuple(
         (message, version) for _, message in sorted(all_messages()) for version in message.VERSIONS
     )
