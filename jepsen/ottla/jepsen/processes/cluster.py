@@ -152,7 +152,8 @@ class ProcessCluster:
                 nursery.start_soon(self.nodes[name].disk.cut_power)
 
     async def active_controller(self) -> ProcessNode | None:
-        """Return the leader of the quorum, or None if there is none or no node answers."""
+        """Return the leader of the controller quorum. Returns None if there is none or no node
+        answers."""
         try:
             quorum = await ask_quorum(self._addresses())
         except NoAnswerError:

@@ -55,7 +55,7 @@ class MachineClaim:
 
     number: int
     run_id: str
-    """Id of the run. Unlike the number, it is never used again."""
+    """Id of the run. Unlike the claimed number, it is never used again."""
     directory: str
     """Directory that contains all files and mounts of the run."""
 

@@ -56,7 +56,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ViewedQuorum:
-    """The state that the leader of the quorum reports."""
+    """State of the controller quorum, as its leader reports it."""
 
     leader: int
     high_watermark: int

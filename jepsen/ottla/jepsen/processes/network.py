@@ -40,7 +40,7 @@ class Network(Protocol):
     links: Links
     endpoints: Mapping[str, NodeEndpoint]
     find_pid: Callable[[str], int | None]
-    """Function from a node to its current process id, set by the cluster."""
+    """Function from the name of a node to its current process id, set by the cluster."""
 
     async def apply(self) -> None:
         """Apply the active faults in `links` to the nodes' connections, and end faults that are

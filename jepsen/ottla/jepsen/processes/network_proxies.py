@@ -67,7 +67,7 @@ class ProxyNetwork:
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
-        """Function from a node to its current process id, set by the cluster."""
+        """Function from the name of a node to its current process id, set by the cluster."""
         first = FIRST_PORT + PORTS_A_RUN * claim.number
         assert 2 * len(nodes) <= PORTS_A_RUN
         self._ports = {node: first + 2 * at for at, node in enumerate(nodes)}

@@ -59,7 +59,7 @@ class WatchedLog(Protocol):
 
 
 class _Replica:
-    """State of one replica as the checker knows it."""
+    """State of one replica as the invariants' checker knows it."""
 
     __slots__ = (
         "epoch",

@@ -200,7 +200,8 @@ class MemoryMember:
         self._performed.persist_election = state
 
     def flush_soon(self) -> None:
-        """Flush now, unless the owner of the member flushes."""
+        """Flush the log now. If the member's owner performs the flushes, only record that one is
+        wanted."""
         self._performed.flush = True
         if self.flushes_at_once:
             self.log.flush()
@@ -239,7 +240,7 @@ class MemoryMember:
         self._performed.role_change = change
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Leave the next tick to the member's owner."""
+        """Record when the next tick is due. The member's owner decides when to tick."""
         self._performed.next_wake_ms = wake_ms
 
     def fail(self, error: Exception, /) -> NoReturn:

@@ -74,7 +74,7 @@ class MemoryLog:
     # --- read by the core ---------------------------------------------------------------------
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch <= `epoch` in the log, and its end offset."""
+        """Return the largest epoch in the log that is not above `epoch`, and its end offset."""
         entries = self._entries
         count = len(entries)
         while count and entries[count - 1].epoch > epoch:

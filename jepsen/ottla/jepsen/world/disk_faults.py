@@ -68,11 +68,11 @@ class DiskFaults:
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: DiskFault) -> None:
-        """Add a fault."""
+        """Add a fault to the disk's active faults."""
         self._faults.append(fault)
 
     def take_back(self, fault: DiskFault) -> None:
-        """Remove one fault."""
+        """Remove one fault from the disk's active faults."""
         if fault in self._faults:
             self._faults.remove(fault)
 

@@ -30,7 +30,7 @@ class Trace:
         self._listener = _listener
 
     def add(self, *parts: Part) -> None:
-        """Add one event."""
+        """Add one event, given by its parts, to the trace."""
         self._chunk.append(parts)
         if self._listener is not None:
             self._listener(parts)

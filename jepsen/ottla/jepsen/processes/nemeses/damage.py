@@ -38,7 +38,8 @@ class FullDisk(Nemesis):
         return {"nodes": [victim.name], "bytes": await victim.disk.fill()}
 
     async def heal_fault(self) -> FaultReport:
-        """Delete the file that fills the disk, and restart the node if it ended. Returns a report."""
+        """Delete the file that fills the disk, and restart the node if it ended. Returns a
+        report."""
         (victim,) = self.held
         await victim.disk.make_room()
         ended = victim.pid is None

@@ -33,7 +33,7 @@ class Nemesis(ABC):
 
     def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         self.count = 0
-        """Number of faults injected."""
+        """Number of faults that this nemesis has injected."""
         self.cluster = cluster
         self.facts = facts
         self.held: list[ProcessNode] = []
@@ -75,7 +75,7 @@ class Nemesis(ABC):
         self.held += nodes
 
     def release_nodes(self) -> None:
-        """End the reservation of all nodes."""
+        """End the reservation of all nodes that this nemesis has reserved."""
         self.cluster.fault_limits.release(self.held)
         self.held = []
 

@@ -57,7 +57,7 @@ class RunLoad:
         return self._is_read_due.is_set() and not self._reading
 
     async def run(self, bootstrap: str, threads: int) -> None:
-        """Run every thread, from the first operation to the last final read."""
+        """Run every thread of the workload, from the first operation to the last final read."""
         self._working = set(range(threads))
         self._reading = set(range(threads))
         async with trio.open_nursery() as nursery:

@@ -14,7 +14,7 @@ from ottla.jepsen.workloads.table import WORKLOADS
 
 
 class RunningWorkload:
-    """One workload while it runs: its threads, its history and its folder."""
+    """One workload of a run on real processes: its threads, its history and its folder."""
 
     def __init__(self, name: str, plan: RunPlan, directory: RunDirectory) -> None:
         self.name = name

@@ -17,7 +17,7 @@ CHECKER = "run"
 
 @dataclass(slots=True, kw_only=True)
 class RunSummary:
-    """Facts about how a run went, as recorded for one of its workloads."""
+    """Facts about the course of a run, as recorded for one of its workloads."""
 
     seconds: float = 0.0
     """Duration of the load, until the last fault was healed."""

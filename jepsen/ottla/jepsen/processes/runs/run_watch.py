@@ -53,7 +53,7 @@ class RunWatch:
 
 
 def _records(micro_operations: Json) -> Iterator[tuple[str, int, Json]]:
-    """Yield (key, offset, value) of all sent or polled records with a known offset."""
+    """Yield (key, offset, value) of each sent or polled record whose offset is known."""
     for micro in micro_operations if isinstance(micro_operations, list) else ():
         if micro[0] == "send" and isinstance(micro[2], list):
             offset, value = micro[2]

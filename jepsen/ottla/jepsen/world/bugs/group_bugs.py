@@ -1,4 +1,4 @@
-"""Mutants of consumer groups: owners of partitions, committed offsets, state of a new coordinator."""
+"""Mutants of groups: owners of partitions, committed offsets, state of a new coordinator."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -56,11 +56,11 @@ class ManualClock:
         self.mono_ms = START_MS
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic time."""
+        """Return the monotonic time in ms."""
         return self.mono_ms
 
     def wall_ms(self) -> int:
-        """Return the wall-clock time."""
+        """Return the wall-clock time in ms."""
         return WALL_MS + self.mono_ms
 
 

@@ -53,7 +53,7 @@ class GroupRequest:
 
     @property
     def answer(self) -> Any:
-        """The response."""
+        """Response to this request."""
         return self._answers[0]
 
     @property

@@ -201,7 +201,7 @@ class WalkedGroup:
             self._take_away().leave()
 
     def _crash(self) -> None:
-        """Let a member disappear without a request, so that its session expires."""
+        """Let a member disappear without sending a request, so that its session expires."""
         at = self.chance.below(len(self.members))
         if len(self.members) > 1 and self.members[at].instance_id is None:
             self.figures["crashes"] += 1
@@ -228,7 +228,7 @@ class WalkedGroup:
         return self.members.pop(self.chance.below(len(self.members)))
 
     def _bounce(self) -> None:
-        """Restart a static member. It returns with the same instance id."""
+        """Restart a static member, which returns with the same instance id."""
         for at, member in enumerate(self.members):
             if member.instance_id is None or member.epoch == 0:
                 continue

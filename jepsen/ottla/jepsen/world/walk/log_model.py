@@ -80,7 +80,7 @@ class LogModel:
         self.aborted: list[ModelAbortedTransaction] = []
 
     def append(self, kept: ModelBatch) -> None:
-        """Append a batch."""
+        """Append a batch to the expected content of the log."""
         assert kept.base_offset == self.end_offset, (kept.base_offset, self.end_offset)
         self.batches.append(kept)
         self.end_offset = kept.end_offset

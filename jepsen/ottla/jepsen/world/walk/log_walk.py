@@ -349,7 +349,7 @@ class WalkedLog(LogLife):
         self._begin("raise start", log.delete_records_before(Offset(offset)), lambda _: None)
 
     def _retain(self) -> None:
-        """Remove old segments by size or below the log start."""
+        """Remove old segments, because the log is too large or they are below the log start."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return

@@ -65,7 +65,7 @@ class _FrozenClock:
     """Clock that never advances. Only the raft cores of a walk have moving clocks."""
 
     def monotonic_ms(self) -> int:
-        """Return the fixed time."""
+        """Return the fixed time in ms."""
         return NOW_MS
 
     wall_ms = monotonic_ms
@@ -305,7 +305,7 @@ class DiskLog:
     # --- damage -------------------------------------------------------------------------------
 
     def copy_file(self) -> None:
-        """Keep a copy of one file. The damage OLDER_COPY may replace the file by this copy later."""
+        """Keep a copy of one file. The damage OLDER_COPY may later replace the file by it."""
         with self.disk.quietly():
             names = self._names_of_damage()
             name = names[self.rng.below(len(names))]

@@ -70,7 +70,7 @@ class ChangingQuorum(WalkedQuorum):
         self._joining = chance.below(2) == 0
         """True if the controllers that are not initial voters join by themselves."""
         self._changes: dict[int, VoterChangeRequest] = {}
-        """Requests that wait for their response, by token."""
+        """Requests to change the voters that wait for their response, by token."""
         self._requested: set[ReplicaKey] = set()
         """Replicas that the adversary has asked some leader to add."""
         self._were_voters: set[ReplicaKey] = set()

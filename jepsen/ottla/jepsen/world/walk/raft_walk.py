@@ -532,8 +532,8 @@ class WalkedQuorum:
         self._step(at, Tick())
 
     def _wipe(self) -> None:
-        """Replace the disk of a stopped voter. The new replica with the same id has no vote
-        (KIP-853)."""
+        """Replace the disk of a stopped voter. The replica on the new disk has the same id, but is
+        not a voter (KIP-853)."""
         down = [at for at in range(self.voter_count) if self.members[at].core is None]
         if not down or self._wiped or self.voter_count < 3:
             return

@@ -186,7 +186,7 @@ class EntryWatch:
         self._looked_at: dict[NodeId, MetadataImage] = {}
 
     async def run(self) -> NoReturn:
-        """Check the images repeatedly."""
+        """Compare the images of the brokers with the acknowledged ACL changes, repeatedly."""
         while True:
             for node, broker in self._cluster.brokers.items():
                 image = broker.member.image

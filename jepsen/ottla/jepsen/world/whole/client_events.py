@@ -73,7 +73,7 @@ class ClientEvents:
         return self._add(process, EventKind.INVOKE, f, value, extra)
 
     def ends(self, begun: Event, value: Json = None) -> None:
-        """Record the success of an operation."""
+        """Record that an operation succeeded."""
         if begun.extra is FINAL or not self._is_ending:
             outcome = begun.value if value is None else value
             self._add(begun.process, EventKind.OK, begun.f, outcome, begun.extra)

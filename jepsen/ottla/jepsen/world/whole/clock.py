@@ -24,7 +24,7 @@ class MachineClock:
         return self._boot_ms + self._elapsed_ms()
 
     def wall_ms(self) -> int:
-        """Return the wall-clock time."""
+        """Return the wall-clock time in ms."""
         return WALL_START_MS + self._elapsed_ms() + self.wall_skew_ms
 
     def _elapsed_ms(self) -> int:

@@ -150,7 +150,7 @@ class _CountedCleanings:
             yield report
 
     async def end_idle(self) -> None:
-        """End the idle worker that is kept between two cleanings."""
+        """End the idle worker process that is kept between two cleanings."""
         await self._runner.end_idle()
 
 

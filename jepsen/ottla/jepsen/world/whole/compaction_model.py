@@ -52,7 +52,7 @@ class WrittenBatch:
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next batch."""
+        """Offset directly after this batch, at which the next batch begins."""
         return self.base_offset + max(1, len(self.records))
 
 

@@ -163,7 +163,7 @@ class Encryption:
             self.break_(f"a broker hung up on {host}: {why}")
 
     def break_(self, detail: str) -> None:
-        """Record a violation. The first one becomes the outcome of the run."""
+        """Record a violation of EncryptionHolds. The first one becomes the outcome of the run."""
         self._on_broken(INVARIANT, detail)
 
 

@@ -204,6 +204,7 @@ class ClientHistory:
                 )
 
     def break_(self, invariant: str, detail: str) -> None:
-        """Record a broken guarantee."""
+        """Record that one of Kafka's guarantees is broken, unless an earlier violation is already
+        recorded."""
         if self.broken is None:
             self.broken = Violation(invariant, detail)

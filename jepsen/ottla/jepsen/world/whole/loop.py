@@ -45,7 +45,7 @@ class Tasks:
         """Function that is called at each wake-up of a task. It returns True to delay the task.
         None means that no task is delayed."""
         self.held: list[Task] = []
-        """Runnable tasks that are held back."""
+        """Runnable tasks of this process that are held back while it is stopped."""
 
 
 STUCK_LOOK_S = 0.01

@@ -46,7 +46,8 @@ class Trouble:
     """True if the process must restart to use all its directories again."""
 
     def is_on(self, machine: "Machine") -> bool:
-        """Return whether this fault is active on the machine, in the process in which it began."""
+        """Return whether this fault is active on the machine, in the same process in which it
+        began."""
         return (
             machine.trouble is self
             and machine.is_running

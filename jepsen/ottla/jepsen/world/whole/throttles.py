@@ -33,14 +33,15 @@ class ThrottledWorkload(ClientWorkload):
 
 
 class ThrottleWatch:
-    """Counter of the replicas that wait for a quota, separately on leaders and on followers."""
+    """Counter of the checks that found a broker's replication quota exceeded, separately for
+    leaders and followers."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self._cluster = cluster
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Check the quotas repeatedly."""
+        """Check the replication quotas of all brokers at intervals, and count the exceeded ones."""
         while True:
             for broker in self._cluster.brokers.values():
                 quotas = broker.core.replication_quotas

@@ -73,7 +73,7 @@ class WorkloadPlan:
 
 
 class ClientWorkload:
-    """The clients of a run."""
+    """The clients of one run of a simulated cluster."""
 
     def __init__(
         self,

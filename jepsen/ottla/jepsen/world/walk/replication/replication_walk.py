@@ -195,8 +195,8 @@ class WalkedCluster(MessagingCluster):
             self._fetch()
 
     def _lose(self) -> None:
-        """Lose a message, or only let its sender give up, so that the message may still be
-        delivered."""
+        """Lose a message in flight, or only let its sender give up, so that the message may still
+        be delivered."""
         if not self.packets:
             return
         at = self._choose_packet()

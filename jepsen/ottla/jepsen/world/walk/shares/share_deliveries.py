@@ -56,7 +56,7 @@ class LeaderTable:
         """Delivery count at the last delivery of each record, by offset."""
 
     def held_by(self, member_id: str) -> list[int]:
-        """Return the offsets that a member has acquired and not acknowledged, in ascending order."""
+        """Return the offsets that a member has acquired and not acknowledged, ascending."""
         return sorted(
             offset
             for offset, one in self.holdings.items()
@@ -122,7 +122,7 @@ class ShareInvariants:
                 self.facts[state_epoch].applied.add(offset)
 
     def check_state(self, state: SharePartitionState | None) -> None:
-        """Check NothingSkipped and LagIsNotNegative for the coordinator's state."""
+        """Check NothingSkipped and LagIsNotNegative for the share state of the coordinator."""
         if state is None or state.state_epoch not in self.facts or state.start_offset < 0:
             return
         facts = self.facts[state.state_epoch]

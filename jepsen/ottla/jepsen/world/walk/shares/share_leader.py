@@ -67,7 +67,7 @@ class WalkedLeader:
     # ---- durable state
 
     def load(self) -> None:
-        """Request the share state from the coordinator, unless it is loaded or already requested."""
+        """Request the share state from the coordinator, unless it is loaded or requested."""
         if self.share is not None or self._is_loading:
             return
         self._is_loading = True

@@ -126,7 +126,7 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def lose(self) -> bool:
-        """Let the caller of a pending call give up waiting. Returns False if there is no such call."""
+        """Let the caller of a pending call give up waiting. Returns False if no call is pending."""
         pending = [call for call in self.calls if not call.is_answered]
         if not pending:
             return False

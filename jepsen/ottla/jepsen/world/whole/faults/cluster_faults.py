@@ -32,7 +32,7 @@ class FaultContext:
 
 
 class ClusterFaults:
-    """Base class of a family of faults."""
+    """Base class of a family of faults that a nemesis injects into a simulated cluster."""
 
     def __init__(self, context: FaultContext) -> None:
         self._chance = context.chance

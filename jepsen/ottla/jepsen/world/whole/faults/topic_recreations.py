@@ -67,7 +67,7 @@ RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
 
 @dataclass(slots=True)
 class RecreatedTopic:
-    """A topic of one partition, as it was last created."""
+    """A topic with one partition, as it was last created."""
 
     at: TopicPartition
     is_alive: bool = False

@@ -101,7 +101,7 @@ class UntrustedClients(EncryptedTrouble):
         self._rare.sometimes(f"a stranger {name}")
 
     async def _ask(self, host: str, dialer: TlsDialer | None) -> bool:
-        """Send a request. Returns whether the broker responds."""
+        """Send a request to a broker. Returns whether the broker responds."""
         TRANSPORT.set(self._transport)
         TLS.set(dialer)
         try:
@@ -236,7 +236,7 @@ class EncryptionWatch:
         """Number of consecutive checks that found an overdue handshake, by broker."""
 
     async def run(self) -> NoReturn:
-        """Check the handshakes repeatedly."""
+        """Check at intervals that no handshake is unfinished after its deadline."""
         while True:
             await trio.sleep(LOOK_S)
             for node, broker in self._cluster.brokers.items():

@@ -30,7 +30,7 @@ retransmissions."""
 
 @dataclass(slots=True)
 class Quality:
-    """Quality of the links of a run while no fault is active."""
+    """Quality of the network links in a run while no fault is active."""
 
     delay_s: float = 0.000_2
     jitter_s: float = 0.000_3
@@ -178,8 +178,8 @@ class SimulatedNetwork:
             ending()
 
     def on_end(self, host: Host, *, is_silent: bool) -> None:
-        """Handle the end of a process: the kernel closes its connections, unless the machine has
-        lost power as well."""
+        """Handle the end of a process on a machine: the kernel closes its connections, unless the
+        machine has lost power as well."""
         host.is_up = False
         host.is_silent = is_silent
         endings, host.endings = host.endings, {}

@@ -224,7 +224,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_hung_up(channel.connection.peer.peer_host, "nothing was wrong")
 
     def shakes_since(self, since_ms: int) -> bool:
-        """Return whether any handshake that began before `since_ms` is still unfinished."""
+        """Return whether any TLS handshake that began before `since_ms` is still unfinished."""
         return any(
             channel.is_shaking and channel.connection.last_active_ms < since_ms
             for channel in self._hosted
