@@ -45,15 +45,16 @@ class Ability(StrEnum):
     """A privilege or tool of the machine that some faults need."""
 
     NAMESPACES = "namespaces"
-    """Network namespaces, one for each node, in which the kernel drops packets.  Without them,
-    connections go through the harness' own proxies. The proxies then simulate cuts, losses, delays
-    and resets."""
+    """Ability to create network namespaces, one for each node, in which the kernel drops packets.
+    Without them, connections go through the harness' own proxies. The proxies then simulate cuts,
+    losses, delays and resets."""
     RATES = "rates"
     """Ability to limit the bit rate of links."""
     RESETS = "resets"
     """Ability to reset TCP connections as a third party."""
     IMAGES = "images"
-    """A separate file system for each node, needed for power cuts and full disks."""
+    """Ability to mount a separate file system for each node, needed for power cuts and full disks.
+    """
     CLOCKS = "clocks"
     """Ability to make the wall clocks of nodes jump."""
 

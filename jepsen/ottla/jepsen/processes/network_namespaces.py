@@ -18,7 +18,7 @@ from ottla.jepsen.processes.network_filters import PacketAddress, bytecode, prog
 from ottla.jepsen.processes.network_links import CLIENTS, Links
 
 PORT = 9092
-"""Port of every node, since each has an address of its own."""
+"""Port of every node. All nodes can have the same port, since each has an address of its own."""
 
 HARNESS_HOST = 254
 FIRST_HOST = 1

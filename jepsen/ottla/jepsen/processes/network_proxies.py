@@ -26,10 +26,11 @@ HOST = "127.0.0.1"
 FIRST_PORT = 20_000
 """First port of the proxies, below the ephemeral ports of the kernel (32768 and up)."""
 PORTS_A_RUN = 40
-"""Number of ports of one run, two for each node. With 250 runs the last port is 30000."""
+"""Number of ports that each run reserves, two for each node. With 250 runs the last port is 30000.
+"""
 
 PACKET_BYTES = 16_384
-"""Number of bytes that are read at once, and lost at once."""
+"""Number of bytes that a proxy reads at once. A simulated packet loss affects as many."""
 REPEATED_AFTER_S = 0.2
 """Delay in seconds of the first retransmission, TCP's shortest timeout. It doubles with each
 further loss."""
@@ -96,7 +97,7 @@ class ProxyNetwork:
         return len(hit)
 
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run the proxies of all nodes."""
+        """Run the proxies of all nodes, until cancelled."""
         async with trio.open_nursery() as nursery:
             for node, port in self._ports.items():
                 listeners = await trio.open_tcp_listeners(port, host=HOST)

@@ -145,8 +145,8 @@ class MemoryMember:
         return [(reply.token, reply.response) for reply in performed.replies], performed
 
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
-        """Append a value as the leader. Returns the finished responses by token and the performed
-        effects, or None if this member does not lead."""
+        """Append a value if this member is the leader. Returns the finished responses by token and
+        the performed effects, or None if this member does not lead."""
         core = self.running
         event = AppendRequested(epoch=core.epoch, records=self._records_of(core.epoch, value))
         try:

@@ -18,7 +18,7 @@ class MemoryEntry(NamedTuple):
     epoch: Epoch
     value: str
     is_leader_change: bool = False
-    """True for the control record that opens an epoch."""
+    """True for the control record with which a leader begins its epoch."""
     voters: VoterSet | None = None
     """Content of a control record with a voter set."""
 

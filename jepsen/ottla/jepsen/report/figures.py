@@ -276,8 +276,8 @@ def _recoveries(
 
 
 def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
-    """Set a plot's vertical axis to durations, logarithmic, from one whole power of ten to
-    another."""
+    """Make a plot's vertical axis show durations, on a logarithmic scale between whole powers of
+    ten."""
     low = 10.0 ** floor(log10(max(low_ns, 1_000)) + 1e-9)
     axes.set_yscale("log")
     axes.set_ylim(low, max(10.0 ** ceil(log10(max(high_ns, 1_000)) - 1e-9), low * 10))

@@ -31,7 +31,7 @@ class KeyOrder:
         self.values: dict[int, list[Json]] = {}
         self.places: dict[Json, list[int]] = {}
         self.spans: list[tuple[Operation, int, int]] = []
-        """Reads with their first and last offsets."""
+        """Reads of the key, each with its first and last offset."""
         self.lost: list[Operation] = []
         """Sends that prove an anomaly but have no known offset."""
         self.named: set[int] = set()

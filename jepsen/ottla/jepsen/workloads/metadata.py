@@ -62,7 +62,7 @@ class Name:
 
     topic: str
     count: int = 0
-    """Number of partitions, or 0 if the topic does not exist."""
+    """Number of partitions of the topic, or 0 if the topic does not exist."""
     writes: int = 0
     lives: int = 0
     value: int = FIRST_VALUE

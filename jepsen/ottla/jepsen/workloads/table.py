@@ -128,7 +128,7 @@ class Workload:
         return self._generator.next_op(thread, now_ns, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator with the completion of an operation."""
+        """Update the generator's state with the completion of an operation."""
         self._generator.on_completion(thread, op, done)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

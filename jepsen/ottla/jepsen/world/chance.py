@@ -16,7 +16,7 @@ from uuid import UUID
 T = TypeVar("T")
 
 FLOAT_STEPS = 1 << 53
-"""Number of equally likely values of a float in `[0, 1)`."""
+"""Number of equally likely floats in `[0, 1)` that a `Chance` can return."""
 
 
 class Chance:

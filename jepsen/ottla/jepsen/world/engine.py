@@ -70,7 +70,8 @@ class EngineIdentity(Protocol):
 
 
 class WalkRecord(Protocol):
-    """Record of one random walk. It is complete even if an invariant failed."""
+    """Record of one random walk: its events, rare states and counts. It is complete even if an
+    invariant failed."""
 
     trace: Trace
     rare: RareStates

@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(slots=True)
 class RunTotals:
-    """Sums of the figures of several runs, and the failing runs among them."""
+    """Sums of the figures of several runs with different seeds, and the failing runs among them."""
 
     run_count: int = 0
     event_count: int = 0

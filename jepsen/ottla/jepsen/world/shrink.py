@@ -15,11 +15,11 @@ the smallest failing run so far."""
 
 
 class _TrialsExhausted(Exception):  # noqa: N818 - an event, not a fault
-    """Raised when all trials are used up."""
+    """Raised when all runs that one reduction may use are used up."""
 
 
 class _Trials:
-    """Runs of candidates: their number, and the smallest failing list of decisions so far."""
+    """Runs of candidate lists of decisions: their number, and the smallest failing list so far."""
 
     def __init__(
         self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime

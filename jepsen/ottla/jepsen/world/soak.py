@@ -249,8 +249,8 @@ class Soak:
             self._running[future] = share
 
     def _next_share(self) -> _Share | None:
-        """Return the next seeds of the subject that is furthest behind its share, or None if no
-        subject has seeds left."""
+        """Return the next seeds to run for the subject that is furthest behind its share. Returns
+        None if no subject has seeds left."""
         for row in sorted(self.rows, key=lambda row: row.debt):
             seeds = row.seed_batches.next_share()
             if seeds is not None:

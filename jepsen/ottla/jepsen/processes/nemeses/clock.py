@@ -9,8 +9,8 @@ from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 JUMP_BITS = range(6, 22)
-"""Sizes of jumps as powers of two in ms, from 64 ms to 35 min. A leader whose clock is an hour
-behind may refuse records as too far in the future (message.timestamp.after.max.ms)."""
+"""Sizes of clock jumps as powers of two in ms, from 64 ms to 35 min. A leader whose clock is an
+hour behind may refuse records as too far in the future (message.timestamp.after.max.ms)."""
 STROBES = 20
 STROBE_S = 0.05
 

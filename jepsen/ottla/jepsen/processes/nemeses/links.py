@@ -7,11 +7,13 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, lossy, slow
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
-"""Shares of packets lost. TCP still works with each of them, but gets slower."""
+"""Shares of packets that may be lost on a bad link. TCP still works with each of them, but gets
+slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
-"""Bit rates, from one that suffices for heartbeats only to one that suffices for a small load."""
+"""Bit rates that a slow link may have: from one that suffices for heartbeats only to one that
+suffices for a small load."""
 COUNTS = (1, 2, 6)
-"""Numbers of nodes with bad links: one, some, all."""
+"""Numbers of nodes that may have bad links: one, some, all."""
 
 
 class _Links(Nemesis):

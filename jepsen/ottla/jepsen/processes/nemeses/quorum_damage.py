@@ -24,7 +24,8 @@ PATTERNS = (
     ("quorum-state", VOTER_CHECKPOINT_FILE),
     ("leader-epoch-checkpoint",),
 )
-"""Files that are damaged together. The log is drawn twice as often."""
+"""Patterns of the names of files that are damaged together. The log is drawn twice as often as the
+other files."""
 
 DAMAGES = ("removed", "emptied", "halved", "flipped")
 

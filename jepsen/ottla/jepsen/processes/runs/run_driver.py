@@ -154,7 +154,7 @@ class RunDriver:
             await self._collect(bootstrap, cluster)
 
     async def watch_signals(self, all_: trio.CancelScope) -> None:
-        """End the load at the first interrupt, and all but the clean-up at the second."""
+        """End the load at the first interrupt, and everything except the clean-up at the second."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if self.summary.is_interrupted:
@@ -184,7 +184,7 @@ class RunDriver:
                 track.flush()
 
     def write(self) -> None:
-        """Write the known results of the run into each of its folders."""
+        """Write the results of the run that are known so far into each of its folders."""
         plan = self.plan
         for track in self.tracks:
             facts = replace(

@@ -23,9 +23,9 @@ class Status:
 
     phase: RunPhase = RunPhase.SET_UP
     phase_s: float = 0.0
-    """Seconds since the phase began."""
+    """Seconds since the current phase began."""
     phase_s_max: float = 0.0
-    """Duration of the phase, or 0 if it is unknown."""
+    """Planned duration of the current phase in seconds, or 0 if it is unknown."""
     operation_count: int = 0
     ops_per_s: float = 0.0
     """Operations per second since the previous status."""

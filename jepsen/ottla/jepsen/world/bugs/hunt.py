@@ -11,7 +11,7 @@ from ottla.jepsen.world.runner import Job, run_many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuntResult:
-    """Result of searching for one mutant: whether an engine found it, and after how long."""
+    """Result of a search for one mutant: whether an engine found it, and after how long."""
 
     mutant: Mutant
     run_count: int

@@ -86,8 +86,8 @@ def patched(owner: object, **attributes: Any) -> Iterator[None]:
 
 
 def _own(owner: object, name: str) -> Any:
-    """Return an attribute as its owner stores it: the property or function itself, not its
-    value."""
+    """Return an attribute as its owner stores it: a property or function itself, not the value that
+    it returns."""
     found = vars(owner).get(name)
     assert found is not None, f"{owner} has no {name} of its own to replace"
     return found

@@ -1,5 +1,5 @@
-"""Engine `walk`: runs of randomly chosen actions without a clock (random walks), one subject per
-file or folder.
+"""Search engine `walk`: runs of randomly chosen actions without a clock (random walks), one subject
+per file or folder.
 
 raft_walk.py, raft_disk.py, raft_disk_log.py            quorums, in memory and over real files
 raft_membership.py, raft_recovery.py                    quorums whose voters change

@@ -22,8 +22,8 @@ SEQUENCE_WEIGHT = 4
 between two sequences."""
 
 ALONE_STEPS_MAX = 60
-"""Disk operations of a flush while no other task runs. It may wait for one of them to replace the
-same file, and then it would never end."""
+"""Maximum number of disk operations of a flush while no other task runs. The flush may wait for
+another task to replace the same file, and would then never end."""
 
 
 class SequencesLogWalk(LogWalk):

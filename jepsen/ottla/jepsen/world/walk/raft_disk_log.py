@@ -58,11 +58,11 @@ class Damage(Enum):
 
 
 ALARMING = frozenset({Damage.STATE_FILES, Damage.CHECKPOINT, Damage.OLDER_COPY})
-"""Damages after which a voter cannot know whether it still has all acknowledged records."""
+"""Kinds of damage after which a voter cannot know whether it still has all acknowledged records."""
 
 
 class _FrozenClock:
-    """Clock that never advances. Only the raft cores of a walk have moving clocks."""
+    """Clock that never advances. Only the raft cores of a random walk have clocks that advance."""
 
     def monotonic_ms(self) -> int:
         """Return the fixed time in ms."""
@@ -189,7 +189,7 @@ class DiskLog:
     # --- called by a driver -------------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        """Append without flushing."""
+        """Append entries to the log without flushing them."""
         self._coming = self._entries_of(append)
         self._log.append(append)
         if self._log.is_out_of_space:

@@ -1,5 +1,5 @@
-"""Engine `whole`: whole controllers, brokers and clients in virtual time, on simulated disks,
-clocks and networks.
+"""Search engine `whole`: whole controllers, brokers and clients in virtual time, on simulated
+disks, clocks and networks.
 
 whole_cluster.py  start here: one run, from its seed to its outcome
 loop.py           trio's event loop: virtual time, order decided by the seed, processes that stop

@@ -104,7 +104,7 @@ class AclHistory:
 
 
 class AclWorkload(ClientWorkload):
-    """The usual clients, and two clients that create and delete ACLs."""
+    """The clients of `ClientWorkload`, and two clients that create and delete ACLs."""
 
     def __init__(
         self,
@@ -199,7 +199,8 @@ class EntryWatch:
 
 
 class AclsOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, any fault, and ACLs that are created and deleted."""
+    """Search engine that simulates whole nodes and clients, with any fault, and ACLs that are
+    created and deleted."""
 
     subject = "acls"
     is_light = True
@@ -223,6 +224,6 @@ class AclsOfCluster(WholeCluster):
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start watching the ACLs of every image."""
+        """Start the observer that compares every image with the acknowledged ACL changes."""
         assert isinstance(workload, AclWorkload)
         nursery.start_soon(EntryWatch(cluster, workload.book, rare).run)

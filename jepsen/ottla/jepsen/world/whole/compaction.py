@@ -66,7 +66,7 @@ SETTLED_S = 120.0
 
 
 class CompactionOfLogs:
-    """Engine that tests log managers alone, whose logs are compacted all the time."""
+    """Search engine that tests log managers alone, whose logs are compacted all the time."""
 
     name = "whole"
     subject = "compaction"

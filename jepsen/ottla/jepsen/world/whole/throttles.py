@@ -53,7 +53,8 @@ class ThrottleWatch:
 
 
 class ThrottledCluster(WholeCluster):
-    """Engine with whole nodes and clients, and replicas that move while they are throttled."""
+    """Search engine that simulates whole nodes and clients, and replicas that move while they are
+    throttled."""
 
     subject = "throttled"
     budget = 8_000
@@ -85,5 +86,5 @@ class ThrottledCluster(WholeCluster):
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start watching the quotas."""
+        """Start the observer that counts exceeded replication quotas."""
         nursery.start_soon(ThrottleWatch(cluster, rare).run)

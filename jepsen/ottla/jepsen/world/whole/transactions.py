@@ -30,8 +30,8 @@ EPOCHS = 6
 
 
 class TransactionsOfCluster(WholeCluster):
-    """Engine with whole nodes, and clients that write in transactions. Two producers share each
-    transactional id."""
+    """Search engine that simulates whole nodes, and clients that write in transactions. Two
+    producers share each transactional id."""
 
     subject = "transactions"
     budget = 8_000

@@ -31,7 +31,7 @@ class MetadataWatch:
         self._offset = -1
 
     async def run(self) -> NoReturn:
-        """Check the newest metadata at intervals, and count the changes since the last check."""
+        """Check the newest metadata at intervals, and count its changes since the last check."""
         while True:
             self._look()
             await trio.sleep(LOOK_S)

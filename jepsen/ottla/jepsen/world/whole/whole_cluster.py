@@ -1,5 +1,5 @@
-"""Engine `whole`: whole controllers, brokers and clients in one process, in virtual time, from one
-seed.
+"""Search engine `whole`: whole controllers, brokers and clients in one process, in virtual time,
+from one seed.
 
 A run starts a cluster and lets clients work while the nemesis injects faults. Then it heals all
 faults and checks the result. The parameters of a run (number of nodes, their timeouts, the faults,
@@ -57,7 +57,7 @@ of producer ids, so an expiration by the records' timestamps would be found."""
 
 
 class WholeCluster:
-    """Engine with whole nodes and clients, and any fault."""
+    """Search engine that simulates whole nodes and clients, with any fault."""
 
     name = "whole"
     subject = "cluster"
@@ -94,7 +94,7 @@ class WholeCluster:
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the drawn plan with the changes that this subject needs."""
+        """Return the randomly drawn plan, with the changes that the engine's subject needs."""
         return plan
 
     def watch_more(
@@ -115,8 +115,8 @@ class WholeCluster:
 
 
 class DisksOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and mainly disk faults. The rest of the cluster must
-    continue to work."""
+    """Search engine that simulates whole nodes and clients, with mainly disk faults. The rest of
+    the cluster must continue to work."""
 
     subject = "disks"
     budget = 25_000
@@ -143,8 +143,8 @@ class DisksOfCluster(WholeCluster):
 
 
 class DamagedQuorumOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and controllers whose files are damaged while they are
-    down."""
+    """Search engine that simulates whole nodes and clients, with controllers whose files are
+    damaged while they are down."""
 
     subject = "damaged-quorum"
     budget = 25_000
@@ -155,7 +155,8 @@ class DamagedQuorumOfCluster(WholeCluster):
 
 
 class NamesOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and topics that are recreated under the same name."""
+    """Search engine that simulates whole nodes and clients, with topics that are recreated under
+    the same name."""
 
     subject = "names"
     budget = 25_000
@@ -176,7 +177,8 @@ class NamesOfCluster(WholeCluster):
 
 
 class LossesOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and disks that have lost acknowledged records."""
+    """Search engine that simulates whole nodes and clients, with disks that have lost acknowledged
+    records."""
 
     subject = "losses"
     budget = 25_000
@@ -199,8 +201,8 @@ class LossesOfCluster(WholeCluster):
 
 
 class MovesOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and replicas that move while nodes, disks and topics
-    fail."""
+    """Search engine that simulates whole nodes and clients, with replicas that move while nodes,
+    disks and topics fail."""
 
     subject = "moves"
     budget = 25_000
@@ -225,7 +227,7 @@ class MovesOfCluster(WholeCluster):
 
 
 class EncryptedCluster(WholeCluster):
-    """Engine with whole nodes and clients, any fault, and encrypted listeners."""
+    """Search engine that simulates whole nodes and clients, with any fault and encryption."""
 
     subject = "encrypted"
     budget = 12_000
@@ -260,8 +262,8 @@ class EncryptedCluster(WholeCluster):
 
 
 class CompactedLogsOfCluster(WholeCluster):
-    """Engine with whole nodes and clients, and topics that are compacted all the time, on every
-    replica."""
+    """Search engine that simulates whole nodes and clients, with topics that are compacted all the
+    time, on every replica."""
 
     subject = "compacted"
     budget = 12_000

@@ -220,7 +220,7 @@ class Clients:
         the producer.
 
         A producer snapshot has one batch of each producer, as in Kafka. If several batches were in
-        flight, the others are not recognised as duplicates.
+        flight, the earlier batches are not recognised as duplicates.
         """
         log = None if partition is None else partition.log
         if log is None or not sent.leader.machine.has_stopped_cleanly:

@@ -85,7 +85,8 @@ class Stream:
         """The other end of the connection. Set by `connect_ends`."""
         self.port = port
         self.on_arrival: Callable[[], None] | None = None
-        """Called when bytes or the end of the stream have been received, to notify the server."""
+        """Function called when bytes or the end of the stream have been received, to notify the
+        server."""
         self.has_ended = False
         self._network = network
         self._host = host
