@@ -1,4 +1,4 @@
-"""Share persister on the share coordinator of the same broker. Pure.
+"""Share persister that calls the share coordinator in the same broker directly. Pure.
 
 It neither looks for another coordinator nor retries: NOT_COORDINATOR is an answer like any other.
 Simulations of one broker use it as it is; a broker's driver uses it for the share partitions that
@@ -20,7 +20,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class LocalSharePersister:
-    """Implementation of `SharePersister` by one share coordinator."""
+    """`SharePersister` that stores everything in one share coordinator of the same process."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
         self._coordinator = coordinator
@@ -33,7 +33,7 @@ class LocalSharePersister:
         start_offset: int,
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Create the state, or reset it in a higher state epoch."""
+        """Create the durable state of a share partition, or reset it in a higher state epoch."""
         responder = _responder(on_done, lambda code: code)
         self._coordinator.ask(
             key,
@@ -46,7 +46,7 @@ class LocalSharePersister:
     def read(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
     ) -> None:
-        """Read the state, and fence older leaders."""
+        """Read the durable state of a share partition, and fence its older leaders."""
         responder = _responder(on_done, ShareState)
         self._coordinator.ask(
             key,
@@ -66,7 +66,7 @@ class LocalSharePersister:
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the state."""
+        """Merge changed batches into the durable state of a share partition."""
         self._coordinator.write(
             key,
             _responder(on_done, lambda code: code),
@@ -78,14 +78,14 @@ class LocalSharePersister:
         )
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state."""
+        """Delete the durable state of a share partition."""
         responder = _responder(on_done, lambda code: code)
         self._coordinator.ask(key, responder, lambda shard, now: shard.delete(key, responder))
 
     def read_summary(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
     ) -> None:
-        """Read the epochs and the start offset."""
+        """Read the epochs and the start offset of a share partition's durable state."""
         responder = _responder(on_done, ShareSummary)
         self._coordinator.ask(
             key,
@@ -96,7 +96,8 @@ class LocalSharePersister:
 
 
 def _responder(on_done: Callable[[Any], None], failed: Callable[[ErrorCode], Any]) -> Responder:
-    """Return a responder that passes on an answer, and only the code of a refusal."""
+    """Return a responder that passes an answer on to `on_done`. If the coordinator refuses, it
+    passes the answer that `failed` builds from the error code."""
 
     def respond(answer: Any) -> None:
         if isinstance(answer, RefusedError):

@@ -1,8 +1,8 @@
-"""Calls by a share persister to share coordinators: their order, their requests, and the outcomes
-that are retried. Pure.
+"""Calls by a share persister to share coordinators: their order, their requests, and the errors
+after which they are retried. Pure.
 
-Calls for one share partition are done one after the other. Ready calls to the same coordinator are
-sent together, one request for each kind and group, since a request can name only one group.
+Calls for one share partition run one after the other. Ready calls to the same coordinator are sent
+together, in one request for each kind and group, since a request can name only one group.
 """
 
 from collections import deque
@@ -47,23 +47,24 @@ RETRIED = frozenset(
         E.NETWORK_EXCEPTION,
     )
 )
-"""Outcomes after which a call is repeated, as by Kafka's PersisterStateManager."""
+"""Errors after which a call is repeated, as in Kafka's PersisterStateManager."""
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 2_000
-"""Milliseconds between attempts, which double. Kafka's are 1 s to 30 s; locks of records last 15 s
-or more, so that a coordinator's failover should delay a write by less than that."""
+"""Maximum milliseconds between two attempts; the pause doubles with each attempt. Kafka pauses for
+1 s to 30 s. Record locks last 15 s or more, so a coordinator's failover should delay a write by
+less than that."""
 
 PATIENCE_MS = 15_000
-"""Milliseconds from the first attempt after which a failed call is answered. Kafka's five attempts
-take as long."""
+"""Milliseconds after the first attempt at which a call is no longer repeated and fails. Kafka's
+five attempts take as long."""
 
 PARTITIONS_PER_REQUEST = 500
 """Maximum number of share partitions in one request."""
 
 
 class PersisterCall:
-    """One call of a share persister, and the callback for its answer."""
+    """One call of a share persister about one share partition, and the callback for its answer."""
 
     __slots__ = ("attempt_count", "begun_ms", "fields", "key", "kind", "on_done")
 
@@ -77,34 +78,35 @@ class PersisterCall:
         self.kind = kind
         self.key = key
         self.fields = fields
-        """Arguments of the call beside the key."""
+        """Arguments of the call besides the key."""
         self.on_done = on_done
         self.attempt_count = 0
         self.begun_ms = 0
         """Monotonic time of the first attempt."""
 
     def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
-        """Make this call at another persister."""
+        """Make this call through the given persister."""
         getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
 
     def failed(self, code: ErrorCode) -> Any:
-        """Return the answer that has only an error code."""
+        """Return an answer to this call that contains only an error code."""
         return self.kind.failed(code)
 
     def next_delay_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until the next attempt, or None if there is none."""
+        """Return the milliseconds until this call is attempted again, or None if it is not."""
         if now_ms - self.begun_ms >= PATIENCE_MS:
             return None
         return min(RETRY_MS_FIRST << min(self.attempt_count - 1, 10), RETRY_MS_MAX)
 
 
 def code_of(answer: Any) -> ErrorCode:
-    """Return the error code of an answer."""
+    """Return the error code in a share persister's answer."""
     return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.code)
 
 
 class CallOrder:
-    """Calls by share partition, of which only the first is under way."""
+    """Calls without an answer, in order for each share partition. Only the first call for a share
+    partition is in progress."""
 
     __slots__ = ("_by_key", "count")
 
@@ -114,14 +116,15 @@ class CallOrder:
         """Number of calls without an answer."""
 
     def add(self, call: PersisterCall) -> bool:
-        """Add a call. Returns True if it may begin at once."""
+        """Add a call. Returns True if it may begin at once, since no other call for its share
+        partition is in progress."""
         self.count += 1
         calls = self._by_key.setdefault(call.key, deque())
         calls.append(call)
         return len(calls) == 1
 
     def end(self, call: PersisterCall) -> PersisterCall | None:
-        """Remove the call that was under way. Returns the next one of its share partition."""
+        """Remove the call in progress. Returns the next call for its share partition, or None."""
         self.count -= 1
         calls = self._by_key[call.key]
         assert calls[0] is call
@@ -133,7 +136,7 @@ class CallOrder:
 
 
 class CallQueue:
-    """Calls that are ready for one coordinator, at most one of each share partition."""
+    """Calls that can be sent to one coordinator, at most one for each share partition."""
 
     __slots__ = ("_ready",)
 
@@ -144,11 +147,11 @@ class CallQueue:
         return bool(self._ready)
 
     def add(self, call: PersisterCall) -> None:
-        """Add a call."""
+        """Add a call that can be sent."""
         self._ready.setdefault((call.kind.name, call.key.group_id), []).append(call)
 
     def take(self) -> list[PersisterCall]:
-        """Remove and return the calls of the next request, the oldest first."""
+        """Remove and return the calls that the next request contains, the oldest first."""
         if not self._ready:
             return []
         together = next(iter(self._ready))
@@ -161,25 +164,26 @@ class CallQueue:
 
 @frozen
 class CallKind:
-    """Kind of call, which is the method of `SharePersister` with its name."""
+    """Kind of a share persister's call. Its name is that of the method of `SharePersister`."""
 
     name: str
     response: type[Message]
     request: Callable[[str, Sequence[PersisterCall]], Message]
-    """Returns the request for calls of one group."""
+    """Returns the request that contains calls for one group."""
     answer: Callable[[Any], Any]
-    """Returns the answer in a partition's result."""
+    """Returns the answer that one partition's part of a response contains."""
     failed: Callable[[ErrorCode], Any]
-    """Returns the answer that has only an error code."""
+    """Returns an answer that contains only an error code."""
 
 
 def request_of(calls: Sequence[PersisterCall]) -> Message:
-    """Return the request for calls of one kind and group."""
+    """Return the request that contains the given calls, all of one kind and group."""
     return calls[0].kind.request(calls[0].key.group_id, calls)
 
 
 def answers_of(calls: Iterable[PersisterCall], response: Any) -> list[tuple[PersisterCall, Any]]:
-    """Return each call with its answer. A call whose partition the response lacks has failed."""
+    """Return each call with its answer in a response. A call fails if the response lacks its share
+    partition."""
     found = {
         (topic.topic_id, result.partition): result
         for topic in response.results

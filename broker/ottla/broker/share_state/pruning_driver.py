@@ -1,4 +1,4 @@
-"""Deletes the records of `__share_group_state` that later snapshots supersede, periodically."""
+"""Background task that deletes records of `__share_group_state` which later snapshots supersede."""
 
 import logging
 
@@ -12,23 +12,24 @@ logger = logging.getLogger("ottla.broker.share_states")
 
 
 class ShareStatePruner:
-    """Task that raises the log start offsets of the led partitions."""
+    """Background task that raises the log start offsets of the partitions of `__share_group_state`
+    that this broker leads."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
         self._coordinator = coordinator
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task."""
+        """Register the background task of this pruner."""
         parts.task("pruning of share states", self.run)
 
     async def run(self) -> None:
-        """Delete redundant records until cancelled."""
+        """Delete superseded records periodically until cancelled."""
         while True:
             await trio.sleep(self._coordinator.config.prune_interval_ms / 1000)
             await self.prune()
 
     async def prune(self) -> None:
-        """Delete the records that are redundant now."""
+        """Delete the records that are superseded now."""
         for partition, end_offset in list(self._coordinator.redundant_records()):
             log = partition.log
             if log is None or not partition.is_leader:

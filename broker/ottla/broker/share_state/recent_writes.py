@@ -1,4 +1,4 @@
-"""Rate and latency of the recent writes of a share coordinator. Pure."""
+"""Rate and latency of the recent writes to a share coordinator. Pure."""
 
 WINDOW_MS = 30_000
 """Length of a window in milliseconds. The recent past covers one to two windows, as Kafka's
@@ -16,7 +16,8 @@ class _Window:
 
 
 class RecentWrites:
-    """Counts and durations of writes in the last one to two windows."""
+    """Counts and durations of recent writes, which cover the last one to two windows of
+    `WINDOW_MS`."""
 
     __slots__ = ("_current", "_previous", "total")
 
@@ -26,7 +27,7 @@ class RecentWrites:
         """Number of writes so far."""
 
     def note(self, begun_ms: int, now_ms: int) -> None:
-        """Add a write that was answered now."""
+        """Record the duration of a write that is answered now."""
         self._advance(now_ms)
         self.total += 1
         window, took_ms = self._current, now_ms - begun_ms
@@ -35,20 +36,22 @@ class RecentWrites:
         window.max_ms = max(window.max_ms, took_ms)
 
     def rate(self, now_ms: int) -> float:
-        """Return the number of writes per second."""
+        """Return the recent rate of writes per second."""
         windows = self._windows(now_ms)
         since_ms = min(window.begun_ms for window in windows)
         count = sum(window.count for window in windows)
         return count * 1_000 / max(1_000, now_ms - since_ms)
 
     def average_ms(self, now_ms: int) -> float:
-        """Return the mean milliseconds from a write to its answer."""
+        """Return the mean duration of recent writes, from the request to its answer, in
+        milliseconds."""
         windows = self._windows(now_ms)
         count = sum(window.count for window in windows)
         return sum(window.sum_ms for window in windows) / max(1, count)
 
     def max_ms(self, now_ms: int) -> int:
-        """Return the maximum milliseconds from a write to its answer."""
+        """Return the longest duration of recent writes, from the request to its answer, in
+        milliseconds."""
         return max(window.max_ms for window in self._windows(now_ms))
 
     def _windows(self, now_ms: int) -> set[_Window]:

@@ -1,9 +1,10 @@
-"""Share coordinator: state of the share partitions whose keys this broker coordinates. Pure.
+"""Share coordinator: stores the durable state of the share partitions that this broker coordinates.
+Pure.
 
 It is a `ShardCoordinator` whose shards contain the states of share partitions. Initialize, read,
-write and delete are answered when their record is committed.
+write and delete requests are answered when their record is committed.
 
-Invariants: those of `share_state_shard.py`, and OneCoordinatorPerEpoch.
+Invariants: the ones of `share_state_shard.py`, and OneCoordinatorPerEpoch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,14 +44,15 @@ LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
 
 class Redundancy(NamedTuple):
-    """Records of one log that later snapshots supersede."""
+    """Range of records in one log that later snapshots supersede."""
 
     partition: Partition
     end_offset: Offset
 
 
 class ShareStateReplay(LogReplay):
-    """Replay of a log of share states, which notes the offset of each snapshot."""
+    """Replay of a partition of `__share_group_state`, which also notes the offset of each
+    snapshot."""
 
     def __init__(self, log: Log, shard: ShareStateShard, errors: UnexpectedErrors) -> None:
         super().__init__(log, shard, errors)
@@ -61,7 +63,7 @@ class ShareStateReplay(LogReplay):
 
 
 class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
-    """Share coordinator: the shards whose partitions this broker leads."""
+    """Share coordinator: the shards of `__share_group_state` whose partitions this broker leads."""
 
     topic = SHARE_STATE_TOPIC
     serves = "share states"
@@ -91,11 +93,11 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         self.writes = RecentWrites(clock.monotonic_ms())
         """Writes of the state that were answered."""
         self.pruned_ends: dict[int, Offset] = {}
-        """End offset of the records that this broker deleted last in each partition it leads."""
+        """Rate and latency of the writes of states that were answered."""
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "share coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
@@ -109,8 +111,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     # ---- metadata
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start leading the partitions that this broker leads now, resign from the others, and
-        delete the states of deleted topics."""
+        """Start to coordinate the partitions that this broker leads now, and resign from all
+        others. Also delete the states of deleted topics."""
         await super().publish(delta, image)
         for index in self.pruned_ends.keys() - self._led.keys():
             del self.pruned_ends[index]
@@ -136,14 +138,14 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def replay_of(self, log: Log, shard: ShareStateShard) -> ShareStateReplay:
-        """Return the replay of a log into a shard."""
+        """Return a replay of a log into a shard of share states."""
         return ShareStateReplay(log, shard, self.errors)
 
     def _content_of(self, shard: ShareStateShard) -> str:
         return f"{len(shard.states)} share partitions"
 
     def resume(self, led: LedShareStates) -> Iterator[None]:
-        """Delete the states of topics that were deleted before this load, in steps."""
+        """Delete, in steps, the states of topics that were deleted before the shard was loaded."""
         return led.shard.delete_states_without_topic()
 
     def _take_waiting(self, led: LedShareStates) -> Iterator[Responder]:
@@ -162,8 +164,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     ) -> None:
         """Call `action` with the shard of a share partition. It must answer through `responder`.
 
-        With `is_write` it is refused at once if there are too few replicas in sync. A read of a
-        known leader writes nothing; that of a new one waits for the replicas.
+        With `is_write`, the request is refused at once if too few replicas are in sync. A read by a
+        leader that has read before writes nothing. A read by a new leader waits for the replicas.
         """
         if len(key.group_id) > GROUP_ID_CHARS_MAX:
             responder(RefusedError(ErrorCode.INVALID_GROUP_ID))
@@ -181,7 +183,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge the batches of a leader into the state, and measure how long that takes."""
+        """Merge batches from a share partition's leader into its state, and measure how long that
+        takes."""
         begun_ms = self.clock.monotonic_ms()
 
         def respond(answer: Any) -> None:
@@ -204,7 +207,7 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of share partitions and writes, and the duration of the loads."""
+        """Return the number of share partitions and writes, and the duration of loading shards."""
         now_ms = self.clock.monotonic_ms()
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
@@ -223,7 +226,7 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     # ---- redundant records
 
     def redundant_records(self) -> Iterator[Redundancy]:
-        """Yield the records of each led log that can be deleted."""
+        """Yield the superseded records of each led log, which can be deleted."""
         for index, led in sorted(self._led.items()):
             log = led.partition.log
             if not led.is_active or log is None or not self._leads(led):

@@ -1,11 +1,11 @@
-"""Durable state of one share partition: its checks, and the record that each request decides. Pure.
+"""Durable state of one share partition: its checks, and the record that each request adds. Pure.
 
-A request is decided as a record; `apply_snapshot` and `apply_update` then change the state in the
-same way as a replay of that record. The order of the checks is Kafka's.
+The outcome of a request is a record. `apply_snapshot` and `apply_update` then change the state in
+the same way as a replay of that record. The order of the checks is Kafka's.
 
 Invariants: SettledStaysSettled (the start offset never moves back within a state epoch, and no
-write lowers the rank of an offset), FencedWritesNothing (a request of an older leader or state
-epoch changes nothing).
+write lowers the rank of an offset), FencedWritesNothing (a request from an older leader, or with an
+older state epoch, changes nothing).
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from ottla.model.limits import INT32_MAX
 
 DELIVERY_STATES = frozenset((0, 2, 3, 4))
 """Delivery states that are stored: available, acknowledged, being archived, archived. An acquired
-record (1) is stored as it was before."""
+record (1) is stored with the state that it had before."""
 
 CHANGED_BATCHES_MAX = 10_000
-"""Maximum number of batches in one write, which is the highest limit of records in flight. More
-would hold the event loop for longer than 50 ms."""
+"""Maximum number of batches in one write, equal to the highest limit of records in flight. More
+would block the event loop for longer than 50 ms."""
 
 NO_STATE_EPOCH = -1
-"""State epoch of a state whose snapshot is missing in the log."""
+"""State epoch of a share partition whose log has no snapshot."""
 
 
 class Snapshot(NamedTuple):
@@ -45,15 +45,15 @@ class Snapshot(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     create_ms: int
-    """Wall time at which the state was written as it is. A snapshot of an idle share partition
-    repeats it."""
+    """Wall time in milliseconds at which the content of the state was first written. A snapshot of
+    an idle share partition repeats it."""
     write_ms: int
-    """Wall time of the record."""
+    """Wall time in milliseconds at which this record was written."""
     batches: tuple[StateBatch, ...]
 
 
 class Update(NamedTuple):
-    """Content of a ShareUpdate record, with the changed batches only."""
+    """Content of a ShareUpdate record, which has only the changed batches."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -63,7 +63,7 @@ class Update(NamedTuple):
 
 
 class SharePartitionState:
-    """State of one share partition, as its log has it."""
+    """State of one share partition, as the log of `__share_group_state` contains it."""
 
     __slots__ = (
         "batches",
@@ -91,7 +91,7 @@ class SharePartitionState:
 
     @property
     def is_idle(self) -> bool:
-        """True if the last snapshot was one of an idle share partition."""
+        """True if the last snapshot was written because the share partition was idle."""
         return self.create_ms != self.write_ms
 
     @property
@@ -101,7 +101,7 @@ class SharePartitionState:
     # ---- records
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace the state by a snapshot."""
+        """Replace the state of a share partition by a snapshot."""
         self.snapshot_epoch = snapshot.snapshot_epoch
         self.state_epoch = snapshot.state_epoch
         self.leader_epoch = max(self.leader_epoch, snapshot.leader_epoch)
@@ -114,7 +114,7 @@ class SharePartitionState:
         self.update_count = 0
 
     def apply_update(self, update: Update) -> None:
-        """Merge an update into the state."""
+        """Merge an update into the state of a share partition."""
         if update.start_offset != NO_START_OFFSET:
             self.start_offset = update.start_offset
         self.leader_epoch = max(self.leader_epoch, update.leader_epoch)
@@ -123,7 +123,7 @@ class SharePartitionState:
         self.update_count += 1
 
     def snapshot(self, now_ms: int, *, create_ms: int | None = None) -> Snapshot:
-        """Return the next snapshot of the present state."""
+        """Return a snapshot of the present state, with the next snapshot epoch."""
         return Snapshot(
             snapshot_epoch=self._next_snapshot_epoch,
             state_epoch=self.state_epoch,
@@ -138,7 +138,7 @@ class SharePartitionState:
     # ---- requests
 
     def check_leader(self, leader_epoch: int) -> None:
-        """Raises RefusedError if a newer leader has read the state."""
+        """Raises RefusedError if a leader with a newer epoch has read the state."""
         if leader_epoch < self.leader_epoch:
             raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -150,10 +150,10 @@ class SharePartitionState:
     def initial_snapshot(
         self, *, state_epoch: int, start_offset: int, now_ms: int, is_new: bool
     ) -> Snapshot:
-        """Return the snapshot of an initialised state.
+        """Return the snapshot that a newly initialised state begins with.
 
-        The leader epoch stays, so that an older leader is fenced also after its record is pruned.
-        Kafka stores 0, and fences by the highest epoch in the log.
+        The leader epoch is kept, so that an older leader stays fenced after the record with that
+        epoch is pruned. Kafka stores 0, and fences by the highest epoch in the log.
         """
         return Snapshot(
             snapshot_epoch=0 if is_new else self._next_snapshot_epoch,
@@ -167,7 +167,8 @@ class SharePartitionState:
         )
 
     def update_of_leader(self, leader_epoch: int) -> Update:
-        """Return the update by which a leader that reads the state fences older leaders."""
+        """Return the update that stores the epoch of a reading leader, and thereby fences older
+        leaders."""
         return Update(
             snapshot_epoch=self.snapshot_epoch,
             leader_epoch=leader_epoch,
@@ -179,10 +180,11 @@ class SharePartitionState:
     def update_of_write(
         self, *, start_offset: int, delivery_complete_count: int, batches: Sequence[StateBatch]
     ) -> Update:
-        """Return the update of a write. The epochs in a write are checked and not stored.
+        """Return the update that a write adds to the log. The epochs in a write are checked and not
+        stored.
 
-        A write of a lower start offset was overtaken by a later one. Its batches are merged, its
-        start offset and its count are ignored (KIP-1226).
+        If the start offset of a write is lower than the stored one, a later write overtook it. Its
+        batches are merged; its start offset and its count are ignored (KIP-1226).
         """
         if start_offset < self.start_offset:
             delivery_complete_count = self.delivery_complete_count
@@ -200,7 +202,7 @@ class SharePartitionState:
         )
 
     def as_read(self) -> ShareState:
-        """Return the answer to a read."""
+        """Return this state as the answer to a read."""
         return ShareState(
             ErrorCode.NONE,
             state_epoch=self.state_epoch,
@@ -210,7 +212,7 @@ class SharePartitionState:
         )
 
     def as_summary(self) -> ShareSummary:
-        """Return the answer to a read of the summary."""
+        """Return this state as the answer to a read of the summary."""
         return ShareSummary(
             ErrorCode.NONE,
             state_epoch=self.state_epoch,
@@ -221,8 +223,8 @@ class SharePartitionState:
 
 
 def check_batches(batches: Sequence[StateBatch]) -> None:
-    """Raises RefusedError if a batch of a write ends before it begins, or has no stored state, or
-    if there are too many.
+    """Raises RefusedError if a write has too many batches, if a batch ends before it begins, or if
+    its delivery state is not a stored one.
 
     Kafka stores such batches; the leader of the share partition could not load them.
     """

@@ -1,9 +1,10 @@
-"""Share persister of a broker: finds the share coordinator of each share partition in the metadata,
-and repeats calls that failed for a transient reason, at the latest when a coordinator changes.
+"""Share persister of a broker: finds the share coordinator of each share partition in the metadata
+and calls it. Calls that failed for a transient reason are repeated after a pause, or at once when a
+coordinator changes.
 
-A call for a coordinator on this broker needs no connection and no task. Each other coordinator has
-up to `LINKS_MAX` links, since a connection has one request in flight. While all are busy, calls
-accumulate and are sent together. If the topic of share states does not exist, the first call
+A call for a coordinator on this broker needs no connection and no task. For each other coordinator
+there are up to `LINKS_MAX` links, since a connection has one request in flight. While all are busy,
+calls accumulate and are sent together. If `__share_group_state` does not exist, the first call
 creates it.
 """
 
@@ -58,22 +59,23 @@ from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 
 LINKS_MAX = 4
-"""Connections to one coordinator. A request waits for the replication of its writes, and has one
-group: fewer would let the groups wait for each other, more cost descriptors."""
+"""Maximum connections to one coordinator. A request names one group, and waits for the replication
+of its writes. With fewer connections, groups wait for each other; more cost file descriptors."""
 
 IDLE_S = 60.0
 """Seconds after which a link without calls is closed."""
 
 REQUEST_MARGIN_MS = 5_000
-"""Milliseconds for a request beyond the time for which the coordinator waits for replicas. A frozen
-coordinator delays its calls by both."""
+"""Milliseconds that a request may take beyond the coordinator's own wait for replicas. A frozen
+coordinator delays its calls by the sum of both."""
 
 CALLS_MAX = 200_000
 """Maximum number of calls without an answer. Further calls are refused."""
 
 
 class SharePersisterDriver:
-    """All calls in progress; implements `SharePersister`."""
+    """`SharePersister` that calls all share coordinators of the cluster, and the calls in
+    progress."""
 
     def __init__(
         self,
@@ -85,9 +87,9 @@ class SharePersisterDriver:
         errors: UnexpectedErrors,
         own: Loopback,
     ) -> None:
-        """`local` returns the persister on the coordinator of this broker.
+        """`local` returns the persister that writes to this broker's own share coordinator.
 
-        `own` serves the request that creates the topic.
+        `own` is the loopback to this broker, used to create the topic `__share_group_state`.
         """
         self._config = config
         self._local = local
@@ -101,7 +103,7 @@ class SharePersisterDriver:
         self._retries: list[tuple[int, int, PersisterCall]] = []
         self._sequence = count()
         self._topic: Topic | None = None
-        """The topic of share states in the last metadata image."""
+        """The topic `__share_group_state` in the last metadata image."""
         self._alarm = Alarm(clock, self._next_retry_ms, self._on_retries_due)
         self._senders: dict[NodeId, CoordinatorSender] = {}
         self._nursery: trio.Nursery | None = None
@@ -120,14 +122,14 @@ class SharePersisterDriver:
         start_offset: int,
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Create the state, or reset it in a higher state epoch."""
+        """Create the durable state of a share partition, or reset it in a higher state epoch."""
         fields = {"state_epoch": state_epoch, "start_offset": start_offset}
         self._call(INITIALIZE, key, fields, on_done)
 
     def read(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
     ) -> None:
-        """Read the state, and fence older leaders."""
+        """Read the durable state of a share partition, and fence its older leaders."""
         self._call(READ, key, {"leader_epoch": leader_epoch}, on_done)
 
     def write(
@@ -141,7 +143,7 @@ class SharePersisterDriver:
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the state."""
+        """Merge changed batches into the durable state of a share partition."""
         fields = {
             "state_epoch": state_epoch,
             "leader_epoch": leader_epoch,
@@ -152,13 +154,13 @@ class SharePersisterDriver:
         self._call(WRITE, key, fields, on_done)
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state."""
+        """Delete the durable state of a share partition."""
         self._call(DELETE, key, {}, on_done)
 
     def read_summary(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
     ) -> None:
-        """Read the epochs and the start offset."""
+        """Read the epochs and the start offset of a share partition's durable state."""
         self._call(READ_SUMMARY, key, {"leader_epoch": leader_epoch}, on_done)
 
     def _call(
@@ -175,9 +177,10 @@ class SharePersisterDriver:
             self._start(call)
 
     def _start(self, call: PersisterCall) -> None:
-        """Make the next attempt of a call.
+        """Attempt a call to its share coordinator.
 
-        Calls that its answer causes are started after it, so that many of them need no deep stack.
+        A call that begins because this call was answered starts only after this method, so that
+        long chains of calls do not deepen the stack.
         """
         self._startable.append(call)
         if self._is_starting:
@@ -205,7 +208,8 @@ class SharePersisterDriver:
             self._sender(node_id).add(call)
 
     def _coordinator_of(self, key: SharePartitionKey) -> NodeId:
-        """Return the leader of the partition that stores the state, or NO_NODE if there is none."""
+        """Return the leader of the `__share_group_state` partition that stores a share partition,
+        or NO_NODE if there is none."""
         topic = self._table.image.topic(SHARE_STATE_TOPIC)
         if topic is None or not topic.partitions:
             self._create_topic(key)
@@ -213,7 +217,8 @@ class SharePersisterDriver:
         return NodeId(topic.partitions[partition_of(key.text, len(topic.partitions))].leader)
 
     def _settle(self, call: PersisterCall, answer: Any) -> None:
-        """End a call with its answer, or repeat it after a pause."""
+        """End a call with its answer, or repeat the call after a pause if the error is
+        transient."""
         if code_of(answer) in RETRIED:
             now_ms = self._clock.monotonic_ms()
             delay_ms = call.next_delay_ms(now_ms)
@@ -243,11 +248,12 @@ class SharePersisterDriver:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "share persister"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Repeat the failed calls at once if a partition of the topic has another leader."""
+        """Repeat the failed calls at once if a partition of `__share_group_state` has a new
+        leader."""
         topic = image.topic(SHARE_STATE_TOPIC)
         if topic is not self._topic:
             self._topic = topic
@@ -269,20 +275,20 @@ class SharePersisterDriver:
     # ---- tasks
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background tasks and the figures."""
+        """Register the background tasks and the metrics of this persister."""
         parts.task("requests to share coordinators", self.run)
         parts.task("retries at share coordinators", self._alarm.run)
         parts.figures(self.metrics)
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of calls without an answer, and of repeated calls."""
+        """Return the number of calls without an answer, and the number of repeated calls."""
         return {
             "share.persister.calls.waiting": self._order.count,
             "share.persister.calls.retried": self.retry_count,
         }
 
     async def run(self) -> None:
-        """Send requests until cancelled."""
+        """Send requests to share coordinators until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -318,7 +324,7 @@ class SharePersisterDriver:
             self._is_creating = True
 
     async def _create(self, key: SharePartitionKey) -> None:
-        """Have this broker's own FindCoordinator create the topic."""
+        """Create the topic `__share_group_state` by a FindCoordinator request to this broker."""
         request = FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key.text])
         try:
             await self._own.request(request, FindCoordinatorResponse, SHARE_FROM)
@@ -331,7 +337,8 @@ class SharePersisterDriver:
 
 
 class CoordinatorSender:
-    """Calls for one coordinator, and the links that send them."""
+    """Sender of calls to one share coordinator: the queued calls, and the connections that send
+    them."""
 
     def __init__(
         self,
@@ -343,7 +350,7 @@ class CoordinatorSender:
         settle: Callable[[PersisterCall, Any], None],
         errors: UnexpectedErrors,
     ) -> None:
-        """`settle` is called with each call and its answer."""
+        """`settle` is called with each call and its answer, and ends or repeats the call."""
         self._node_id = node_id
         self._config = config
         self._table = table
@@ -355,12 +362,12 @@ class CoordinatorSender:
         self._link_count = 0
 
     def add(self, call: PersisterCall) -> None:
-        """Queue a call, and have a link send it."""
+        """Queue a call to be sent by one of the links."""
         self._queue.add(call)
         self.start_links()
 
     def start_links(self) -> None:
-        """Wake an idle link, or open another one if there may be more."""
+        """Wake an idle link, or open another one if the limit allows it."""
         if not self._queue:
             return
         if self._idle_links:
@@ -369,7 +376,7 @@ class CoordinatorSender:
             self._link_count += 1
 
     async def _serve(self) -> None:
-        """Send calls over one link until none has been added for IDLE_S."""
+        """Send calls over one link until no call has been added for IDLE_S."""
         link = PeerConnection(
             self._node_id, self._config, lambda: self._table.image, purpose="share-persister"
         )
@@ -386,7 +393,7 @@ class CoordinatorSender:
             self.start_links()
 
     async def _wait(self) -> bool:
-        """Wait until a call is queued. Returns False if none has been added for IDLE_S."""
+        """Wait until a call is queued. Returns False if no call has been added for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._queue:
                 await self._idle_links.park()

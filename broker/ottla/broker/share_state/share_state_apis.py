@@ -1,9 +1,9 @@
-"""Requests for the state of share partitions (KIP-932): Initialize, Read, Write, Delete and
-ReadSummary. Pure.
+"""Handlers of requests for the state of share partitions (KIP-932): Initialize, Read, Write, Delete
+and ReadSummary. Pure.
 
-Only brokers send them. A request names partitions of one group; each is decided and refused alone.
-The response is sent when every partition has its answer. As in Kafka a request without group id
-gets an empty response.
+Only brokers send them. A request names partitions of one group; each partition is handled and
+refused on its own. The response is sent when every partition has its answer. As in Kafka, a request
+without a group id gets an empty response.
 """
 
 from collections.abc import Callable
@@ -41,17 +41,18 @@ from ottla.wire.messages.read_share_group_state_summary_request import (
 from ottla.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
 
 PARTITION_COST = 8
-"""Cost of one share partition in a request, in entries of a response."""
+"""Cost of handling one share partition of a request, measured in entries of a response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
-"""Asks the coordinator about one partition of a request."""
+"""Passes one partition of a request to the share coordinator."""
 
 Fill: TypeAlias = Callable[[Any, Any], None]
-"""Copies the answer of the coordinator to the result of a partition."""
+"""Copies the coordinator's answer to the result of a partition."""
 
 
 class ResponseForm(NamedTuple):
-    """Classes of one response: the whole, a topic in it, and a partition in that."""
+    """Message classes of one kind of response: the whole response, a topic in it, and a partition
+    in that topic."""
 
     response: Callable[[], Any]
     topic: Callable[..., Any]
@@ -66,7 +67,7 @@ class ShareStateApis:
         self._coordinator = coordinator
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers."""
+        """Register the handlers of the five requests."""
         dispatcher.register(INITIALIZE_SHARE_GROUP_STATE, self.initialize)
         dispatcher.register(READ_SHARE_GROUP_STATE, self.read)
         dispatcher.register(WRITE_SHARE_GROUP_STATE, self.write)
@@ -76,7 +77,7 @@ class ShareStateApis:
     def initialize(
         self, context: RequestContext, request: InitializeShareGroupStateRequest
     ) -> HandlerResult:
-        """Create the states of new share partitions, or reset them."""
+        """Create the states of new share partitions, or reset existing ones."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -94,7 +95,7 @@ class ShareStateApis:
         return begun(_serve(context, request, ask, INITIALIZED))
 
     def read(self, context: RequestContext, request: ReadShareGroupStateRequest) -> HandlerResult:
-        """Return states to the leaders of the partitions, and fence older leaders."""
+        """Return the states of share partitions to their leaders, and fence older leaders."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -107,7 +108,7 @@ class ShareStateApis:
         return begun(_serve(context, request, ask, STATES))
 
     def write(self, context: RequestContext, request: WriteShareGroupStateRequest) -> HandlerResult:
-        """Merge the changes of the leaders of the partitions."""
+        """Merge changes from the leaders of share partitions into the states."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.write(
@@ -149,7 +150,7 @@ class ShareStateApis:
 
 
 class OpenResponse:
-    """Response that is sent when each of its partitions has its answer."""
+    """Response that is sent when each of its partitions has an answer."""
 
     __slots__ = ("_open_count", "_response", "_slot", "partition_count")
 
@@ -157,11 +158,11 @@ class OpenResponse:
         self._slot = slot
         self._response = response
         self._open_count = 1
-        """Number of missing answers, and one while the request is still being served."""
+        """Number of missing answers, plus one while the handler still runs."""
         self.partition_count = 0
 
     def responder(self, result: Any, fill: Fill) -> Responder:
-        """Return the callback for the answer about one partition, which fills its result."""
+        """Return a callback that fills one partition's result with the coordinator's answer."""
         self._open_count += 1
         self.partition_count += 1
 
@@ -180,7 +181,8 @@ class OpenResponse:
         return respond
 
     def end_part(self) -> None:
-        """Note that an answer has arrived, or that the request is served."""
+        """Count one more arrived answer, or the end of the handler. The last call sends the
+        response."""
         self._open_count -= 1
         if self._open_count:
             return
@@ -211,7 +213,7 @@ def _serve(context: RequestContext, request: Any, ask: Ask, form: ResponseForm) 
 
 
 def _fill_nothing(result: Any, answer: Any) -> None:
-    """Leave the result as it is: the answer has only an error code."""
+    """Leave a partition's result as it is, since the answer contains only an error code."""
 
 
 def _fill_state(result: Any, answer: ShareState) -> None:

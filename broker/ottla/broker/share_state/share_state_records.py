@@ -23,7 +23,7 @@ SNAPSHOT_KEY, UPDATE_KEY = 0, 1
 VALUE_VERSION = 0
 
 STATE_BYTES = 192
-"""Maximum bytes of a record beside its batches and the group id."""
+"""Maximum bytes of a record without its batches and the group id."""
 BATCH_BYTES = 20
 """Bytes of one state batch: two int64, an int8, an int16 and its tag count."""
 
@@ -37,7 +37,7 @@ def record_bytes_of(key: SharePartitionKey, batch_count: int) -> int:
 
 
 def snapshot_record(key: SharePartitionKey, snapshot: Snapshot | None) -> CoordinatorRecord:
-    """Return the record of a snapshot, or a tombstone if `snapshot` is None."""
+    """Return the record that stores a snapshot, or a tombstone if `snapshot` is None."""
     group_id, topic_id, partition = key
     body = encode(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), 0)
     encoded_key = _PREFIX[SNAPSHOT_KEY] + body
@@ -59,7 +59,7 @@ def snapshot_record(key: SharePartitionKey, snapshot: Snapshot | None) -> Coordi
 
 
 def update_record(key: SharePartitionKey, update: Update) -> CoordinatorRecord:
-    """Return the record of an update."""
+    """Return the record that stores an update."""
     group_id, topic_id, partition = key
     body = encode(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition), 0)
     value = ShareUpdateValue(
@@ -79,9 +79,10 @@ def update_record(key: SharePartitionKey, update: Update) -> CoordinatorRecord:
 def read_share_record(
     key: bytes | None, value: bytes | None
 ) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
-    """Decode a record. Returns its share partition and content, None for a tombstone's content.
+    """Decode a record of `__share_group_state`. Returns its share partition and content; the
+    content of a tombstone is None.
 
-    Returns None for a key of a later version, and raises CorruptDataError if the bytes do not match
+    Returns None if the key has a later version. Raises CorruptDataError if the bytes do not match
     their version.
     """
     if key is None:
@@ -130,7 +131,7 @@ def _read_update(data: bytes) -> Update:
 
 
 def state_batches_of(batches: Sequence[Any]) -> tuple[StateBatch, ...]:
-    """Return the state batches of a message."""
+    """Return the state batches that a decoded message contains."""
     return tuple(
         StateBatch(
             batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count

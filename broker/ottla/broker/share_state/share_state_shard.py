@@ -1,11 +1,11 @@
-"""Share partitions of one partition of `__share_group_state`. Pure.
+"""States of the share partitions that one partition of `__share_group_state` stores. Pure.
 
-A request is decided as at most one record, which is applied at once in the same way as by a replay.
-Every answer waits until all records before it are committed, so that a state that is still
-uncommitted is never shown.
+The outcome of a request is at most one record, which is applied at once in the same way as by a
+replay. Every answer waits until all records before it are committed, so that an uncommitted state
+is never shown.
 
-Invariants: those of `share_partition_state.py`, and SnapshotFits (no write lets a state grow beyond
-one record of the topic, so that its next snapshot can be written).
+Invariants: the ones of `share_partition_state.py`, and SnapshotFits (no write lets a state grow
+beyond one record of the topic, so that its next snapshot can be written).
 """
 
 from collections import deque
@@ -36,25 +36,27 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset
 
 STATES_PER_STEP = 500
-"""Share partitions examined per step, before other tasks get their turn: about a millisecond."""
+"""Number of share partitions examined per step, before other tasks get their turn: about a
+millisecond."""
 
 Decide: TypeAlias = Callable[[], object]
 
 
 class ShareWrite(NamedTuple):
-    """One record to append, and the share partition that it belongs to."""
+    """Record to append to `__share_group_state`, and the share partition that it belongs to."""
 
     key: SharePartitionKey
     record: CoordinatorRecord
     is_snapshot: bool
-    """True for a snapshot or a tombstone: everything before it about the key is redundant."""
+    """True for a snapshot or a tombstone, which makes all earlier records of the same key
+    redundant."""
 
 
 ShareEffects: TypeAlias = ShardEffects[ShareWrite]
 
 
 class RedundantRecords:
-    """Offset below which every record of a log is superseded by a later, committed snapshot."""
+    """Records of one log that later, committed snapshots supersede: all below an offset."""
 
     __slots__ = ("_pending", "_snapshots")
 
@@ -62,15 +64,16 @@ class RedundantRecords:
         self._snapshots: dict[SharePartitionKey, Offset] = {}
         """Offset of the last committed snapshot of each share partition."""
         self._pending: deque[tuple[Offset, SharePartitionKey, bool]] = deque()
-        """Snapshots and tombstones (True) that may be uncommitted, in the order of the log. An
-        uncommitted snapshot may be truncated, and the one before it is then needed."""
+        """Offset, key and whether it is a tombstone, for each snapshot or tombstone that may be
+        uncommitted, in log order. An uncommitted snapshot may be truncated, and the one before it
+        is then needed."""
 
     def note(self, key: SharePartitionKey, offset: Offset, *, is_tombstone: bool) -> None:
         """Add a snapshot or tombstone that was appended or replayed."""
         self._pending.append((offset, key, is_tombstone))
 
     def settle(self, high_watermark: Offset) -> None:
-        """Accept the snapshots below the high watermark as committed."""
+        """Treat the snapshots below the high watermark as committed."""
         while self._pending and self._pending[0][0] < high_watermark:
             offset, key, is_tombstone = self._pending.popleft()
             if is_tombstone:
@@ -79,14 +82,15 @@ class RedundantRecords:
                 self._snapshots[key] = offset
 
     def end_offset(self, high_watermark: Offset) -> Offset:
-        """Return the end offset of the redundant records."""
+        """Return the offset below which all records are superseded."""
         self.settle(high_watermark)
         first_pending = self._pending[0][0] if self._pending else high_watermark
         return min(self._snapshots.values(), default=min(first_pending, high_watermark))
 
 
 class ShareStateShard:
-    """States of the share partitions whose keys belong to one partition of the topic."""
+    """States of the share partitions whose keys belong to one partition of
+    `__share_group_state`."""
 
     def __init__(
         self,
@@ -96,9 +100,9 @@ class ShareStateShard:
         has_partition: Callable[[UUID, int], bool],
         record_bytes_max: Callable[[], int],
     ) -> None:
-        """`has_partition` returns whether the metadata has a partition of a topic.
+        """`has_partition` returns whether the metadata contains a partition of a topic.
 
-        `record_bytes_max` returns the bytes that a record may have.
+        `record_bytes_max` returns the maximum size of a record in bytes.
         """
         self._updates_per_snapshot = updates_per_snapshot
         self._idle_snapshot_ms = idle_snapshot_ms
@@ -106,7 +110,7 @@ class ShareStateShard:
         self._record_bytes_max = record_bytes_max
         self._effects: ShareEffects = ShardEffects()
         self.states: dict[SharePartitionKey, SharePartitionState] = {}
-        """States by share partition."""
+        """States of share partitions by their key."""
         self.redundant = RedundantRecords()
 
     def take_effects(self) -> ShareEffects:
@@ -132,7 +136,7 @@ class ShareStateShard:
             self.redundant.note(share_partition, offset, is_tombstone=content is None)
 
     def on_written(self, write: ShareWrite, offset: Offset) -> None:
-        """Note the offset at which a write was appended."""
+        """Note the offset at which a record was appended."""
         if write.is_snapshot:
             is_tombstone = write.record.value is None
             self.redundant.note(write.key, offset, is_tombstone=is_tombstone)
@@ -156,7 +160,7 @@ class ShareStateShard:
     def _write_update(
         self, key: SharePartitionKey, state: SharePartitionState, update: Update, now: Instant
     ) -> None:
-        """Write an update, or instead a snapshot if it is due."""
+        """Write an update of a state. If a snapshot is due, write that instead."""
         if state.update_count < self._updates_per_snapshot:
             self._effects.writes.append(ShareWrite(key, update_record(key, update), False))
             state.apply_update(update)
@@ -175,7 +179,8 @@ class ShareStateShard:
         state_epoch: int,
         start_offset: int,
     ) -> None:
-        """Create the state, or replace it in a higher state epoch. Answers NONE or the refusal."""
+        """Create the state of a share partition, or replace it in a higher state epoch. Answers
+        NONE, or the error code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, state_epoch=state_epoch)
@@ -200,7 +205,8 @@ class ShareStateShard:
     def read(
         self, key: SharePartitionKey, responder: Responder, now: Instant, *, leader_epoch: int
     ) -> None:
-        """Answer with the state, and fence leaders of older epochs from now on."""
+        """Answer with the state of a share partition. From now on, leaders with older epochs are
+        fenced."""
 
         def decide() -> object:
             _check_not_negative(key, leader_epoch=leader_epoch)
@@ -225,7 +231,8 @@ class ShareStateShard:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge the batches of a leader into the state. Answers NONE or the refusal."""
+        """Merge a leader's batches into the state of a share partition. Answers NONE, or the error
+        code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
@@ -249,7 +256,7 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def delete(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Delete the state. Answers NONE also if there is none."""
+        """Delete the state of a share partition. Answers NONE even if there is none."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key)
@@ -261,7 +268,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def read_summary(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Answer with the epochs and the start offset, which is -1 if there is no state."""
+        """Answer with the epochs and the start offset of a share partition. The offset is -1 if
+        there is no state."""
 
         def decide() -> ShareSummary:
             _check_not_negative(key)
@@ -272,8 +280,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def _answer(self, responder: Responder, decide: Decide) -> None:
-        """Answer with the result of `decide` when everything written so far is committed, or with
-        its refusal at once."""
+        """Answer with the result of `decide` when everything written so far is committed. If
+        `decide` refuses, answer with its error at once."""
         try:
             answer = decide()
         except RefusedError as refusal:
@@ -309,11 +317,11 @@ class ShareStateShard:
                 yield
 
     def snapshot_idle(self, now: Instant) -> Iterator[None]:
-        """Write, in steps, snapshots of share partitions whose last snapshot is old.
+        """Write snapshots of share partitions whose last snapshot is old, in steps.
 
-        Without them the old snapshot of an idle share partition would keep the whole log behind it.
-        Nothing is written if every state has an idle snapshot already, since the next ones would
-        make nothing redundant.
+        Without these snapshots, the old one of an idle share partition would keep the whole log
+        after it from being deleted. Nothing is written if every state already has an idle snapshot,
+        since further snapshots would make no record redundant.
         """
         if all(state.is_idle for state in self.states.values()):
             return

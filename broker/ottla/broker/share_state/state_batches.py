@@ -1,9 +1,9 @@
-"""Merge of state batches of a share partition. Pure.
+"""Merge of the state batches of a share partition. Pure.
 
-Batches of one state are sorted by offset and do not overlap. If a changed batch overlaps them, each
-offset keeps the higher pair of delivery count and delivery state (KIP-932). The result does not
-depend on the order in which changes arrive, and a repeated change has no effect, so that a retried
-or delayed write cannot revert a later one.
+The batches of one state are sorted by offset and do not overlap. If a changed batch overlaps them,
+each offset keeps the higher pair of delivery count and delivery state (KIP-932). The result does
+not depend on the order in which changes arrive, and a repeated change has no effect. A retried or
+delayed write therefore cannot revert a later one.
 """
 
 from bisect import bisect_left
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
 SINGLE_INSERTS_MAX = 8
-"""Number of changed batches up to which each is inserted on its own. A leader changes a few of
-thousands; many inserts would move the whole list many times."""
+"""Maximum number of changed batches that are inserted one by one. A leader usually changes a few of
+thousands; inserting many one by one would move the whole list each time."""
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
-    """Merge changed batches into `held`, and remove everything below the start offset.
+    """Merge changed batches into the stored ones, and remove everything below the start offset.
 
     `held` is changed in place. A start offset of -1 removes nothing.
     """
@@ -32,9 +32,9 @@ def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: i
 
 
 def _merged(held: list[StateBatch], changed: list[StateBatch]) -> list[StateBatch]:
-    """Return the merge of two lists in order of their offsets, in one pass.
+    """Return the merge of two lists of batches, ordered by offset, in one pass.
 
-    Each changed batch is inserted near the end of what is merged so far.
+    Each changed batch is inserted near the end of the result so far.
     """
     merged: list[StateBatch] = []
     at = 0
@@ -58,7 +58,7 @@ def _insert(held: list[StateBatch], new: StateBatch) -> None:
     begin = end = bisect_left(held, new.first_offset, key=_last_offset_of)
     pieces: list[StateBatch] = []
     first = new.first_offset
-    """Lowest offset of the new batch that is in no piece yet."""
+    """Lowest offset of the new batch that the result does not contain yet."""
     while end < len(held) and held[end].first_offset <= new.last_offset:
         old = held[end]
         if old.first_offset < first:
@@ -84,7 +84,7 @@ def _insert(held: list[StateBatch], new: StateBatch) -> None:
 
 
 def _joined(pieces: list[StateBatch]) -> list[StateBatch]:
-    """Join adjacent batches of equal state."""
+    """Join adjacent batches with equal delivery state and count."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         last = joined[-1]

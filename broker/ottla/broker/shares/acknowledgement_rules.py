@@ -10,11 +10,11 @@ from ottla.model.errors import ErrorCode, RefusedError
 TYPES = frozenset((AckType.GAP, AckType.ACCEPT, AckType.RELEASE, AckType.REJECT))
 TYPES_WITH_RENEW = TYPES | {AckType.RENEW}
 RENEW_FROM = 2
-"""First version of both requests that can renew acquisition locks (KIP-1222)."""
+"""First version of ShareFetch and ShareAcknowledge that can renew acquisition locks (KIP-1222)."""
 
 
 class AcknowledgedRange(Protocol):
-    """Acknowledgement batch as a request contains it."""
+    """Acknowledgement batch in a request."""
 
     first_offset: int
     last_offset: int
@@ -24,8 +24,8 @@ class AcknowledgedRange(Protocol):
 def checked_acks(
     batches: Iterable[AcknowledgedRange], version: int, *, is_renew_ack: bool
 ) -> Sequence[AckBatch]:
-    """Return the acknowledgements of one partition. Raises RefusedError(INVALID_REQUEST) if one of
-    them is malformed."""
+    """Return the acknowledgements of one partition in a request. Raises
+    RefusedError(INVALID_REQUEST) if one of them is malformed."""
     checked: list[AckBatch] = []
     allowed = TYPES_WITH_RENEW if version >= RENEW_FROM else TYPES
     previous_last = -1

@@ -12,25 +12,26 @@ HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
 USED_UP = "Offset delivery count exceeded the threshold."
 NO_OFFSET = Offset(0)
-"""Offset of a letter before the broker of the dead letter topic assigns one."""
+"""Offset of a dead letter until the broker of the dead letter topic assigns one."""
 
 
 class TopicOfLetters(NamedTuple):
-    """Dead letter topic of a group, as far as the metadata has it."""
+    """Dead letter topic of a share group, as described by the metadata."""
 
     name: str
     partition_count: int
-    """Number of partitions, or 0 if the topic does not exist."""
+    """Number of partitions of the topic, or 0 if it does not exist."""
     is_enabled: bool
-    """Value of its setting `errors.deadletterqueue.group.enable`."""
+    """Value of the topic's setting `errors.deadletterqueue.group.enable`."""
 
 
 def refusal_of_topic(
     topic: TopicOfLetters, *, source: str, prefix: str, is_auto_created: bool
 ) -> str | None:
-    """Return the reason why a topic gets no dead letters, or None if it may get them.
+    """Return the reason why a topic cannot receive dead letters, or None if it can.
 
-    The source topic is refused, since its dead letters would be delivered to the same group.
+    A topic cannot receive its own dead letters, since they would be delivered to the same group
+    again.
     """
     name = topic.name
     if name == source:
@@ -52,7 +53,7 @@ def refusal_of_topic(
 
 
 class LetterSource(NamedTuple):
-    """Origin of a dead letter."""
+    """Origin of a dead letter: the position of its record, the share group, and the cause."""
 
     group_id: str
     topic: str
@@ -62,11 +63,11 @@ class LetterSource(NamedTuple):
     is_rejected: bool
 
     def target_partition(self, partition_count: int) -> int:
-        """Return the partition of the dead letter topic."""
+        """Return the partition of the dead letter topic that a letter is written to."""
         return self.partition % partition_count
 
     def headers(self) -> RecordHeaders:
-        """Return the headers that name origin and cause."""
+        """Return the headers that name the origin of a dead letter and its cause."""
         fields = (
             ("topic", self.topic),
             ("partition", str(self.partition)),
@@ -79,7 +80,8 @@ class LetterSource(NamedTuple):
 
 
 def letter_of(source: LetterSource, record: Record | None, *, now_ms: int) -> Record:
-    """Return the dead letter of a record, or of an uncopied one if `record` is None."""
+    """Return the dead letter for a record. Without a `record`, the letter has only the headers
+    about its origin."""
     headers = source.headers()
     if record is None:
         return Record(NO_OFFSET, now_ms, None, None, headers)

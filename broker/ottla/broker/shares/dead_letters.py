@@ -19,7 +19,8 @@ sooner; larger spares a cluster whose topic is missing."""
 
 
 class LetterStep(Enum):
-    """Next step of a dead letter."""
+    """Next step of a dead letter: store the state Archiving, send the copy, or store the state
+    Archived."""
 
     STORE_ARCHIVING = auto()
     SEND = auto()
@@ -27,7 +28,7 @@ class LetterStep(Enum):
 
 
 class DeadLetter:
-    """Dead letter of one record, which is not archived yet."""
+    """Dead letter for one record that is not archived yet."""
 
     __slots__ = (
         "count",
@@ -49,17 +50,17 @@ class DeadLetter:
         self.is_under_way = False
         """True while the step waits for its outcome."""
         self.failure_count = 0
-        """Number of consecutive failures of the step."""
+        """Number of consecutive failures of the present step."""
         self.due_ms = 0
-        """Time from which the step may begin."""
+        """Time in milliseconds from which the step may begin."""
 
     def advance(self, step: LetterStep) -> None:
-        """Continue with a step, at once."""
+        """Move a dead letter to a step that may begin at once."""
         self.step, self.is_under_way = step, False
         self.failure_count = self.due_ms = 0
 
     def back_off(self, now_ms: int) -> None:
-        """Repeat the step after a back-off that doubles with each failure."""
+        """Schedule the failed step again, after a back-off that doubles with each failure."""
         wait_ms = BACKOFF_MS_FIRST << min(self.failure_count, 10)
         self.failure_count += 1
         self.is_under_way = False
@@ -67,7 +68,8 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """Dead letters of a share partition, by offset. The delivery window bounds their number."""
+    """Dead letters of a share partition, by offset. The size of the delivery window bounds their
+    number."""
 
     __slots__ = ("_by_offset",)
 
@@ -78,13 +80,13 @@ class DeadLetters:
         return len(self._by_offset)
 
     def get(self, offset: int) -> DeadLetter | None:
-        """Return the letter of a record, or None if it has none."""
+        """Return the dead letter for a record, or None if it has none."""
         return self._by_offset.get(offset)
 
     def add(
         self, first: int, last: int, count: int, step: LetterStep, *, is_rejected: bool
     ) -> list[DeadLetter]:
-        """Add a letter for each record of a range, and return them."""
+        """Add a dead letter for each record in a range of offsets, and return the letters."""
         added = [
             DeadLetter(offset, count, step, is_rejected=is_rejected)
             for offset in range(first, last + 1)
@@ -93,12 +95,12 @@ class DeadLetters:
         return added
 
     def remove(self, first: int, last: int) -> None:
-        """Remove the letters of a range."""
+        """Remove the dead letters in a range of offsets."""
         for letter in tuple(self.within(first, last)):
             del self._by_offset[letter.offset]
 
     def within(self, first: int, last: int) -> Iterator[DeadLetter]:
-        """Yield the letters of a range of offsets."""
+        """Yield the dead letters in a range of offsets."""
         if last - first < len(self._by_offset):
             for offset in range(first, last + 1):
                 letter = self._by_offset.get(offset)
@@ -110,7 +112,7 @@ class DeadLetters:
                     yield letter
 
     def due(self, now_ms: int) -> list[DeadLetter]:
-        """Return the letters whose step may begin, in order of their offsets."""
+        """Return the dead letters whose step may begin now, ordered by offset."""
         found = [
             letter
             for letter in self._by_offset.values()
@@ -121,7 +123,8 @@ class DeadLetters:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Time of the next step, or None if every letter waits for an outcome."""
+        """Time in milliseconds at which the next step may begin, or None if every letter waits for
+        an outcome."""
         return min(
             (letter.due_ms for letter in self._by_offset.values() if not letter.is_under_way),
             default=None,

@@ -30,7 +30,7 @@ NO_DEADLINE_MS = -1
 
 
 class Span:
-    """Records from `first` to `last`, both inclusive, with equal delivery state."""
+    """Range of records from `first` to `last`, both inclusive, with equal delivery state."""
 
     __slots__ = ("count", "deadline_ms", "first", "last", "member_id", "state", "transition")
 
@@ -50,15 +50,16 @@ class Span:
         self.count = count
         """Number of deliveries so far."""
         self.member_id = member_id
-        """Owner of acquired records, also during the transition that ends the acquisition."""
+        """Member that acquired the records. It is kept while the end of the acquisition is being
+        written."""
         self.deadline_ms = deadline_ms
-        """Time at which the acquisition lock of the owner ends."""
+        """Time in milliseconds at which the acquisition lock of the member ends."""
         self.transition = transition
-        """Transition into `state` that is not durable yet, or None."""
+        """Pending change to `state` that is not durable yet, or None."""
 
     @property
     def size(self) -> int:
-        """Number of offsets."""
+        """Number of offsets in the span."""
         return self.last - self.first + 1
 
     @property
@@ -68,16 +69,18 @@ class Span:
 
     @property
     def is_acquired(self) -> bool:
-        """True if a member owns the records, and no transition of them is under way."""
+        """True if a member has acquired the records, and no change of their state is being
+        written."""
         return self.state == DeliveryState.ACQUIRED and self.transition is None
 
     @property
     def is_settled(self) -> bool:
-        """True if the state is terminal, and durable or changed in memory only."""
+        """True if the records are acknowledged or archived, and no write is pending: either it is
+        durable or none is needed."""
         return self.state in TERMINAL and self.transition is None
 
     def is_like(self, other: "Span") -> bool:
-        """Return whether another span has the same delivery state."""
+        """Return whether another span has the same delivery state as this one."""
         return (
             self.state == other.state
             and self.count == other.count
@@ -91,14 +94,14 @@ _first_of = attrgetter("first")
 
 
 class DeliveryWindow:
-    """Spans of one share partition. Invariant: WholeWindow (each offset from the start offset to
-    the end offset is in exactly one span)."""
+    """Spans of one share partition, in order. Invariant: WholeWindow (each offset from the start
+    offset to the end offset is in exactly one span)."""
 
     __slots__ = ("boundary", "end_offset", "spans", "start_offset")
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
-        """Lowest offset whose record is not settled (SPSO)."""
+        """Lowest offset whose record is neither acknowledged nor archived (SPSO)."""
         self.end_offset = start_offset
         """Offset after the last record of the window (SPEO + 1)."""
         self.boundary = start_offset
@@ -126,7 +129,8 @@ class DeliveryWindow:
         return bisect_right(self.spans, offset, key=_first_of) - 1
 
     def within(self, first: int, last: int) -> Iterator[Span]:
-        """Yield the spans that overlap a range. They must not be split meanwhile."""
+        """Yield the spans that overlap a range of offsets. No span may be split during the
+        iteration."""
         if not self.spans or last < self.start_offset or first >= self.end_offset:
             return
         for at in range(max(0, self.index_of(first)), len(self.spans)):
@@ -136,8 +140,8 @@ class DeliveryWindow:
             yield span
 
     def cut(self, first: int, last: int) -> list[Span]:
-        """Return the spans of a range, after splitting those that extend beyond it. The range is
-        clipped to the window."""
+        """Return spans that cover exactly a range of offsets, after splitting the ones that extend
+        beyond it. The range is clipped to the window."""
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         if first > last:
             return []
@@ -146,8 +150,8 @@ class DeliveryWindow:
         return self.spans[begin:end]
 
     def split(self, offset: int) -> int:
-        """Return the index of the span that begins at an offset, or the number of spans if the
-        window ends there. Splits the span that contains the offset."""
+        """Split the span that contains an offset so that a span begins there. Returns the index of
+        that span, or the number of spans if the window ends at the offset."""
         if offset >= self.end_offset:
             return len(self.spans)
         at = self.index_of(offset)
@@ -168,7 +172,7 @@ class DeliveryWindow:
         return at + 1
 
     def join(self, first: int, last: int) -> None:
-        """Join spans of equal state in a range and at its ends."""
+        """Join neighbouring spans of equal state in a range of offsets and at its ends."""
         if not self.spans:
             return
         begin = max(0, self.index_of(first) - 1)
@@ -183,8 +187,8 @@ class DeliveryWindow:
             self.spans[begin:end] = joined
 
     def advance(self) -> bool:
-        """Move the start offset over the settled records at the start of the window. Returns
-        whether it moved."""
+        """Move the start offset past the acknowledged and archived records at the start of the
+        window. Returns whether it moved."""
         count = 0
         for span in self.spans:
             if not span.is_settled:

@@ -1,13 +1,13 @@
-"""Share partition at the leader of its partition: loading, writing, locks and leadership.
+"""Share partition on the leader of its topic partition: loading, writing, locks and leadership.
 
 Pure; the persister, the purgatory and the clock are parameters. A `LedShare` reads the durable
-state once, as the leader of one leader epoch. It is dropped if this broker no longer leads in that
+state once, as the leader in one leader epoch. It is dropped if this broker no longer leads in that
 epoch, if the log fails, or if the persister fences it. The next fetch then loads a new one.
 
-An offset reset by an administrator replaces the durable state under a higher state epoch. Kafka's
-leader continues with its cached state until a write is fenced, so that the reset has no effect on
-an idle group. Here the leader compares its state epoch with the durable one whenever a session
-begins to fetch the partition.
+If an administrator resets the offset, a new durable state with a higher state epoch replaces the
+old one. Kafka's leader continues with its cached state until a write is fenced, so that the reset
+has no effect on an idle group. Here the leader compares its state epoch with the durable one
+whenever a session begins to fetch the partition.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -52,38 +52,39 @@ UNAVAILABLE = frozenset(
 FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
 GONE = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
-"""Errors of the persister after which the cached state is wrong. INVALID_REQUEST: the state was
-deleted."""
+"""Error codes of the persister that mean that the cached state is outdated. INVALID_REQUEST: the
+state was deleted."""
 
 Answered = Callable[[ErrorCode], None]
 
 
 class Stage(Enum):
-    """Progress of a share partition towards delivery."""
+    """Stage of a share partition before it can deliver records."""
 
     LOADING = auto()
     """The durable state is being read or compared, or the start offset is being stored."""
     NEEDS_OFFSET = auto()
-    """The start offset must be looked up by a timestamp."""
+    """The start offset must be looked up by its timestamp."""
     READY = auto()
     DROPPED = auto()
 
 
 class LetterSender(Protocol):
-    """Writes dead letters to the dead letter topics of groups (KIP-1191)."""
+    """Interface of the component that writes dead letters to the dead letter topics of groups
+    (KIP-1191)."""
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster has dead letters (share.version 2)."""
+        """True if the cluster supports dead letters (share.version 2)."""
         ...
 
     def send(self, led: "LedShare", letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters. `LedShare.on_letter` takes the outcome of each one."""
+        """Write dead letters. `LedShare.on_letter` is called with the outcome of each one."""
         ...
 
 
 class DeliveryPorts(NamedTuple):
-    """Surroundings of the share partitions of a broker."""
+    """Clock, purgatory, persister and settings that the share partitions of a broker use."""
 
     persister: Callable[[], SharePersister]
     purgatory: Purgatory
@@ -91,11 +92,11 @@ class DeliveryPorts(NamedTuple):
     settings_of: Callable[[str], ShareGroupSettings]
     """Returns the present settings of a group."""
     letters: LetterSender | None = None
-    """Without it, records are archived without a dead letter."""
+    """Sender of dead letters. Without it, records are archived without a dead letter."""
 
 
 class LockTimer(WaitingEntry):
-    """Timer of the next end of an acquisition lock, or of the next step of a dead letter."""
+    """Timer for the next expiry of an acquisition lock, or the next step of a dead letter."""
 
     __slots__ = ("_share", "deadline_ms")
     kind = "ShareLock"
@@ -106,11 +107,12 @@ class LockTimer(WaitingEntry):
         self.deadline_ms = deadline_ms
 
     def try_complete(self) -> bool:
-        """Return False: nothing ends a timer early."""
+        """Return False, since only its deadline ends a timer."""
         return False
 
     def on_expire(self) -> None:
-        """Release the records whose lock has ended, and begin the due steps of dead letters."""
+        """Release the records whose acquisition lock has expired, and begin the due steps of dead
+        letters."""
         self._share.send_letters()
         self._share.end_locks()
 
@@ -120,7 +122,7 @@ class LockTimer(WaitingEntry):
 
 
 class LedShare:
-    """One share partition led by this broker, in one leader epoch."""
+    """One share partition led by this broker, as the leader in one leader epoch."""
 
     def __init__(
         self,
@@ -130,15 +132,17 @@ class LedShare:
         on_dropped: Callable[["LedShare"], None],
         on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
-        """`on_loaded` is called with the milliseconds from the first fetch to the loaded state."""
+        """`on_loaded` is called with the milliseconds from the first fetch until the state is
+        loaded."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.stage = Stage.LOADING
         self.failure = ErrorCode.NONE
-        """Reason of the drop for clients. NONE if they should load the share partition again."""
+        """Error code for clients after the share partition was dropped. NONE if they should load it
+        again."""
         self.share: SharePartition
-        """The delivery state, from stage READY on."""
+        """The delivery state, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()
         self._ports = ports
         self._on_dropped = on_dropped
@@ -158,11 +162,11 @@ class LedShare:
 
     @property
     def settings(self) -> ShareGroupSettings:
-        """Present settings of the group."""
+        """Present settings of the share group."""
         return self._ports.settings_of(self.key.group_id)
 
     def apply_settings(self) -> ShareGroupSettings:
-        """Apply the present settings of the group, and return them."""
+        """Apply the present settings of the share group to this partition, and return them."""
         settings = self.settings
         if settings is not self._rules:
             self._rules = settings
@@ -177,7 +181,7 @@ class LedShare:
     # ---- loading
 
     def load(self) -> None:
-        """Read the durable state, and fence older leaders."""
+        """Read the durable state of the share partition, and fence older leaders."""
         self._ports.purgatory.listen(self.partition.high_watermark_key, self)
         self._ports.persister().read(
             self.key, leader_epoch=self.leader_epoch, on_done=self._on_read
@@ -225,7 +229,7 @@ class LedShare:
         return parse_offset_reset(self.settings.offset_reset)
 
     async def look_up_offset(self) -> None:
-        """Look up the start offset by timestamp, in stage NEEDS_OFFSET."""
+        """Look up the start offset by its timestamp. Requires the stage NEEDS_OFFSET."""
         duration_ms = self._reset.duration_ms
         if self.stage is not Stage.NEEDS_OFFSET:
             return
@@ -241,8 +245,8 @@ class LedShare:
         self._store_start(end_offset if found is None else found.offset)
 
     def _store_start(self, start_offset: Offset) -> None:
-        """Store a start offset that was chosen here. Kafka stores it with the first write only, so
-        that another leader before it chooses again and skips records."""
+        """Store a start offset that this leader chose. Kafka stores it only with the first write. A
+        new leader before that write would choose again and skip records."""
         if self.stage is Stage.DROPPED:
             return
 
@@ -274,10 +278,11 @@ class LedShare:
         self._wake()
 
     def compare(self) -> None:
-        """Compare the cached state with the durable one, and load it again if that was reset.
+        """Compare the cached state with the durable one. If the durable one was reset, load it
+        again.
 
-        Nothing is fetched meanwhile. An error of the persister leaves the cached state: its next
-        write has the same error.
+        Nothing is fetched meanwhile. After an error of the persister the cached state is kept,
+        since its next write gets the same error.
         """
         if self.stage is not Stage.READY:
             return
@@ -302,12 +307,13 @@ class LedShare:
     # ---- use
 
     def log(self) -> Log:
-        """Return the log. Raises RefusedError if this broker does not lead in this epoch."""
+        """Return the log of the partition. Raises RefusedError if this broker does not lead in this
+        epoch."""
         return self.partition.leader_log(self.leader_epoch)
 
     def acknowledge(self, member_id: str, acks: Sequence[AckBatch], on_done: Answered) -> None:
-        """End or renew acquisitions of a member. `on_done` is called with the error code once the
-        new states are durable."""
+        """End or renew a member's acquisition of records. `on_done` is called with the error code
+        once the new states are durable."""
         if self.stage is Stage.DROPPED or not self.is_leading:
             self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -330,7 +336,7 @@ class LedShare:
 
     @property
     def has_state(self) -> bool:
-        """True if the state was loaded."""
+        """True if the durable state was loaded."""
         return hasattr(self, "share")
 
     def release_member(self, member_id: str) -> None:
@@ -341,7 +347,7 @@ class LedShare:
             self._wake()
 
     def write(self) -> None:
-        """Send the changes that no write contains yet, unless a write is in flight."""
+        """Write the pending changes to the persister, unless a write is in flight."""
         write = self.share.next_write() if self.stage is not Stage.DROPPED else None
         if write is None:
             return
@@ -382,7 +388,8 @@ class LedShare:
         self._wake()
 
     def end_locks(self) -> None:
-        """Release the records whose acquisition lock has ended, and set the timer for the next."""
+        """Release the records whose acquisition lock has expired, and set the timer for the next
+        expiry."""
         if self.stage is Stage.DROPPED or not self.has_state:
             return
         is_released = self.share.end_locks(self._now_ms)
@@ -393,7 +400,7 @@ class LedShare:
             self._wake()
 
     def set_timer(self) -> None:
-        """Set the timer for the next end of an acquisition lock or step of a dead letter."""
+        """Set the timer for the next expiry of an acquisition lock or step of a dead letter."""
         if self.stage is Stage.DROPPED:
             return
         steps = (self.share.next_lock_end_ms, self.share.letters.next_due_ms)
@@ -411,7 +418,7 @@ class LedShare:
     # ---- dead letters
 
     def send_letters(self) -> None:
-        """Begin the steps of dead letters that are due."""
+        """Begin the due steps of dead letters."""
         if self.stage is Stage.DROPPED or not self.has_state or not self.share.letters:
             return
         self.apply_settings()
@@ -424,7 +431,8 @@ class LedShare:
         self.set_timer()
 
     def on_letter(self, letter: DeadLetter, *, is_written: bool) -> None:
-        """Take the outcome of a dead letter. A record that the log lost counts as written."""
+        """Apply the outcome of sending a dead letter. If the log no longer has the record, the
+        letter counts as written."""
         if self.stage is Stage.DROPPED:
             return
         self.share.on_letter(letter, is_written=is_written, now_ms=self._now_ms)
@@ -434,12 +442,13 @@ class LedShare:
 
     @property
     def is_leading(self) -> bool:
-        """True if this broker leads the partition in the same leader epoch."""
+        """True if this broker still leads the partition in the same leader epoch."""
         partition = self.partition
         return partition.is_leader and partition.leader_epoch == self.leader_epoch
 
     def on_wake(self, key: Hashable) -> None:
-        """Drop the share partition if the partition is no longer led in its epoch."""
+        """Drop the share partition if this broker no longer leads the partition in the same
+        epoch."""
         if not self.is_leading:
             self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -450,11 +459,12 @@ class LedShare:
             self.drop(ErrorCode.NONE)
 
     def keep(self) -> None:
-        """Undo `close`, since a member fetches the share partition again."""
+        """Cancel `close`, since a member fetches the share partition again."""
         self._is_closing = False
 
     def drop(self, failure: ErrorCode) -> None:
-        """Forget the state. Acknowledgements that are not durable are answered with an error."""
+        """Drop the cached state. Acknowledgements that are not durable are answered with an
+        error."""
         if self.stage is Stage.DROPPED:
             return
         self.stage = Stage.DROPPED
@@ -478,7 +488,7 @@ class LedShare:
 
 
 def rules_of(settings: ShareGroupSettings) -> ShareRules:
-    """Return the rules of share partitions under a group's settings."""
+    """Return the rules for share partitions that follow from a group's settings."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
         delivery_count_limit=settings.delivery_count_limit,
@@ -488,7 +498,7 @@ def rules_of(settings: ShareGroupSettings) -> ShareRules:
 
 
 def code_for_clients(code: ErrorCode) -> ErrorCode:
-    """Return the error code that clients get for an error of the persister."""
+    """Return the error code that clients get for an error code from the persister."""
     if code is ErrorCode.NONE or code in GONE:
         return code
     if code in UNAVAILABLE:
@@ -499,7 +509,7 @@ def code_for_clients(code: ErrorCode) -> ErrorCode:
 
 
 class LedShares:
-    """Share partitions led by this broker."""
+    """Share partitions that are loaded or being loaded on this broker, by their key."""
 
     def __init__(self, ports: DeliveryPorts, on_loaded: Callable[[int], None]) -> None:
         """`on_loaded` is called with the load time of each share partition in milliseconds."""
@@ -515,11 +525,12 @@ class LedShares:
         return len(self._by_key)
 
     def get(self, key: SharePartitionKey) -> LedShare | None:
-        """Return a share partition that is loaded or being loaded."""
+        """Return a share partition that is loaded or being loaded, or None."""
         return self._by_key.get(key)
 
     def open(self, key: SharePartitionKey, partition: Partition) -> LedShare:
-        """Return the share partition of a partition led here. It is loaded if it is not cached."""
+        """Return the share partition of a group on a partition led here. It is loaded if it is not
+        cached."""
         led = self._by_key.get(key)
         if led is not None and not led.is_leading:
             led.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -535,7 +546,7 @@ class LedShares:
         return led
 
     def close_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group without sessions on this broker."""
+        """Drop the share partitions of a group that has no sessions left on this broker."""
         for led in tuple(self._by_group.get(group_id, ())):
             led.close()
 

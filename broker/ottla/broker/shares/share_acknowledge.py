@@ -23,27 +23,29 @@ from ottla.wire.messages.share_acknowledge_response import (
 
 
 class ShareAcknowledgement:
-    """One ShareAcknowledge request, and the parts of its response."""
+    """ShareAcknowledge request in progress, and the outcomes for its partitions so far."""
 
     def __init__(self, delivery: ShareDelivery, context: RequestContext, group_id: str) -> None:
         self.parts: dict[PartitionId, ErrorCode] = {}
-        """Error codes by partition."""
+        """Error codes for the response, by partition."""
         self._delivery = delivery
         self._context = context
         self._group_id = group_id
         self._left = 1
-        """Number of partitions without an outcome, and 1 until all are begun."""
+        """Number of partitions without an outcome, plus 1 until the acknowledgements of all have
+        begun."""
 
     def begin(self) -> None:
-        """Count one more partition without an outcome."""
+        """Count one more partition that waits for its outcome."""
         self._left += 1
 
     def on_begun(self) -> None:
-        """Note that the acknowledgements of all partitions are begun."""
+        """Record that the acknowledgements of all partitions have begun. Sends the response if none
+        waits."""
         self._conclude()
 
     def on_done(self, partition_id: PartitionId, code: ErrorCode) -> None:
-        """Note the outcome for one partition."""
+        """Record the outcome for one partition. The last outcome sends the response."""
         self.parts[partition_id] = code
         self._conclude()
 
@@ -85,7 +87,7 @@ class ShareAcknowledgeApi:
         self._delivery = delivery
 
     def handle(self, context: RequestContext, request: ShareAcknowledgeRequest) -> HandlerResult:
-        """Acknowledge records of all partitions that the request names."""
+        """Acknowledge records of all partitions in the request."""
         delivery, epoch = self._delivery, request.share_session_epoch
         code = delivery.refusal(request.group_id, request.member_id)
         if code is ErrorCode.NONE and epoch == INITIAL_EPOCH:

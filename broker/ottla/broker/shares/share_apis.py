@@ -1,4 +1,4 @@
-"""Registers ShareFetch and ShareAcknowledge.  Pure."""
+"""Registers the handlers of ShareFetch and ShareAcknowledge. Pure."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,8 @@ class ShareApis:
         self.acknowledge = ShareAcknowledgeApi(self.delivery)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers, and the end of sessions with their connection."""
+        """Register both handlers, and a listener that ends sessions when their connection
+        closes."""
         dispatcher.register(SHARE_FETCH, self.fetch.handle)
         dispatcher.register(SHARE_ACKNOWLEDGE, self.acknowledge.handle)
         dispatcher.on_closed.append(self.delivery.on_closed)

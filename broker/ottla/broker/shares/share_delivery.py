@@ -1,7 +1,8 @@
-"""Sessions and share partitions of a broker, as ShareFetch and ShareAcknowledge use them (KIP-932).
+"""Share sessions and share partitions of a broker, for ShareFetch and ShareAcknowledge (KIP-932).
 
 Pure. The end of a session releases the records that its member has acquired in the session's
-partitions. When the last session of a group on this broker ends, its share partitions leave memory.
+partitions. When the last session of a group on this broker ends, the group's share partitions are
+dropped from memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,21 +27,21 @@ from ottla.node.network.dispatch import Peer, RequestContext
 
 
 class ShareTarget:
-    """One partition of a session."""
+    """One partition that a share session fetches."""
 
     __slots__ = ("id", "led")
 
     def __init__(self, partition_id: PartitionId) -> None:
         self.id = partition_id
         self.led: LedShare | None = None
-        """Share partition at this broker, once a fetch has found it."""
+        """Loaded share partition, once a fetch has found it."""
 
 
 Session = ShareSession[ShareTarget]
 
 
 class ShareDelivery:
-    """Share sessions, and the share partitions that they use."""
+    """Share sessions of a broker, and the share partitions that they use."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class ShareDelivery:
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
-        """Return the error code for a whole request, or NONE if it may be served."""
+        """Return the error code that refuses a whole request, or NONE if it may be served."""
         if not self._is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION
         if not group_id or not member_id:
@@ -67,16 +68,18 @@ class ShareDelivery:
         return ErrorCode.NONE
 
     def lock_duration_ms(self, group_id: str) -> int:
-        """Return the duration of acquisition locks in a group."""
+        """Return the duration of acquisition locks in a group, in milliseconds."""
         return self.ports.settings_of(group_id).record_lock_duration_ms
 
     # ---- share partitions
 
     def led_share(self, context: RequestContext, key: SessionKey, target: ShareTarget) -> LedShare:
-        """Return the share partition of a session's partition. It is loaded if it is not cached.
+        """Return the share partition for one partition of a session. It is loaded if it is not
+        cached.
 
-        Raises RefusedError if it is not here, if the client may not read the topic, or if it was
-        dropped with an error: the next fetch then loads it again.
+        Raises RefusedError if this broker does not lead it, or if the client may not read the
+        topic. Also raises it if the share partition was dropped with an error; the next fetch then
+        loads it again.
         """
         led = target.led
         if led is not None:
@@ -96,8 +99,8 @@ class ShareDelivery:
         return led
 
     def _find(self, context: RequestContext, partition_id: PartitionId) -> Partition:
-        """Return a local partition. A client without READ on a topic cannot find out whether the
-        topic has the partition."""
+        """Return a partition of this broker. A client without READ on a topic cannot find out
+        whether the topic has the partition."""
         try:
             partition = self.table.find_by_id(*partition_id)
         except RefusedError:
@@ -122,9 +125,9 @@ class ShareDelivery:
         *,
         is_renew_ack: bool,
     ) -> None:
-        """Acknowledge records of one partition, whether the session has it or not.
+        """Acknowledge records of one partition, which need not belong to the session.
 
-        `on_done` is called once: with an error, or when the acknowledgements are durable.
+        `on_done` is called once: with an error code, or when the acknowledgements are durable.
         """
 
         def on_answer(code: ErrorCode) -> None:
@@ -158,7 +161,7 @@ class ShareDelivery:
         self._release(session)
 
     def on_closed(self, peer: Peer) -> None:
-        """End the sessions of a connection that has closed."""
+        """End the share sessions of a connection that was closed."""
         for session in self.sessions.close_connection(peer.connection_id):
             self._release(session)
 
@@ -173,14 +176,15 @@ class ShareDelivery:
 
 
 class LeaderHints:
-    """Current leaders of the partitions that a response refuses, for its client."""
+    """Current leaders of the partitions that a response refuses, so that its client can go to
+    them."""
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
         self._leaders: set[int] = set()
 
     def leader(self, topic_id: UUID, index: int) -> tuple[int, int]:
-        """Return leader and leader epoch of a partition, or (-1, -1) if it is unknown."""
+        """Return the leader and the leader epoch of a partition, or (-1, -1) if it is unknown."""
         leader_id, leader_epoch = self._table.current_leader("", topic_id, index)
         self._leaders.add(leader_id)
         return leader_id, leader_epoch

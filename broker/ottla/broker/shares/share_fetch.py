@@ -1,13 +1,14 @@
 """ShareFetch: acknowledges records, then acquires records for a member and sends them (KIP-932).
 
-Pure; nothing awaits but a lookup by timestamp. The acknowledgements take effect at once and become
-durable while the fetch reads or waits; the response is sent when both are done. A fetch with too
-few bytes waits in the purgatory under its partitions and share partitions. An append, a release, an
-end of a lock or a loaded state wakes it.
+Pure; only a lookup by timestamp awaits. The acknowledgements take effect at once, and become
+durable while the fetch reads or waits. The response is sent when both are done. A fetch with too
+few bytes waits in the purgatory under the keys of its partitions and share partitions. It is woken
+by an append, a release of records, the expiry of a lock or a loaded state.
 
-Records are acquired in the turn in which they are sent. An acquisition whose bytes the client's
-quota does not allow is undone in that turn, so that a byte quota costs no delivery. Kafka 4.4
-acquires such records, sends an empty response, and archives them after the last attempt.
+Records are acquired in the event-loop iteration in which they are sent. If the client's byte quota
+does not allow them, the acquisition is undone in that iteration, so that throttling does not raise
+delivery counts. Kafka 4.4 acquires such records, sends an empty response, and archives them after
+the last attempt.
 """
 
 from collections.abc import Hashable, Sequence
@@ -51,19 +52,20 @@ RECORD_LIMIT_MODE = 1
 
 PARTITIONS_READ_MAX = 200
 """Maximum partitions of a session that one attempt reads. The session's next request begins with
-others. Larger blocks the event loop longer; smaller delays sessions of very many partitions."""
+other partitions. Larger blocks the event loop longer; smaller delays sessions of very many
+partitions."""
 
 SESSION_PARTITIONS_MAX = 100_000
-"""Maximum partitions of a session, known or unknown. Larger lets a client use more memory; smaller
+"""Maximum partitions in a session, known or unknown. Larger lets a client use more memory; smaller
 refuses members with very many partitions on one broker."""
 
 ROUNDS_MAX = 16
-"""Maximum rounds of reading in one attempt, each of which passes records that are not delivered,
-such as transaction markers. Larger blocks the event loop longer."""
+"""Maximum rounds of reading in one attempt. Each further round follows one that found only
+undeliverable records, such as transaction markers. Larger blocks the event loop longer."""
 
 
 class Acquisition(NamedTuple):
-    """Records that one attempt acquired from one share partition."""
+    """Records that one attempt to fetch has acquired from one share partition."""
 
     target: ShareTarget
     read: ShareRead
@@ -71,7 +73,7 @@ class Acquisition(NamedTuple):
 
 
 class ShareFetch:
-    """One ShareFetch request: its session, its limits, and the parts of its response."""
+    """ShareFetch request in progress: its session, its limits, and its response so far."""
 
     def __init__(
         self, api: "ShareFetchApi", context: RequestContext, request: ShareFetchRequest
@@ -88,7 +90,7 @@ class ShareFetch:
         self.targets: list[ShareTarget] = []
         """Partitions to read, in order."""
         self.parts: dict[PartitionId, PartitionData] = {}
-        """Parts of the response."""
+        """Parts of the response, by partition."""
         self.session: Session | None = None
         """Session whose partitions are read."""
         self.is_full = False
@@ -103,7 +105,7 @@ class ShareFetch:
             self.bytes_min = min(self.bytes_min, self.bytes_max)
 
     def part(self, partition_id: PartitionId) -> PartitionData:
-        """Return the part of the response for a partition."""
+        """Return the part of the response about a partition."""
         part = self.parts.get(partition_id)
         if part is None:
             part = self.parts[partition_id] = PartitionData(
@@ -120,7 +122,8 @@ class ShareFetch:
         *,
         is_renew_ack: bool,
     ) -> None:
-        """Begin to acknowledge records of one partition. Its part has the outcome later."""
+        """Begin to acknowledge records of one partition. The outcome is added to the response
+        later."""
         part = self.part(partition_id)
         self._acks_left += 1
 
@@ -136,8 +139,8 @@ class ShareFetch:
     # ---- reading
 
     def begin(self, session: Session, *, is_full: bool) -> None:
-        """Choose the partitions to read: each request of a session begins with another one. Their
-        share partitions are loaded if they are not cached."""
+        """Choose the partitions to read. Each request of a session begins with a different
+        partition. Share partitions that are not cached are loaded."""
         self.session = session
         self.is_full = is_full
         targets = list(session.targets.values())
@@ -148,7 +151,7 @@ class ShareFetch:
                 self.api.delivery.led_share(self.context, self.key, target)
 
     def wake_keys(self) -> list[Hashable]:
-        """Return the keys that wake this fetch while it waits."""
+        """Return the purgatory keys that wake this fetch while it waits."""
         keys: list[Hashable] = [self]
         for target in self.targets:
             if target.led is not None:
@@ -156,8 +159,8 @@ class ShareFetch:
         return keys
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Acquire records if there are enough bytes or an error. If `is_last`, acquire what there
-        is. Returns whether the fetch is done."""
+        """Acquire records if there are enough bytes or an error. If `is_last`, acquire any that are
+        available. Returns whether the fetch is done."""
         self.is_cold = False
         if self.session is not None and not self.api.delivery.sessions.holds(self.session):
             self.targets = []  # The member has opened another session.
@@ -181,7 +184,8 @@ class ShareFetch:
     def _readable(
         self, refusals: dict[PartitionId, ErrorCode]
     ) -> list[tuple[ShareTarget, ShareRead]]:
-        """Return the partitions with records to acquire. Adds the others' errors to `refusals`."""
+        """Return the partitions that have records to acquire. The error codes of other partitions
+        are added to `refusals`."""
         reads: list[tuple[ShareTarget, ShareRead]] = []
         left = self.bytes_max
         for target in self.targets:
@@ -201,8 +205,8 @@ class ShareFetch:
         return reads
 
     def _read(self, led: LedShare, bytes_max: int) -> ShareRead | None:
-        """Return what one share partition can give. If its bytes are not in the page cache, they
-        are loaded, and the result is None."""
+        """Return the readable records of one share partition. If their bytes are not in the page
+        cache, start to load them and return None."""
         try:
             return read_share(led, bytes_max)
         except NotCachedError as missing:
@@ -214,8 +218,8 @@ class ShareFetch:
     def _acquire(
         self, reads: list[tuple[ShareTarget, ShareRead]], refusals: dict[PartitionId, ErrorCode]
     ) -> tuple[list[Acquisition], bool]:
-        """Acquire records of the reads. Returns them, and whether records that are not delivered
-        were passed."""
+        """Acquire records from the given reads. Returns them, and whether undeliverable records
+        (such as transaction markers) were skipped, so that another read is useful."""
         acquired: list[Acquisition] = []
         has_passed, left, now_ms = (
             False,
@@ -253,7 +257,8 @@ class ShareFetch:
         return acquired, has_passed
 
     def _fill(self, acquired: list[Acquisition], refusals: dict[PartitionId, ErrorCode]) -> None:
-        """Add the records to the response if the client's quota allows them, and the errors."""
+        """Add the acquired records and the error codes to the response. If the client's quota does
+        not allow the records, undo the acquisitions instead."""
         figures = self.api.delivery.figures
         bodies = [one.read.records_of(one.ranges) for one in acquired]
         charge = self.context.slot.charge
@@ -283,18 +288,19 @@ class ShareFetch:
     # ---- response
 
     def on_read(self) -> None:
-        """Note that nothing more will be read."""
+        """Record that reading has ended, and send the response unless acknowledgements are
+        pending."""
         self._is_read = True
         self.conclude()
 
     def conclude(self) -> None:
-        """Send the response if the acknowledgements are answered and nothing more will be read."""
+        """Send the response if reading has ended and all acknowledgements are answered."""
         if self._is_read and not self._acks_left:
             self._is_read = False  # Sent once.
             self.context.slot.complete(self.response())
 
     def response(self) -> ShareFetchResponse:
-        """Return the response."""
+        """Build the response from its parts, with the leaders of refused partitions."""
         api = self.api
         response = ShareFetchResponse(
             acquisition_lock_timeout_ms=api.delivery.lock_duration_ms(self.key.group_id)
@@ -320,7 +326,8 @@ class ShareFetch:
 
 
 class WaitingShareFetch(WaitingEntry):
-    """ShareFetch that waits for records, and tries to acquire them whenever it is woken."""
+    """ShareFetch that waits in the purgatory for records, and tries to acquire them whenever it is
+    woken."""
 
     __slots__ = ("_fetch",)
     kind = "ShareFetch"
@@ -331,30 +338,30 @@ class WaitingShareFetch(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that one attempt reads."""
+        """Number of partitions that an attempt to complete this fetch reads."""
         return max(1, len(self._fetch.targets))
 
     def try_complete(self) -> bool:
-        """Acquire records if there are enough bytes by now. Returns True if the fetch is done."""
+        """Acquire records if there are enough bytes now. Returns True if the fetch is done."""
         if not self._fetch.attempt(is_last=False):
             return False
         self._fetch.on_read()
         return True
 
     def on_expire(self) -> None:
-        """Acquire the records that are there at the timeout."""
+        """Acquire the records that are available at the timeout, and end the fetch."""
         self._fetch.api.delivery.figures.expired_count += 1
         self._fetch.attempt(is_last=True)
         self._fetch.on_read()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection, since the request raised an unexpected error while it waited."""
+        """Close the connection after an unexpected error in this waiting request."""
         self._fetch.context.slot.fail(fault)
 
 
 class RefusedSession(WaitingEntry):
-    """Refusal of one session too many, sent after the client's wait so that it does not poll
-    without pause."""
+    """Refusal of a share session beyond the limit. It is sent only after the request's maximum
+    wait, so that the client does not poll without pause."""
 
     __slots__ = ("_slot",)
     kind = "ShareFetch"
@@ -364,15 +371,15 @@ class RefusedSession(WaitingEntry):
         self._slot = slot
 
     def try_complete(self) -> bool:
-        """Return False: only time ends this wait."""
+        """Return False, since only the timeout ends this wait."""
         return False
 
     def on_expire(self) -> None:
-        """Refuse the session."""
+        """Refuse the share session with SHARE_SESSION_LIMIT_REACHED."""
         self._slot.complete(ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_LIMIT_REACHED))
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error."""
+        """Close the connection after an unexpected error in this waiting request."""
         self._slot.fail(fault)
 
 
@@ -387,7 +394,7 @@ class ShareFetchApi:
         self.fetch_bytes_max = fetch_bytes_max
 
     def handle(self, context: RequestContext, request: ShareFetchRequest) -> HandlerResult:
-        """Acknowledge, then read or wait."""
+        """Acknowledge records, then read records or wait for them."""
         code = self.delivery.refusal(request.group_id, request.member_id)
         if code is ErrorCode.NONE and request.is_renew_ack and _fetches(request):
             code = ErrorCode.INVALID_REQUEST
@@ -435,7 +442,7 @@ class ShareFetchApi:
     def _begin_acks(
         self, fetch: ShareFetch, session: Session, request: ShareFetchRequest
     ) -> Steps[bool]:
-        """Begin the acknowledgements of a request, and apply its changes to the session.
+        """Begin the acknowledgements in a request, and apply its partition changes to the session.
 
         Returns False if the session would have too many partitions.
         """
@@ -473,7 +480,8 @@ class ShareFetchApi:
         return sessions.find(key, epoch)
 
     async def _look_up_offsets(self, fetch: ShareFetch, coming: list[LedShare]) -> None:
-        """Look up the start offsets of new share partitions by timestamp, then read or wait."""
+        """Look up the start offsets of new share partitions by timestamp, then read records or wait
+        for them."""
         for led in coming:
             await led.look_up_offset()
         self._read_or_wait(fetch)
@@ -499,7 +507,7 @@ class ShareFetchApi:
 
 
 def _fetches(request: ShareFetchRequest) -> bool:
-    """Return whether a request that renews locks asks for records, too."""
+    """Return whether a request asks for records, which one that renews locks may not do."""
     return bool(
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
     )

@@ -1,4 +1,4 @@
-"""Counters of share partitions, sessions and share requests, for metrics (KIP-932).  Pure."""
+"""Counters for metrics of share partitions, share sessions and share requests (KIP-932). Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,34 +7,34 @@ from ottla.broker.shares.share_partition import AckBatch
 
 
 class ShareFigures:
-    """Counters since the start of this broker."""
+    """Counters of share requests and their records since the start of this broker."""
 
     def __init__(self) -> None:
         self.fetch_count = 0
-        """ShareFetch requests."""
+        """Number of ShareFetch requests."""
         self.failed_fetch_count = 0
-        """Partitions of ShareFetch requests that were answered with an error."""
+        """Number of partitions in ShareFetch requests that were answered with an error."""
         self.acknowledge_count = 0
-        """ShareAcknowledge requests, and ShareFetch requests with acknowledgements."""
+        """Number of ShareAcknowledge requests, and of ShareFetch requests with acknowledgements."""
         self.failed_acknowledge_count = 0
-        """Partitions whose acknowledgements were answered with an error."""
+        """Number of partitions whose acknowledgements were answered with an error."""
         self.acknowledged_records: Counter[int] = Counter()
-        """Acknowledged records by type."""
+        """Number of acknowledged records by type of acknowledgement."""
         self.expired_count = 0
-        """ShareFetch requests that waited until their timeout."""
+        """Number of ShareFetch requests that waited until their timeout."""
         self.requested_partition_count = 0
-        """Partitions that ShareFetch requests read."""
+        """Number of partitions that ShareFetch requests have read."""
         self.acquired_partition_count = 0
-        """Partitions from which they acquired records."""
+        """Number of partitions from which ShareFetch requests have acquired records."""
         self.load_ms_max = 0
-        """Longest time to load the state of a share partition."""
+        """Longest time to load the state of a share partition, in milliseconds."""
 
     def note_load(self, load_ms: int) -> None:
-        """Note the time to load the state of a share partition."""
+        """Record the milliseconds that loading the state of a share partition took."""
         self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def note_acks(self, acks: Sequence[AckBatch]) -> None:
-        """Count acknowledged records by type."""
+        """Count acknowledged records by the type of acknowledgement."""
         for first_offset, last_offset, types in acks:
             if len(types) == 1:
                 self.acknowledged_records[types[0]] += last_offset - first_offset + 1

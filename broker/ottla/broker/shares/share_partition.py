@@ -4,22 +4,22 @@
 Pure; times are parameters. `acquire` gives records to a member, `acknowledge` ends their
 acquisition, `end_locks` and `release_member` release them. Each change that must survive a failover
 becomes a part of a write. `next_write` returns the write to send to the persister, and `on_written`
-takes its outcome.
+applies its outcome.
 
-One write is in flight at a time. The changes of the meantime share the next one. Kafka sends one
-write for each request, so that writes may overtake each other, and its write cannot have the start
-offset that results from it.
+One write is in flight at a time. Changes that are made meanwhile share the next one. Kafka sends
+one write for each request. Its writes may therefore overtake each other, and cannot contain the
+start offset that results from them.
 
 Invariants:
 
 - OneOwner: a record is acquired by at most one member.
 - DeliveredWithinTheLimit: no record is acquired more often than the delivery count limit.
 - SettledStaysSettled: a record that is acknowledged or archived is never acquired again.
-- NothingSkipped: the start offset never passes a record that is not settled.
+- NothingSkipped: the start offset never passes a record that is neither acknowledged nor archived.
 - ArchivedAfterItsLetter: a record in state Archiving is archived only after its dead letter is
   written, or if the record or the dead letter topic is no longer there.
 
-Records that ends of locks release are acquirable before the write is done, as in Kafka. Not-before
+Records whose lock has expired can be acquired before the write is done, as in Kafka. Not-before
 times, order by key and priority would be further conditions of `Span.is_available`.
 """
 
@@ -57,19 +57,20 @@ class ShareRules(NamedTuple):
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     record_locks_max: int = 2_000
-    """Maximum number of offsets from the start offset to the end offset."""
+    """Maximum number of offsets in the window, from the start offset to the end offset."""
     is_renewable: bool = True
     has_dead_letters: bool = False
     """True if records become dead letters before they are archived (KIP-1191)."""
 
 
 class LogBatch(NamedTuple):
-    """Batch of the log that a fetch has found."""
+    """Batch in the log that a fetch has read."""
 
     first_offset: int
     last_offset: int
     is_delivered: bool = True
-    """False for a control batch, and for an aborted one if only committed records are wanted."""
+    """False for a control batch, and for a batch of an aborted transaction if the group reads only
+    committed records."""
 
 
 class AcquiredRange(NamedTuple):
@@ -81,7 +82,7 @@ class AcquiredRange(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acknowledgement of a range of records: one type for all, or one for each."""
+    """Acknowledgement of a range of records: one type for all records, or one type for each."""
 
     first_offset: int
     last_offset: int
@@ -89,7 +90,7 @@ class AckBatch(NamedTuple):
 
 
 class Transition:
-    """Changes of one acknowledgement that are not durable yet. They are rolled back if their write
+    """Changes by one acknowledgement that are not durable yet. They are rolled back if their write
     fails."""
 
     __slots__ = ("batches", "code", "is_of_letters", "is_rejected")
@@ -97,16 +98,16 @@ class Transition:
     def __init__(self, *, is_of_letters: bool = False) -> None:
         self.batches: list[StateBatch] = []
         self.code: ErrorCode | None = None
-        """Outcome, or None before the write is answered."""
+        """Error code of the write, or None before the write is answered."""
         self.is_of_letters = is_of_letters
-        """True for a step of dead letters. It has no acknowledgement, and is repeated if its write
-        fails."""
+        """True if the change is a step of dead letters. It belongs to no acknowledgement, and is
+        repeated if its write fails."""
         self.is_rejected: set[int] = set()
         """First offsets of the batches that a consumer rejected."""
 
 
 class ShareStateWrite(NamedTuple):
-    """Write to the persister."""
+    """Changes and start offset of a share partition, to be written to the persister."""
 
     start_offset: int
     delivery_complete_count: int
@@ -114,33 +115,33 @@ class ShareStateWrite(NamedTuple):
 
 
 class SharePartition:
-    """Delivery state of one share partition at the leader of its partition."""
+    """Delivery state of one share partition, kept by the leader of its topic partition."""
 
     def __init__(self, start_offset: int, rules: ShareRules) -> None:
         self.rules = rules
         """Settings of the group. They may be replaced at any time."""
         self.window = DeliveryWindow(start_offset)
         self.lock_end_count = 0
-        """Number of records whose acquisition lock ended by time."""
+        """Number of records whose acquisition lock has expired."""
         self.letters = DeadLetters()
         """Dead letters of the records in state Archiving."""
         self._log_start_offset = start_offset
         self._available_from = start_offset
-        """No record of the window below this offset is available."""
+        """Lower bound of the offsets of available records in the window."""
         self._lock_end_ms = NEVER_MS
-        """No acquisition lock ends before this time."""
+        """Lower bound in milliseconds of the time at which the next acquisition lock expires."""
         self._due: list[Transition] = []
-        """Transitions of the next write."""
+        """Transitions that the next write will contain."""
         self._released: list[StateBatch] = []
-        """Changes of the next write that are never rolled back."""
+        """Changes that the next write will contain and that are never rolled back."""
         self._sent: list[Transition] | None = None
-        """Transitions of the write in flight, or None if there is none."""
+        """Transitions in the write in flight, or None if no write is in flight."""
 
     # ---- durable state
 
     @classmethod
     def load(cls, state: ShareState, rules: ShareRules) -> "SharePartition":
-        """Return the share partition of a durable state whose start offset is known.
+        """Return a share partition restored from a durable state whose start offset is known.
 
         Records between the batches of the state are available with delivery count 0. Raises
         CorruptDataError if the batches overlap or are below the start offset.
@@ -192,8 +193,8 @@ class SharePartition:
     def on_written(self, code: ErrorCode, now_ms: int) -> list[Transition]:
         """End the write in flight. Returns the transitions that it contained, with their outcome.
 
-        If it failed, their records are acquired again by their owners. Those whose lock ended in
-        the meantime are released.
+        If the write failed, their records are acquired by their owners again. Records whose lock
+        has expired meanwhile are released.
         """
         sent = self._sent
         assert sent is not None, "a write is in flight"
@@ -241,8 +242,8 @@ class SharePartition:
     # ---- acquisition
 
     def fetch_offset(self) -> int | None:
-        """Return the offset from which to read records to acquire, or None if all records of a full
-        window are acquired or settled."""
+        """Return the offset from which to read records to acquire. Returns None if the window is
+        full and contains no available record."""
         window = self.window
         at = max(0, window.index_of(self._available_from))
         for span in window.spans[at:]:
@@ -263,12 +264,12 @@ class SharePartition:
         batch_size: int,
         now_ms: int,
     ) -> list[AcquiredRange]:
-        """Acquire available records of batches that the log returned for `fetch_offset`.
+        """Acquire available records from batches that the log returned for `fetch_offset`.
 
-        Offsets between the batches have no records any longer, and are archived. If `is_strict`,
-        at most `records_max` records are acquired (KIP-1206). Otherwise whole batches are acquired
-        until they have that many records, and ranges end at a batch when they have `batch_size`
-        records.
+        Offsets between the batches no longer have records, and are archived. If `is_strict`, at
+        most `records_max` records are acquired (KIP-1206). Otherwise whole batches are acquired
+        until they have that many records. Acquired ranges then end at a batch boundary once they
+        have `batch_size` records.
         """
         self._advance_to_log_start()
         deadline_ms = now_ms + self.rules.lock_duration_ms
@@ -305,8 +306,8 @@ class SharePartition:
         return found
 
     def give_back(self, acquired: Iterable[AcquiredRange]) -> None:
-        """Undo an acquisition whose records are not sent. The records were not delivered, and their
-        delivery count is as before."""
+        """Undo an acquisition whose records are not sent. Their delivery count is then the same as
+        before."""
         for first_offset, last_offset, _ in acquired:
             for span in self.window.cut(first_offset, last_offset):
                 assert span.is_acquired
@@ -325,12 +326,13 @@ class SharePartition:
         has_others: bool,
         found: list[AcquiredRange],
     ) -> tuple[int, bool]:
-        """Add the acquirable records of one log batch from `first` on to `found`. Returns their
+        """Add the acquirable records of one log batch, from `first` on, to `found`. Returns their
         number, and whether the acquisition ends with them.
 
-        After half of the attempts, records are acquired without other batches and in pieces of the
-        log batch that halve with each attempt, so that a record that breaks its consumers is found
-        (KIP-932). A piece has records of equal and of other counts; a last attempt is alone.
+        Once a record has used half of its attempts, it is acquired without records of other
+        batches. The acquired piece of the log batch halves with each further attempt, so that a
+        record that breaks its consumers is found (KIP-932). A piece may contain records with
+        different counts; a record's last attempt is alone.
         """
         window, limit, count = self.window, self.rules.delivery_count_limit, 0
         last = batch.last_offset
@@ -379,8 +381,8 @@ class SharePartition:
         return count, window.end_offset <= last
 
     def _archive(self, first: int, last: int) -> None:
-        """Archive available records and records beyond the window that the log does not have or
-        that are not delivered. Nothing is written: the next leader finds the same."""
+        """Archive records that the log lacks or never delivers, both available ones and ones beyond
+        the window. Nothing is written, since the next leader comes to the same result."""
         for span in self.window.cut(first, last):
             if span.is_available:
                 span.state = DeliveryState.ARCHIVED
@@ -400,12 +402,12 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acks: Sequence[AckBatch], now_ms: int
     ) -> Transition | None:
-        """End or renew the acquisition of records. Returns the transition that waits for a write,
-        or None if nothing is left to write.
+        """End or renew a member's acquisition of records. Returns the transition to write, or None
+        if nothing has to be written.
 
         All acknowledgements take effect or none does. Raises RefusedError: INVALID_RECORD_STATE if
-        the member does not own a record, INVALID_REQUEST beyond the window. Records below the start
-        offset are ignored.
+        the member has not acquired a record, INVALID_REQUEST if a record is beyond the window.
+        Records below the start offset are ignored.
         """
         window = self.window
         if any(ack.last_offset >= max(window.end_offset, window.start_offset) for ack in acks):
@@ -473,7 +475,7 @@ class SharePartition:
 
     @property
     def _last_state(self) -> DeliveryState:
-        """State of a record that is not delivered again."""
+        """State into which a record changes if it is not delivered again."""
         if self.rules.has_dead_letters:
             return DeliveryState.ARCHIVING
         return DeliveryState.ARCHIVED
@@ -481,8 +483,8 @@ class SharePartition:
     # ---- dead letters
 
     def begin_letter_steps(self, now_ms: int) -> list[DeadLetter]:
-        """Begin the steps of dead letters that are due. Returns the letters to send now; each one
-        needs a call of `on_letter`. The other steps become a part of the next write."""
+        """Begin the due steps of dead letters. Returns the letters to send now; the caller must
+        call `on_letter` for each. All other steps become a part of the next write."""
         sent: list[DeadLetter] = []
         stored = Transition(is_of_letters=True)
         for letter in self.letters.due(now_ms):
@@ -497,10 +499,10 @@ class SharePartition:
         return sent
 
     def on_letter(self, letter: DeadLetter, *, is_written: bool, now_ms: int) -> None:
-        """Take the outcome of sending a dead letter. It is sent again later if it was not written.
+        """Apply the outcome of sending a dead letter. It is sent again later if it was not written.
 
-        A record that the log no longer has counts as written. A letter that was removed meanwhile,
-        since its record is below the log start offset, has no effect.
+        If the log no longer has the record, the letter counts as written. The call has no effect if
+        the letter was removed meanwhile, because its record is below the log start offset.
         """
         if self.letters.get(letter.offset) is not letter:
             return
@@ -510,7 +512,7 @@ class SharePartition:
             letter.back_off(now_ms)
 
     def _store_letter(self, letter: DeadLetter, stored: Transition) -> None:
-        """Add the state of a letter's record to the next write."""
+        """Add the state of the record that a dead letter is for to the next write."""
         is_last = letter.step is LetterStep.STORE_ARCHIVED
         offset = letter.offset
         for span in self.window.cut(offset, offset):
@@ -541,7 +543,8 @@ class SharePartition:
         self.letters.add(span.first, span.last, span.count, step, is_rejected=is_rejected)
 
     def _archive_unsent(self, span: Span) -> None:
-        """Archive a record that the log no longer has. Nothing is written, as in `_archive`."""
+        """Archive records that the log no longer has, without a dead letter. Nothing is written, as
+        in `_archive`."""
         span.state = DeliveryState.ARCHIVED
         self.letters.remove(span.first, span.last)
 
@@ -549,11 +552,13 @@ class SharePartition:
 
     @property
     def next_lock_end_ms(self) -> int | None:
-        """A time at or before the next end of an acquisition lock, or None if there is none."""
+        """Lower bound in milliseconds of the time at which the next acquisition lock expires, or
+        None if no record is locked."""
         return None if self._lock_end_ms == NEVER_MS else self._lock_end_ms
 
     def end_locks(self, now_ms: int) -> bool:
-        """Release the records whose acquisition lock has ended. Returns whether there were any."""
+        """Release the records whose acquisition lock has expired. Returns whether there were
+        any."""
         if now_ms < self._lock_end_ms:
             return False
         self._lock_end_ms = NEVER_MS
@@ -572,8 +577,8 @@ class SharePartition:
     def release_member(self, member_id: str) -> bool:
         """Release the records that a member has acquired. Returns whether there were any.
 
-        Its acknowledgements that are not durable yet go on. If their write fails, the records are
-        released.
+        Acknowledgements by the member that are not durable yet are still written. If their write
+        fails, the records are released.
         """
         ended: list[Span] = []
         for span in self.window.spans:
@@ -624,13 +629,13 @@ class SharePartition:
     # ---- figures
 
     def count_in(self, state: DeliveryState) -> int:
-        """Return the number of records of the window in a state."""
+        """Return the number of records in the window that have a state."""
         return sum(span.size for span in self.window.spans if span.state == state)
 
 
 def throttled_size(size: int, count: int, limit: int) -> int | None:
-    """Return how many of `size` records that were delivered `count` times are acquired together
-    and without others. Returns None if they need not be acquired alone."""
+    """Return the number of records to acquire together, without any others, out of `size` records
+    that were delivered `count` times. Returns None if they may be acquired with others."""
     threshold = max(2, (limit + 1) // 2)
     if count < threshold:
         return None
@@ -644,8 +649,8 @@ def _size(acquired: AcquiredRange) -> int:
 
 
 def _add(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
-    """Add records to the acquired ranges. They continue the last range if they can; an empty last
-    range is a boundary between ranges."""
+    """Add records to the acquired ranges. They extend the last range if they adjoin it and have the
+    same count. An empty last range marks a boundary between ranges."""
     if found:
         before = found[-1]
         if before.last_offset + 1 == first and before.delivery_count == count:
@@ -657,7 +662,8 @@ def _add(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
 
 
 def _runs(ack: AckBatch) -> Iterable[tuple[int, int, int]]:
-    """Yield first offset, last offset and type of each run of records with equal type."""
+    """Yield the first offset, last offset and type for each run of records acknowledged with one
+    type."""
     types = ack.types
     if len(types) == 1:
         yield ack.first_offset, ack.last_offset, types[0]

@@ -1,8 +1,9 @@
-"""Read of one share partition: records of the log that a member may acquire, and their bytes.
+"""Reads the records of a share partition's log that a member may acquire.
 
-Pure but for bytes in the page cache. Only headers of batches are read; the records leave as a slice
-of the file, as for Fetch. The slice begins with the first acquired batch and ends with the last
-one. It may contain records that the member has not acquired; clients skip them (KIP-932).
+Pure except for reading bytes in the page cache. Only the headers of batches are read. The records
+are sent as a slice of the file, as for Fetch. The slice begins with the first acquired batch and
+ends with the last one. It may contain records that the member has not acquired; clients skip them
+(KIP-932).
 """
 
 from collections.abc import Iterator
@@ -17,19 +18,20 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import parse_header
 
 CHUNK_BYTES = 4_096
-"""Bytes read at once for headers of batches. Smaller reads more often if batches are small; larger
-copies more records of large batches."""
+"""Bytes that are read at once to find batch headers. Smaller needs more reads if batches are small;
+larger copies more record bytes if batches are large."""
 
 COPIED_BYTES_MAX = 4_096
-"""Size of the largest records that are sent as bytes instead of as a slice of the file."""
+"""Maximum size in bytes of records that are sent as a copy instead of as a slice of the file."""
 
 BATCHES_MAX = 2_000
-"""Maximum batches whose headers one read of a partition looks at. Larger blocks the event loop
-longer if batches are small; smaller needs more fetches if most of the batches are acquired."""
+"""Maximum number of batches whose headers are examined in one read of a partition. Larger blocks
+the event loop longer if batches are small; smaller needs more fetches if most of the batches are
+acquired."""
 
 
 class ShareRead:
-    """Readable records of one share partition, from the first available offset on."""
+    """Readable records of one share partition, starting at the first available offset."""
 
     __slots__ = ("_ends", "_starts", "aborted", "fetch_offset", "led", "log", "piece")
 
@@ -38,20 +40,20 @@ class ShareRead:
         self.log = log
         self.fetch_offset = fetch_offset
         self.piece = piece
-        """Readable bytes, from the batch that contains the fetch offset."""
+        """Readable bytes of the log, from the batch that contains the fetch offset on."""
         self.aborted: list[tuple[int, Offset]] = []
         """Producer id and first offset of aborted transactions, if the group reads committed
         records."""
         self._starts: list[tuple[int, int]] = []
-        """First offset and position of each batch whose header was read."""
+        """First offset and file position of each batch whose header was read."""
         self._ends: list[tuple[int, int]] = []
-        """Last offset and end position of each of these batches."""
+        """Last offset and end position of each batch whose header was read."""
 
     def batches(self, bytes_max: int, *, is_first: bool) -> Iterator[LogBatch]:
-        """Yield the batches within `bytes_max`, and the first one even if it is larger if
-        `is_first`.
+        """Yield the batches that fit into `bytes_max`. If `is_first`, the first batch is yielded
+        even if it is larger.
 
-        Raises NotCachedError if a header is not in the page cache, CorruptDataError if it is
+        Raises NotCachedError if a header is not in the page cache, and CorruptDataError if it is
         malformed.
         """
         file, at = self.piece.file, self.piece.position
@@ -83,7 +85,7 @@ class ShareRead:
             at = batch_end
 
     def records_of(self, acquired: list[AcquiredRange]) -> FileSlice | bytes | bytearray:
-        """Return the bytes of the batches that contain the acquired records."""
+        """Return the bytes of all batches from the first to the last acquired record."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         begin = max(position for offset, position in self._starts if offset <= first)
         end = min(position for offset, position in self._ends if offset >= last)

@@ -1,8 +1,8 @@
 """Share sessions: the partitions that one member of a share group fetches from this broker, and the
 epoch of its last request (KIP-932).
 
-Pure. A session belongs to a connection and ends with it. Kafka's rules: epoch 0 opens a session or
-replaces one, the next request has the epoch after that of the one before, and -1 ends the session.
+Pure. A session belongs to a connection and ends with it. The rules are Kafka's: epoch 0 opens a
+session or replaces one, each following request increments the epoch, and -1 ends the session.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SessionKey(NamedTuple):
-    """Group and member of a session."""
+    """Group id and member id of a share session."""
 
     group_id: str
     member_id: str
@@ -30,7 +30,7 @@ PartitionId = tuple[UUID, int]
 
 
 class ShareSession(Generic[T]):
-    """Session of one member on this broker, over partitions `T`."""
+    """Share session of one member on this broker, over partitions of type `T`."""
 
     __slots__ = ("connection_id", "epoch", "key", "targets")
 
@@ -38,12 +38,12 @@ class ShareSession(Generic[T]):
         self.key = key
         self.connection_id = connection_id
         self.epoch = 1
-        """Epoch of the next request."""
+        """Epoch that the member's next request must have."""
         self.targets: dict[PartitionId, T] = {}
 
 
 class ShareSessionCache(Generic[T]):
-    """Sessions of this broker by member."""
+    """Share sessions of this broker, by group and member."""
 
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
@@ -66,17 +66,17 @@ class ShareSessionCache(Generic[T]):
         return sum(len(session.targets) for session in self)
 
     def holds(self, session: ShareSession[T]) -> bool:
-        """Return whether a session is still open."""
+        """Return whether this cache still contains a session, which is then open."""
         return self._by_key.get(session.key) is session
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether a member of a group has a session."""
+        """Return whether any member of a group has a session."""
         return group_id in self._by_group
 
     def open(self, key: SessionKey, connection_id: int) -> ShareSession[T]:
-        """Open a session, and end an earlier one of the member.
+        """Open a session for a member, and end an earlier one of the same member.
 
-        Raises RefusedError(SHARE_SESSION_LIMIT_REACHED) if there are too many.
+        Raises RefusedError(SHARE_SESSION_LIMIT_REACHED) if there are too many sessions.
         """
         earlier = self._by_key.get(key)
         if earlier is not None:
@@ -93,7 +93,7 @@ class ShareSessionCache(Generic[T]):
         """Return the session that a request continues or ends.
 
         Raises RefusedError: SHARE_SESSION_NOT_FOUND, or INVALID_SHARE_SESSION_EPOCH if the request
-        is not the next one.
+        does not have the expected epoch.
         """
         session = self._by_key.get(key)
         if session is None:
@@ -119,7 +119,7 @@ class ShareSessionCache(Generic[T]):
             del self._by_group[key.group_id]
 
     def close_connection(self, connection_id: int) -> list[ShareSession[T]]:
-        """End the sessions of a connection that has closed, and return them."""
+        """End the sessions of a closed connection, and return them."""
         closed = [self._by_key[key] for key in self._by_connection.get(connection_id, ())]
         for session in closed:
             self.close(session)
