@@ -1,7 +1,7 @@
-"""The objects of a broker that decide, and their wiring.
+"""Builds the objects of a broker that make decisions, and connects them with each other.
 
-Pure. `BrokerCore` is the only place that wires them. The process (`broker_driver`), the simulations
-and the fuzzers build their broker from it. They add only the edges: sockets, tasks, disks, and the
+Pure. `BrokerCore` is the only place that connects them. The process (`broker_driver`), the
+simulations and the fuzzers build their broker from it. They add only sockets, tasks, disks, and the
 connection to the controller. Handlers are registered in two steps, because the listener opens
 before the logs are recovered. The first step registers the APIs that a broker answers at any time.
 The second registers all others when the broker is ready to serve.
@@ -82,7 +82,7 @@ from ottla.wire.apis import (
 
 
 class ReplicaPorts(NamedTuple):
-    """Ports through which replicas act on disks, other brokers and the controller."""
+    """Ports through which replicas use disks, other brokers and the controller."""
 
     logs: ReplicaLogs
     fetchers: Fetchers
@@ -92,17 +92,18 @@ class ReplicaPorts(NamedTuple):
     on_isr_due: Callable[[Partition], None]
     """Called when the ISR of a partition led here may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Called with a replica whose directory differs from the metadata."""
+    """Called with a replica and its log directory if the metadata names a different directory."""
     bring_in: BringIn
     """Loads the records of a fetch into the page cache."""
     coordinators: TransactionCoordinators = NoCoordinators()
-    """Sends verification requests to transaction coordinators."""
+    """Access to transaction coordinators, which verify that a transaction may write to a
+    partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
-    """Runs lookups by timestamp that belong to one request."""
+    """Runs the lookups by timestamp of one request."""
 
 
 class CoordinatorPorts(NamedTuple):
-    """Ports of the coordinators to other brokers."""
+    """Ports through which coordinators send requests to other brokers."""
 
     producer_ids: ProducerIdSupply
     send_markers: Callable[[MarkerOrder], None]
@@ -162,7 +163,7 @@ class BrokerCore:
         self.groups: GroupCoordinator
         self.share_states: ShareCoordinator
         self.local_share_persister: SharePersister
-        """Access to the share coordinator of this broker only."""
+        """Access to only the share coordinator of this broker."""
         self.share_persister: SharePersister
         """Access to the durable state of share partitions, for the leaders of partitions and for
         the group coordinator."""
@@ -193,8 +194,8 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Build the replica manager and its request handlers on the given ports, and the delivery
-        to share groups."""
+        """Build the replica manager, its request handlers and the delivery to share groups, all on
+        the given ports."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -302,7 +303,7 @@ class BrokerCore:
         coming: frozenset[int],
         offers_telemetry: Callable[[], bool],
     ) -> None:
-        """Register ApiVersions and DescribeNode. `coming` are the keys of the APIs that are
+        """Register ApiVersions and DescribeNode. `coming` contains the keys of the APIs that are
         registered later.
 
         Client telemetry is listed while `offers_telemetry` returns True.
@@ -378,8 +379,8 @@ class BrokerCore:
 def make_auto_create(
     config: BrokerConfig, controller: ForwardingPort, purgatory: Purgatory
 ) -> AutoCreate:
-    """Return the object that creates topics: those that clients request, and those of the
-    coordinators."""
+    """Return the object that creates missing topics: topics that clients request, and the internal
+    topics of the coordinators."""
     return AutoCreate(
         controller,
         timeout_ms=min(config.request_timeout_ms, CREATION_WAIT_MS_MAX),
@@ -404,7 +405,7 @@ def register_metadata_apis(
     followed: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> None:
-    """Register the APIs that need no partition of this broker: the cluster's APIs, and
+    """Register the APIs that need no partition on this broker: the cluster's APIs, and
     FindCoordinator."""
     register_cluster_apis(
         dispatcher,

@@ -1,4 +1,5 @@
-"""A running broker: its components, their start, and the handlers of its requests."""
+"""Running broker: builds its components, starts them, and registers the handlers of its
+requests."""
 
 import logging
 from functools import partial
@@ -193,7 +194,8 @@ class Broker:
         )
 
     def _open_replicas(self, disk: Disk) -> None:
-        """Open the replicas with the drivers that flush, fetch, read ahead and report."""
+        """Open the replicas, with the drivers that flush logs, fetch from leaders, read ahead and
+        report to the controller."""
         config, clock, errors = self.config, self._clock, self.errors
         lifecycle = self.lifecycle.lifecycle
         assignments = Assignments(config.node_id, self.controller, lambda: lifecycle.broker_epoch)
@@ -427,7 +429,8 @@ class Broker:
 
 
 def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> ControllerClient:
-    """Return the client of the active controller, which finds it by the voters in the log."""
+    """Return the client of the active controller. It finds that controller with the help of the
+    voters in the metadata log."""
     return ControllerClient(
         rpc,
         config.controllers,

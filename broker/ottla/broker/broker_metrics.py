@@ -1,4 +1,5 @@
-"""Metrics and figures of a broker's core, and of this node as a member of the quorum. Pure.
+"""Registers the metrics and figures of a broker's core, and of this node as a member of the quorum.
+Pure.
 
 Families are declared with the names of Kafka's MBeans (`ottla.telemetry.metrics.kafka_names`), in
 the groups of Kafka's documentation. Families that Kafka does not have start with the prefix
@@ -50,7 +51,7 @@ def register_metrics(
 ) -> None:
     """Register the metrics and figures of the core and of the quorum.
 
-    `verifications` has the durations of requests to transaction coordinators.
+    `verifications` is a histogram of the durations of requests to transaction coordinators.
     """
     clock, now_ms = parts.clock, parts.clock.monotonic_ms
     authorizer = core.authorization.by_acls

@@ -1,4 +1,5 @@
-"""Connection quotas and TLS certificates of a broker's listeners."""
+"""Connection quotas and TLS certificates of a broker's listeners, which exist before the listeners
+open."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,5 @@
-"""Log directories of a broker: failures, cordons, moves, free space, and offline partitions."""
+"""Manages the log directories of a broker: failures, cordons, moves, free space, and offline
+partitions."""
 
 import logging
 from collections.abc import Iterator
@@ -26,13 +27,13 @@ from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.manager.log_manager_driver import LogManager
 
 PLACED_POLL_S = 0.1
-"""Seconds between checks whether the metadata has the new directory of a moved replica."""
+"""Seconds between checks whether the metadata contains the new directory of a moved replica."""
 
 logger = logging.getLogger("ottla.broker")
 
 
 class LogDirectories:
-    """Connection of a broker's log manager with its replicas and with the controller."""
+    """Connects a broker's log manager with its replicas and with the controller."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class LogDirectories:
         self._cordon(config.cordoned_log_dirs)
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task of the log directories, their settings, their figures and
-        their problem reports."""
+        """Register the background task, the settings, the metrics and the problem reports of the
+        log directories."""
         parts.task("retries of logs", self._retry)
         parts.setting(CORDONED_LOG_DIRS, self._cordon)
         for key in CLEANER_SETTINGS:
@@ -69,7 +70,7 @@ class LogDirectories:
         parts.problems(self._problems)
 
     def free_spaces(self) -> list[FreeSpaceReport]:
-        """Return the free space of each log directory, and last that of a separate metadata
+        """Return the free space of each log directory, and at the end that of a separate metadata
         directory."""
         free_spaces = [one.free_space for one in self._logs.directories if one.is_live]
         free_spaces += [] if self._member.free_space in free_spaces else [self._member.free_space]
@@ -81,7 +82,8 @@ class LogDirectories:
             self._replicas.retry()
 
     async def _wait_until_placed(self, at: TopicPartition, directory_id: UUID) -> None:
-        """Wait until the metadata has a replica of this broker in a directory (KIP-858)."""
+        """Wait until the metadata shows that a replica of this broker is in a directory
+        (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
 
@@ -124,7 +126,8 @@ class LogDirectories:
         }
 
     def _problems(self) -> Iterator[str]:
-        """Yield a sentence for each partition that is offline, damaged or not compacted."""
+        """Yield a problem description for each partition that is offline, damaged or not
+        compacted."""
         offline = self._logs.offline
         for partition in self._table:
             at = TopicPartition(partition.topic, partition.index)

@@ -4,8 +4,8 @@ are opened in this order:
 disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
 broker starts) → the quorum's observer → registration → recovery of the logs → publishers → unfenced
 → the handlers of all other requests, ready. They are stopped in the reverse order, after the
-controller has moved our leaderships. If the broker ends by an error, it counts as crashed: no
-clean-shutdown marker is written.
+controller has moved this broker's leaderships away. If the broker ends by an error, it counts as
+crashed: no clean-shutdown marker is written.
 """
 
 import logging
@@ -69,27 +69,27 @@ partition."""
 
 
 class OpenMember(Protocol):
-    """Function that runs the controller of this process, and yields its member of the quorum."""
+    """Function that runs the controller in this process, and yields its quorum member."""
 
     def __call__(
         self, disk: Disk, rpc: Rpc, free_space: FreeSpaceMonitor | None, /
     ) -> AbstractAsyncContextManager[QuorumMember]:
-        """Return a context manager that runs the controller, and yields the controller's member of
-        the quorum. `free_space` is the monitor of the metadata directory's free space, if the
-        broker runs one."""
+        """Return a context manager that runs the controller and yields its quorum member.
+        `free_space` monitors the free space of the metadata directory, if the broker measures it.
+        """
         ...
 
 
 @frozen(kw_only=True)
 class OwnController:
-    """The controller role of a broker's process."""
+    """Controller role of a process that is both broker and controller."""
 
     cluster_id: str
     open_member: OpenMember
 
 
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT.  Calls `ready` once it serves.
+    """Run a broker until SIGTERM or SIGINT. Calls `ready` once it serves requests.
 
     Raises ConfigError and OSError for faults that must be fixed before it can start, and
     RefusedError if the cluster does not accept it.
@@ -112,7 +112,7 @@ async def serve_broker(
     opened: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
     """Run a broker until the event `is_stopping` is set. `opened` is called with the broker before
-    it serves. Raises the errors of `run_broker`."""
+    it serves requests. Raises the errors of `run_broker`."""
     try:
         async with open_broker(
             config,
@@ -141,7 +141,7 @@ class StoppedEarlyError(Exception):
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return the number of long-lived objects of a broker, in units of the objects of one
+    """Return the number of long-lived objects of a broker, measured in units of the objects of one
     partition."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
@@ -240,7 +240,7 @@ async def _observer(
     rpc: Rpc,
     errors: UnexpectedErrors,
 ) -> AbstractAsyncContextManager[QuorumMember]:
-    """Return this broker's member of the quorum, which is to be opened."""
+    """Return a context manager that opens this broker's observer of the quorum."""
     identity = await quorum_identity(
         disk,
         config.metadata_directory,
@@ -263,7 +263,8 @@ async def _observer(
 
 
 def _listener_admission(config: BrokerConfig, compute: Compute) -> ListenerAdmission:
-    """Return the admission of all listeners, and log each problem with a certificate."""
+    """Return the quotas and certificates of all listeners, and log each problem with a
+    certificate."""
     certificates = Certificates(config, compute)
     for warning in certificates.warnings():
         logger.warning("%s", warning)
@@ -292,7 +293,7 @@ def _starting() -> Lifecycle:
 
 
 def _guarded_dispatcher(errors: UnexpectedErrors, authenticators: Authenticators) -> Dispatcher:
-    """Return a dispatcher with its guards, before any listener is open."""
+    """Return a dispatcher whose guards check logins, before any listener is open."""
     dispatcher = Dispatcher(errors=errors)
     dispatcher.guards = authenticators.guards
     return dispatcher
@@ -349,8 +350,8 @@ async def _open_server(
 async def _cluster_id(
     disk: Disk, config: BrokerConfig, rpc: Rpc, is_stopping: trio.Event | None
 ) -> str | None:
-    """Return the cluster id from the quorum, or None if a directory of this node already stores
-    one.
+    """Return the cluster id from the quorum. Returns None if a directory of this node already
+    stores one.
 
     Only a broker may join in this way. A voter may not, since its empty directory could have
     forgotten a vote.
@@ -423,7 +424,7 @@ async def _checked_cluster(
 async def _metadata_identity(
     disk: Disk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
-    """Return the identity of this node in the directory of the metadata log."""
+    """Return the identity of this node that the directory of the metadata log stores."""
     path = config.metadata_directory.rstrip("/")
     for directory in logs.directories:
         if directory.path == path:

@@ -1,5 +1,5 @@
-"""Publisher that reports when every other publisher has applied an image with this broker
-unfenced."""
+"""Metadata publisher that reports when every other publisher has applied an image in which this
+broker is unfenced."""
 
 import trio
 
@@ -9,8 +9,8 @@ from ottla.model.ids import NodeId
 
 
 class Readiness:
-    """Last publisher, which reports when all publishers have applied an image with this broker
-    unfenced."""
+    """Last metadata publisher, which reports when all publishers have applied an image in which
+    this broker is unfenced."""
 
     def __init__(self, node_id: NodeId) -> None:
         self._node_id = node_id
@@ -19,11 +19,12 @@ class Readiness:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "readiness"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Set `is_introduced`, and also `is_active` if the image has this broker as unfenced."""
+        """Set the event `is_introduced`, and also `is_active` if this broker is unfenced in the
+        image."""
         self.is_introduced.set()
         if image.is_active(self._node_id):
             self.is_active.set()

@@ -25,8 +25,7 @@ from ottla.storage.manager.log_manager_driver import LogManager
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
 NO_MACHINE_ID = "uninitialized"
-"""Content of the file with the machine id in an image whose machine has not booted yet
-(machine-id(5))."""
+"""Content of the machine id file in an image whose machine has not booted yet (machine-id(5))."""
 
 _LOGGER = logging.getLogger("ottla.broker")
 
@@ -60,7 +59,8 @@ class Registration:
         self._machine_id = _machine_id()
 
     async def register(self) -> Offset:
-        """Recover the logs and register.  Returns the end offset of the registration's record."""
+        """Recover the logs and register the broker. Returns the end offset of the registration's
+        record."""
         self._lifecycle.lifecycle.on_caught_up()
         image, logs, replicas = self._member.image, self._logs, self._replicas
         # Before the registration, since from then on a replica that lost records must not be
@@ -84,8 +84,9 @@ class Registration:
             _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
-        """Move stray logs out of use, and report lost replicas that were found only with the new
-        image. Needs an image that contains the registration at offset `registered`."""
+        """Move stray logs out of use, and report replicas that are found to have lost records only
+        with the new image. Requires an image that contains the registration at offset `registered`.
+        """
         # Publishers start at our registration, from which the image's content about us is valid.
         await self._member.wait_applied(registered)
         image, logs, replicas = self._member.image, self._logs, self._replicas

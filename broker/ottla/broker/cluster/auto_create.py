@@ -1,7 +1,7 @@
-"""Topics that are created because a client requested them (`auto.create.topics.enable`).
+"""Creates topics that do not exist yet and that a client requested (`auto.create.topics.enable`).
 
-At most one request for each name is in flight to the controller.  If a thousand clients request the
-same new topic, one request is sent, and all of them wait for the image with the topic.
+At most one request for each name is in flight to the controller. If a thousand clients request the
+same new topic, one request is sent, and all of them wait for the metadata image with the topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,13 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 CREATE_TOPICS_VERSION = 7
 CLUSTER_DEFAULT = -1
-"""Number of partitions or replicas in a request that selects the default of the cluster."""
+"""Number of partitions or replicas with which a request chooses the default of the cluster."""
 
 
 class Attempt:
-    """Request to the controller to create topics. `refused` contains the topic names that were
-    refused, all of them if the request failed. It is empty until the outcome is known."""
+    """Request to the controller to create topics. `refused` contains the names of the topics that
+    the controller refused, or all names if the request failed. It is empty until the outcome is
+    known."""
 
     __slots__ = ("refused",)
 
@@ -28,8 +29,8 @@ class Attempt:
 
 
 class AutoCreate:
-    """Requests topics from the controller.  `on_refused` wakes the requests that wait for a refused
-    topic."""
+    """Sends requests to create topics to the controller. `on_refused` wakes the requests that wait
+    for a topic whose creation was refused."""
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class AutoCreate:
         on_refused: Callable[[], object],
         internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
-        """`internal` has the specifications of internal topics; other topics use the defaults."""
+        """`internal` contains the specifications of internal topics; other topics get the
+        defaults."""
         self._controller = controller
         self._internal = internal or {}
         self._timeout_ms = timeout_ms
@@ -47,8 +49,8 @@ class AutoCreate:
         self._under_way: dict[str, Attempt] = {}
 
     async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
-        """Request the creation of topics.  Returns the attempts in flight for them, including those
-        of other requests."""
+        """Request the creation of topics. Returns the attempts in flight for them, including
+        attempts that other requests began."""
         attempts = {self._under_way[name] for name in names if name in self._under_way}
         mine = sorted(set(names) - self._under_way.keys())
         if mine:

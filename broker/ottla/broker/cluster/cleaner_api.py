@@ -42,13 +42,13 @@ the event loop and the connection longer; smaller makes an operator of many part
 requests."""
 
 SEGMENTS_PER_COST = 20
-"""Segments that can be examined in the time of one entry of a response."""
+"""Number of log segments that can be examined in the time of building one entry of a response."""
 
 R = TypeVar("R")
 
 
 class CleanedBroker(Protocol):
-    """Interface of the log manager for these requests."""
+    """Part of the log manager that these requests use."""
 
     cleaner: LogCleaner
 
@@ -58,7 +58,7 @@ class CleanedBroker(Protocol):
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that is online, with its log."""
+        """Yield every partition that is online on this broker, with its log."""
         ...
 
 
@@ -100,7 +100,8 @@ class DescribeCleanerApi:
         return self._totals(found)
 
     def _row_of(self, at: TopicPartition) -> DescribedCleanerLog | None:
-        """Return the row of a named partition, or None if the partition is not on this broker."""
+        """Return the row of the response for a named partition, or None if the partition is not on
+        this broker."""
         try:
             log = self._logs.get(at)
         except RefusedError as refusal:
@@ -188,8 +189,8 @@ class CleanLogsApi:
         self._now_ms = now_ms
 
     async def handle(self, context: RequestContext, request: CleanLogsRequest) -> Message:
-        """Request cleanings, and answer with an error for each partition that cannot be cleaned.
-        Null retries all failed logs."""
+        """Request cleanings. Answers with an error for each partition that cannot be cleaned. A
+        null list retries all logs whose cleaning failed."""
         try:
             asked = self._asked(request)
         except RefusedError as refusal:

@@ -65,9 +65,9 @@ def register_early_apis(
 ) -> None:
     """Register ApiVersions and DescribeNode.
 
-    `coming` are the keys that will be registered later.  ApiVersions lists them from the start,
-    since a client keeps the first response on a connection.  `offers_telemetry` returns whether
-    client telemetry is listed too, if it is served.
+    `coming` contains the keys of APIs that will be registered later. ApiVersions lists them from
+    the start, since a client keeps the first response on a connection. `offers_telemetry` returns
+    whether client telemetry is listed too, if it is served.
     """
     dispatcher.coming = coming
     versions = ApiVersionsApi(
@@ -94,7 +94,7 @@ def register_cluster_apis(
     auto_create: AutoCreate,
     now_ms: Callable[[], int],
 ) -> None:
-    """Register all APIs that are answered from the image or by the controller."""
+    """Register all APIs that are answered from the metadata image or by the controller."""
     dispatcher.state_of_answers = lambda: metadata.image
     admin = AdminApi(
         timeout_ms=config.request_timeout_ms,

@@ -1,4 +1,4 @@
-"""The cluster as one client sees it: live brokers with their addresses on the client's listener,
+"""View of the cluster for one client: live brokers with their addresses on the client's listener,
 and the brokers to contact.
 
 Pure. Shared by Metadata, DescribeCluster and DescribeTopicPartitions.
@@ -19,7 +19,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class BrokerAddress(NamedTuple):
-    """Broker with its address for this client."""
+    """Broker, with its address on the listener that the client uses."""
 
     node_id: NodeId
     host: str
@@ -53,15 +53,15 @@ class ClusterView:
         )
 
     def brokers(self, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
-        """Yield the brokers that have an endpoint on this listener, in order of their ids."""
+        """Yield the brokers that have an endpoint on the client's listener, ordered by id."""
         for broker in self.image.brokers.values():
             address = self._address(broker)
             if address is not None and (with_fenced or not broker.is_fenced):
                 yield address
 
     def contacts(self) -> list[BrokerAddress]:
-        """Return the brokers that a client may use: the live ones with an endpoint on this
-        listener, or this broker if there are none.
+        """Return the brokers that a client may use: the live ones with an endpoint on its listener,
+        or this broker if there are none.
 
         While every broker is fenced (all of them stop, or no controller answers), this one is
         returned although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are

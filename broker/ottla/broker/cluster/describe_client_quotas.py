@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas of the entities that match a filter."""
+"""DescribeClientQuotas: describes the quotas of all entities that match a filter."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,7 +21,7 @@ from ottla.wire.messages.describe_client_quotas_response import (
 ENTITY_TYPES = frozenset({"user", "client-id", "ip"})
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""Match types of a component: one name, the default entity, or any."""
+"""Match types of a filter component: one name, the default entity, or any entity."""
 
 
 class DescribeClientQuotasApi:
@@ -32,7 +32,7 @@ class DescribeClientQuotasApi:
 
     def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
         """Answer with every entity that matches all components of the filter. If `strict` is set,
-        entities with further components are left out."""
+        entities with components besides these are left out."""
         try:
             wanted = _checked(request.components)
         except RefusedError as refusal:
@@ -51,8 +51,8 @@ class DescribeClientQuotasApi:
 
 
 def _checked(components: Iterable[ComponentData]) -> dict[str, ComponentData]:
-    """Return the components of a filter by entity type. Raises RefusedError for a contradictory
-    filter."""
+    """Return the components of a filter by entity type. Raises RefusedError if the filter
+    contradicts itself."""
     wanted: dict[str, ComponentData] = {}
     for component in components:
         type_ = component.entity_type

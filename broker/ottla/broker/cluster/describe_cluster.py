@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, for admin clients (KIP-700, KIP-919, KIP-1073).  Pure."""
+"""DescribeCluster: describes the brokers to admin clients (KIP-700, KIP-919, KIP-1073). Pure."""
 
 from ottla.broker.cluster.cluster_view import ClusterView
 from ottla.model.settings.broker import BrokerConfig
@@ -26,7 +26,7 @@ class DescribeClusterApi:
     def handle(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Answer with the live brokers, and with the fenced ones if requested."""
+        """Answer with the live brokers, and with the fenced ones if the request asks for them."""
         if request.endpoint_type != BROKERS:
             return wrong_endpoint(request.endpoint_type, BROKERS, context.api_version)
         view = ClusterView(self._metadata.image, self._config, context.peer)

@@ -1,4 +1,4 @@
-"""DescribeNode (Ottla's own, key 20000): the state of this process, also during startup.
+"""DescribeNode (Ottla's own, key 20000): describes the state of this process, also during startup.
 Pure."""
 
 from collections import defaultdict
@@ -28,8 +28,8 @@ from ottla.wire.messages.describe_node_response import (
 )
 
 PROBLEMS_MAX = 100
-"""Maximum problems in a response, since a broker with ten thousand offline partitions need not name
-all."""
+"""Maximum problems in a response. A broker with ten thousand offline partitions need not name all
+of them."""
 
 
 REPLICAS_MAX = 1_000
@@ -42,7 +42,7 @@ NAMES_SHOWN = 3
 
 
 class TopicCounters(Protocol):
-    """Counters of one topic, since this broker started."""
+    """Traffic counters of one topic since this broker started."""
 
     bytes_in: int
     bytes_out: int
@@ -78,8 +78,8 @@ def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
 def offline_problems(
     offline: Iterable[tuple[TopicPartition, str]], losses: Iterable[LogLoss] = ()
 ) -> Iterator[str]:
-    """Yield the offline partitions with their reasons.  Many with the same reason share one
-    sentence.
+    """Yield a problem description for each offline partition, with its reason. Many partitions with
+    the same reason share one description.
 
     Replicas that lost acknowledged records come first: they are online, but incomplete.
     """
@@ -100,7 +100,7 @@ class DescribeNodeApi:
     """Handler of DescribeNode, version 0.
 
     `state` returns the name of the broker's state, and `recovery` the progress of its log
-    directories. `problems` yields a sentence for each offline partition or other fault.
+    directories. `problems` yields a description of each offline partition or other fault.
     `directories` returns the free space of each directory, `image` this broker's metadata, and
     `traffic` the counters of each topic. Each of `metric_sources` returns numbers by name.
     """
@@ -129,7 +129,8 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state, the recovery, the problems, and all numbers by name."""
+        """Answer with the state of this broker, the recovery of its logs, its problems, and all
+        numbers by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())
@@ -175,15 +176,15 @@ class DescribeNodeApi:
         ]
 
     def _registrations(self) -> list[NodeRegistration]:
-        """Return the facts of all registered brokers that Kafka's requests do not report."""
+        """Return the details of all registered brokers that Kafka's requests do not report."""
         return [
             NodeRegistration(broker_id=one.id, host=one.host, is_cordoned=one.is_cordoned)
             for one in self._image().brokers.values()
         ]
 
     def _controllers(self) -> list[NodeController]:
-        """Return the versions of all registered controllers.  Empty below the level of
-        ottla.version at which their registrations are in the metadata."""
+        """Return the versions of all registered controllers. The list is empty if ottla.version is
+        too low for their registrations to be in the metadata."""
         return [
             NodeController(controller_id=one.id, software_version=one.software_version)
             for one in self._image().controllers.values()
@@ -204,7 +205,7 @@ class DescribeNodeApi:
 
 def replica_report(logs: LogManager, at: TopicPartition) -> NodeReplica | None:
     """Return the offsets of a replica's log, and its lost records if it has any. Returns None if
-    the replica has no log here."""
+    this broker has no log of the replica."""
     try:
         log = logs.get(at)
     except RefusedError:

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: the SCRAM mechanisms and iteration counts of users."""
+"""DescribeUserScramCredentials: describes the SCRAM mechanisms and iteration counts of users."""
 
 from collections import Counter
 
@@ -19,7 +19,8 @@ from ottla.wire.messages.describe_user_scram_credentials_response import (
 
 
 class DescribeScramCredentialsApi:
-    """Handler of DescribeUserScramCredentials, version 0.  No client is shown salts or keys."""
+    """Handler of DescribeUserScramCredentials, version 0. Salts and keys are never sent to a
+    client."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata

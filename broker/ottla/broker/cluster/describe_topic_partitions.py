@@ -1,4 +1,5 @@
-"""DescribeTopicPartitions: topics in pages, with eligible leader replicas (KIP-966).  Pure."""
+"""DescribeTopicPartitions: describes topics page by page, with eligible leader replicas (KIP-966).
+Pure."""
 
 from collections.abc import Iterable
 
@@ -25,8 +26,8 @@ from ottla.wire.messages.describe_topic_partitions_response import (
 )
 
 PARTITIONS_PER_ANSWER_MAX = 2_000
-"""Kafka's `max.request.partition.size.limit`: the maximum of one response, whatever the client
-requests."""
+"""Maximum partitions in one response, even if the client requests more: Kafka's
+`max.request.partition.size.limit`."""
 
 
 class DescribeTopicPartitionsApi:
@@ -102,8 +103,8 @@ def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartiti
 
 
 def _not_allowed(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Return the response for a topic that the client may not describe. It does not reveal whether
-    the topic exists."""
+    """Return the response entry for a topic that the client may not describe. It does not reveal
+    whether the topic exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=name,
@@ -125,8 +126,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _described(
     view: ClusterView, topic: Topic, first: int, limit: int, pace: StepPace
 ) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
-    """Describe up to `limit` partitions from index `first` on. Also returns the index of the next
-    partition, or None."""
+    """Describe up to `limit` partitions of a topic, from index `first` on. Also returns the index
+    of the next partition, or None if there is none."""
     end = min(first + limit, len(topic.partitions))
     partitions = []
     for index in range(first, end):

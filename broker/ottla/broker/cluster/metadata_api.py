@@ -1,7 +1,7 @@
-"""Metadata: live brokers, topics, and the leader of each partition.
+"""Metadata: returns live brokers, topics, and the leader of each partition.
 
-Pure.  Topics are requested by name or by id; a null list means all.  A missing topic is created
-first if both the broker and the client allow it, and the response waits for its creation.
+Pure. Topics are requested by name or by id; a null list means all. A missing topic is created first
+if both the broker and the client allow it, and the response waits for its creation.
 """
 
 from typing import Any, NamedTuple
@@ -167,7 +167,7 @@ class _ClientView(NamedTuple):
     version: int
     permissions: Permissions | None
     closed: frozenset[str]
-    """Topics that do not exist and that the client may not create."""
+    """Missing topics that the client may not create."""
 
 
 def _may_create(permissions: Permissions | None, name: str) -> bool:
@@ -177,7 +177,7 @@ def _may_create(permissions: Permissions | None, name: str) -> bool:
 
 
 def _topics(client: _ClientView, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
-    """Return descriptions of the requested topics, all from one image."""
+    """Return descriptions of the requested topics, all taken from one metadata image."""
     view, version = client.view, client.version
     pace = StepPace()
     topics: list[MetadataResponseTopic] = []

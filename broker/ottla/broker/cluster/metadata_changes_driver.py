@@ -1,5 +1,5 @@
-"""DescribeMetadataChanges (Ottla's own, key 20007): the committed entries of the metadata log, in
-words.
+"""DescribeMetadataChanges (Ottla's own, key 20007): describes the committed entries of the metadata
+log in words.
 
 A broker has a copy of the metadata log, and puts each record into words here, so that no secret in
 a record leaves it. A request may wait for the next entry.
@@ -35,11 +35,11 @@ READ_BYTES_MAX = 64 * KIB
 """Bytes of the log that are read for one response, at least one batch."""
 
 WAIT_MS_MAX = 5_000
-"""Longest wait for an entry, in ms."""
+"""Maximum milliseconds that a request waits for an entry."""
 
 
 class AppliedLog(Protocol):
-    """The metadata log of this node, as far as its image contains it."""
+    """Metadata log of this node, up to the records that its image contains."""
 
     @property
     def image(self) -> MetadataImage:
@@ -61,7 +61,8 @@ class AppliedLog(Protocol):
         ...
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
-        """Return whole batches of applied records from an offset on."""
+        """Return whole batches of applied records from an offset on: up to `bytes_max` bytes, but
+        at least one batch."""
         ...
 
 
@@ -74,7 +75,8 @@ class MetadataChangesApi:
     async def handle(
         self, context: RequestContext, request: DescribeMetadataChangesRequest
     ) -> Message:
-        """Return the entries from an offset on. If there are none yet, wait for one."""
+        """Return the entries of the metadata log from an offset on. If there are none yet, wait for
+        one."""
         log = self._log
         offset = Offset(request.start_offset)
         if offset == LATEST:

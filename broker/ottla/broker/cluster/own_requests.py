@@ -1,9 +1,9 @@
-"""Clients that may send requests of Ottla's own APIs (keys from 20000).  Pure.
+"""Decides which clients may send requests of Ottla's own APIs (keys from 20000). Pure.
 
-Without an authorizer, the decision depends only on the connection.  Requests that only read are
-open to every client.  Those that change state follow `ottla.admin.requests`: allowed from this
-machine alone (`loopback`), from `any` client, or from `none`.  With an authorizer, a client needs
-the ACL operation that the API's row in `wire/apis` names, wherever the client is.
+Without an authorizer, the decision depends only on the connection. Requests that only read are open
+to every client. Requests that change state follow `ottla.admin.requests`: allowed from this machine
+alone (`loopback`), from `any` client, or from `none`. With an authorizer, a client needs the ACL
+operation that the API's row in `wire/apis` names, wherever the client is.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """The rule of one broker that decides which clients may use Ottla's own APIs."""
+    """Access rule of one broker, which decides which clients may use Ottla's own APIs."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -44,9 +44,10 @@ class OwnRequests:
     def guarded(
         self, handler: Callable[[RequestContext, Q], HandlerResult]
     ) -> Callable[[RequestContext, Q], HandlerResult]:
-        """Return a handler that checks the access rule first.
+        """Return a handler that checks the access rule before it calls the given one.
 
-        A request with permissions was authorized by its gate instead.
+        A request that carries permissions is not checked, since the authorizer has checked it
+        already.
         """
 
         def handle(context: RequestContext, request: Q) -> HandlerResult:
@@ -102,8 +103,8 @@ class OwnRequests:
 
 
 def changes_state(row: Api) -> bool:
-    """Return whether one of Ottla's own APIs changes state, judged by the operation that it
-    requires."""
+    """Return whether one of Ottla's own APIs changes state. This follows from the ACL operation
+    that it requires."""
     return any(need.operation is AclOperation.ALTER for need in row.single_needs)
 
 

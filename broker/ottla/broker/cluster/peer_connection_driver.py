@@ -1,7 +1,7 @@
-"""Connection of this broker to one other broker, opened when it is needed.
+"""Connection from this broker to one other broker, opened when it is needed.
 
-Coordinators and partition leaders exchange requests over such links. The connection goes to the
-inter-broker listener, with the login and TLS of the task.
+Coordinators and partition leaders exchange requests over such connections. They go to the
+inter-broker listener, and use the login and TLS settings of the task.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class PeerConnection:
         purpose: str,
         own: Loopback | None = None,
     ) -> None:
-        """`purpose` is the last part of the client id.
+        """`purpose` is the last part of the client id on the connection.
 
         `own` replaces the connection if the other broker is this one.
         """

@@ -1,5 +1,5 @@
-"""DescribeQuotaUsage (Ottla's own, key 20006): the usage of clients with quotas on this broker.
-Pure."""
+"""DescribeQuotaUsage (Ottla's own, key 20006): describes how much of their quotas clients use on
+this broker. Pure."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from ottla.wire.messages.describe_quota_usage_response import (
 )
 
 CLIENTS_MAX = 1_000
-"""Maximum clients of each quota in a response.  Larger blocks the event loop for more than 20
+"""Maximum clients in a response for each quota. Larger blocks the event loop for more than 20
 ms."""
 
 
@@ -27,7 +27,7 @@ class DescribeQuotaUsageApi:
     def handle(
         self, context: RequestContext, request: DescribeQuotaUsageRequest
     ) -> DescribeQuotaUsageResponse:
-        """Answer with the throttled clients, then with those seen last."""
+        """Answer with the throttled clients first, then with the most recently active ones."""
         count_max = max(0, min(request.count_max, CLIENTS_MAX))
         rows = usage_rows(self._quotas.by_key.items(), self._now_ms(), count_max)
         return DescribeQuotaUsageResponse(

@@ -1,4 +1,4 @@
-"""Coordinators: parts shared by the coordinators of groups and of transactions.
+"""Coordinators: code shared by the coordinators of groups, share partitions and transactions.
 
 shard_coordinator.py  leadership, requests, the append of an event-loop iteration: start here
 shard_coordinator_driver.py  its tasks: loading, deadlines, work in steps
@@ -11,7 +11,7 @@ commit_wait.py       responses that wait for the high watermark
 answer_collector.py  one response that is composed of several
 backlog.py           work that takes longer than one event-loop iteration, in steps
 timers.py            deadlines that are often moved and seldom expire
-share_persister.py   durable state of share partitions: the seam to the share coordinator
+share_persister.py   interface through which the durable state of share partitions is accessed
 placement.py         the partition that a group or a transactional id belongs to
 find_coordinator.py  FindCoordinator, and the creation of the coordinators' topics
 """

@@ -1,7 +1,8 @@
-"""Work of a shard that takes longer than one event-loop iteration, in steps.  Pure.
+"""Backlog of a coordinator's shard: work that takes longer than one event-loop iteration, done in
+steps. Pure.
 
-Each piece of work is a generator.  A step runs it to its next yield, for some milliseconds.  Pieces
-run in turn, so that a small one does not wait for a large one.  Requests are served between two
+Each piece of work is a generator. A step runs it to its next yield, for some milliseconds. Pieces
+run in turn, so that a small one does not wait for a large one. Requests are served between two
 steps: a value that was read before a yield may have changed after it.
 """
 
@@ -11,25 +12,26 @@ from collections.abc import Iterator
 from ottla.broker.coordinators.effects import Instant
 
 STEPS_AT_ONCE = 16
-"""Steps that a new piece of work runs at once: about ten milliseconds.  Smaller delays small groups
-that could be answered at once; larger blocks the event loop longer."""
+"""Number of steps that a new piece of work runs at once: about ten milliseconds. Smaller delays
+small groups that could be answered at once; larger blocks the event loop longer."""
 
 
 class Backlog:
-    """Unfinished pieces of work, which take turns."""
+    """Unfinished pieces of work of a shard, which run in turn."""
 
     __slots__ = ("_open", "now")
 
     def __init__(self) -> None:
         self._open: deque[Iterator[None]] = deque()
         self.now = Instant(0, 0)
-        """Time of the current step."""
+        """Time at which the current step runs."""
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
     def begin(self, work: Iterator[None], now: Instant) -> bool:
-        """Run the first steps, and store the rest.  Returns True if the work is finished."""
+        """Run the first steps of a piece of work, and store the rest. Returns True if it is
+        finished."""
         self.now = now
         for _ in range(STEPS_AT_ONCE):
             try:
@@ -40,7 +42,7 @@ class Backlog:
         return False
 
     def step(self, now: Instant) -> None:
-        """Run one step of the piece whose turn it is."""
+        """Run one step of the piece of work whose turn it is."""
         self.now = now
         work = self._open.popleft()
         try:

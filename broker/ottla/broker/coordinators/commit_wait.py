@@ -1,4 +1,5 @@
-"""Responses that wait until the records they depend on are committed.  Pure."""
+"""Holds back a coordinator's responses until the records that they depend on are committed.
+Pure."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ CLIENT_CODES = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Error codes for clients by the code with which an append failed; any other becomes
+"""Error codes for clients, by the error code of the failed append. Any other error becomes
 COORDINATOR_NOT_AVAILABLE."""
 
 TOO_LARGE = frozenset(
@@ -39,8 +40,8 @@ def client_code(
 
 
 class CommitWait(WaitingEntry):
-    """Responses of one event-loop iteration, sent when the high watermark has passed its
-    records."""
+    """Responses of one event-loop iteration, sent when the high watermark has passed the records of
+    that iteration."""
 
     __slots__ = ("_answers", "_end_offset", "_partition")
     kind = "GroupCommit"
@@ -69,15 +70,15 @@ class CommitWait(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of responses that wait."""
+        """Number of waiting responses, each of which an attempt to complete this wait sends."""
         return max(1, len(self._answers))
 
     def on_expire(self) -> None:
-        """Answer that the outcome is unknown: the records may still be committed."""
+        """Answer the requests that their outcome is unknown: the records may still be committed."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Answer the remaining requests that the outcome is unknown."""
+        """Answer the remaining requests that their outcome is unknown."""
         self._give(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _give(self, code: ErrorCode) -> None:
@@ -105,14 +106,14 @@ class StateChangeWait(WaitingEntry):
         self._on_change = on_change
 
     def try_complete(self) -> bool:
-        """Return True to end the wait, since the state has changed."""
+        """Return True, since a wake-up means that the state has changed."""
         self._on_change()
         return True
 
     def on_expire(self) -> None:
-        """End the wait, so that the caller checks again."""
+        """End the wait at its deadline, so that the caller checks the state again."""
         self._on_change()
 
     def on_fault(self, fault: Exception) -> None:
-        """End the wait, as at the deadline."""
+        """End the wait after an unexpected error, as at the deadline."""
         self._on_change()

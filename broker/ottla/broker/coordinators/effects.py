@@ -1,6 +1,6 @@
 """Effects of one event on a coordinator's shard: records to append and responses to send. Pure.
 
-Some responses are sent at once. The others report changes that the log must contain first. They are
+Some responses are sent at once. All others report changes that the log must contain first. They are
 sent when all records written before them are committed, so that no response is ever revoked.
 """
 
@@ -34,14 +34,14 @@ class Instant(NamedTuple):
 
 
 class MemberClient(NamedTuple):
-    """Client id and host of a group's member."""
+    """Client id and host of a group member's client."""
 
     id: str
     host: str
 
 
 class ShardEffects(Generic[WriteT]):
-    """Effects that are decided and not yet performed, in order."""
+    """Decided effects of a shard that are not performed yet, in order."""
 
     __slots__ = (
         "answers",
@@ -55,8 +55,8 @@ class ShardEffects(Generic[WriteT]):
 
     def __init__(self) -> None:
         self.writes: list[WriteT] = []
-        """Writes to append, one for each event. The log contains a write completely or not at all:
-        after a failover no reader may find half of an event."""
+        """Writes to append, one for each event. The log contains a write completely or not at all,
+        so that no reader finds half of an event after a failover."""
         self.answers: list[tuple[Responder, Any]] = []
         """Responses to send at once."""
         self.committed_answers: list[tuple[Responder, Any]] = []
@@ -80,7 +80,7 @@ GroupEffects: TypeAlias = ShardEffects[EventWrite]
 
 
 class Outbox:
-    """Collector of the effects that a shard of groups decides."""
+    """Collects the effects that a shard of groups decides."""
 
     __slots__ = ("_effects", "_write")
 
@@ -89,12 +89,11 @@ class Outbox:
         self._write: EventWrite = []
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Add a record to the write of the current event."""
+        """Add a record to the batch of the current event."""
         self._write.append(record)
 
     def end_event(self) -> None:
-        """End the event. Records added from now on may be in another batch than the event's
-        records."""
+        """End the current event. Records added from now on may be in a different batch."""
         if self._write:
             self._effects.writes.append(self._write)
             self._write = []

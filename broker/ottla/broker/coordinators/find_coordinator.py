@@ -45,7 +45,7 @@ STATE_TOPICS = {
 NO_PORT = -1
 
 TOPIC_WAIT_MS = 2_000
-"""Milliseconds that a response waits for the leaders of a new topic.  Clients retry."""
+"""Milliseconds that a response waits until a new topic has leaders. Clients then retry."""
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
@@ -120,9 +120,9 @@ class FindCoordinatorApi:
         auto_create: AutoCreate,
         is_opening: Callable[[str], bool],
     ) -> None:
-        """`followed` returns the image that this broker's own coordinators have applied.
+        """`followed` returns the metadata image that this broker's own coordinators have applied.
 
-        `is_opening` returns True while logs of a topic are being opened here for the first time.
+        `is_opening` returns True while this broker opens logs of a topic for the first time.
         """
         self._config = config
         self._followed = followed
@@ -157,8 +157,8 @@ class FindCoordinatorApi:
         *,
         is_refused: Callable[[], bool],
     ) -> None:
-        """Answer once the topic's partitions have leaders, and logs on this broker, or at the
-        deadline.
+        """Answer once the topic's partitions have leaders and the ones led by this broker have open
+        logs, or at the deadline.
 
         Otherwise a coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS,
         which admin clients report to their users.
@@ -211,8 +211,8 @@ class FindCoordinatorApi:
 
 
 def _state_topic(version: int, request: FindCoordinatorRequest) -> str | None:
-    """Return the topic that must exist before a request can be answered, or None if it is refused
-    anyway."""
+    """Return the topic that must exist before a request can be answered. Returns None if the
+    request will be refused anyway."""
     if request.key_type == SHARE and (
         version < SHARE_FROM or not any(map(parse_share_partition_key, request.coordinator_keys))
     ):

@@ -1,4 +1,5 @@
-"""One partition of a coordinator's topic that this broker leads, and its pending effects.  Pure."""
+"""One partition of a coordinator's topic that this broker leads, and the effects that are not
+performed yet. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -9,18 +10,18 @@ from ottla.model.ids import Epoch
 
 
 class ReplayedShard(Protocol):
-    """Shard that is restored by replaying the log of its partition."""
+    """Shard that can be restored by a replay of its partition's log."""
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record.  Raises CorruptDataError if it cannot be read."""
+        """Apply one record of the log. Raises CorruptDataError if it cannot be read."""
         ...
 
 
 class ShardHost(Protocol):
-    """Coordinator that owns a led shard, as the shard calls it."""
+    """Interface of a coordinator, as the shards that it owns use it."""
 
     def answer(self, responder: Responder | None, answer: Any, /) -> None:
-        """Send the answer of a request, if a client waits for it."""
+        """Send the answer to a request, if a client waits for it."""
         ...
 
     def note_due(self, led: Any, /) -> None:
@@ -36,7 +37,7 @@ class ShardHost(Protocol):
         ...
 
     def wake_at(self, deadline_ms: int, /) -> None:
-        """Schedule the next call of `on_time`."""
+        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds."""
         ...
 
     def work_soon(self) -> None:
@@ -49,7 +50,8 @@ WriteT = TypeVar("WriteT")
 
 
 class LedShard(Generic[ShardT, WriteT]):
-    """Shard that is led here, with the ports through which its effects are performed."""
+    """Shard whose partition this broker leads, with the ports through which its effects are
+    performed."""
 
     __slots__ = (
         "answers",
@@ -69,20 +71,20 @@ class LedShard(Generic[ShardT, WriteT]):
     def __init__(self, partition: Partition, shard: ShardT, host: ShardHost) -> None:
         self.partition = partition
         self.epoch: Epoch = partition.leader_epoch
-        """Coordinator epoch, which is the partition's leader epoch."""
+        """Coordinator epoch, which is the leader epoch of the partition."""
         self.shard = shard
         self.host = host
         self.is_active = False
         """True once the log has been replayed and requests are served."""
         self.failure: str | None = None
-        """Reason why the log cannot be replayed."""
+        """Reason why the log cannot be replayed, or None."""
         self.is_due = False
         """True while writes of the shard wait to be appended at the end of the event-loop
         iteration."""
         self.load_at_ms = 0
         """Earliest monotonic time in milliseconds at which the log is replayed."""
         self.delay_reason: str | None = None
-        """Reason why the last load failed, if another attempt may succeed."""
+        """Reason why the last load failed, if another attempt may succeed, or None."""
         self.load_ms: int | None = None
         """Milliseconds that the replay of the log took; None until it is done."""
         self.writes: list[WriteT] = []
@@ -92,13 +94,13 @@ class LedShard(Generic[ShardT, WriteT]):
 
     @property
     def is_loading(self) -> bool:
-        """True while the log is being replayed."""
+        """True while the log of the shard is being replayed."""
         return not (self.is_active or self.failure)
 
     # ---- ports of the performer
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Send the answer to a waiting request now."""
+        """Send an answer to a waiting request now."""
         self.host.answer(responder, answer)
 
     def append(self, writes: Sequence[WriteT], answers: Sequence[tuple[Responder, Any]]) -> None:
@@ -117,7 +119,8 @@ class LedShard(Generic[ShardT, WriteT]):
         self.host.wake(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Schedule the next call of `on_time`."""
+        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds. None
+        schedules no call."""
         if deadline_ms is not None:
             self.host.wake_at(deadline_ms)
 

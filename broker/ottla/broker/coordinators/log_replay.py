@@ -1,9 +1,9 @@
-"""Replays the log of a coordinator's partition into its shard. Pure but for the reads.
+"""Replays the log of a coordinator's partition into its shard. Pure except for reading the log.
 
-A record, a batch, or the bytes up to the next batch are skipped if they cannot be read. The skipped
-ones are counted, and their number is reported once. One corrupt record loses only its own content,
-and affects no other group. Causes are old clients, bad disks and coordinators of another
-implementation. A disk error (OSError, RefusedError) ends the load.
+A record, a batch, or the bytes up to the next batch are skipped if they cannot be read. The number
+of skipped items is reported once. One corrupt record loses only its own content, and affects no
+other group. Causes are old clients, bad disks and coordinators of another implementation. A disk
+error (OSError, RefusedError) ends the load.
 """
 
 import logging
@@ -37,7 +37,7 @@ class LogReplay:
 
     @property
     def is_done(self) -> bool:
-        """True if the end of the log is reached."""
+        """True if the replay has reached the end of the log."""
         return self._offset >= self._end_offset
 
     async def replay_part(self) -> None:

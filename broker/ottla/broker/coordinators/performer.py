@@ -1,8 +1,8 @@
 """Performs the effects of a coordinator's shard through its ports, in one fixed order.
 
-Every event of a shard ends with a call of `perform`. The coordinators of groups and of
-transactions, the simulations and the fuzzers differ only in their ports. The order: responses that
-depend on no write, the append, messages to other brokers, wake-ups, the next deadline.
+Every event of a shard ends with a call of `perform`. Real coordinators, simulations and fuzzers
+differ only in their ports. The order is: responses that depend on no write, the append, messages to
+other brokers, wake-ups, the next deadline.
 
 This order and `ShardPorts.append` guarantee AnsweredIsCommitted: a response that depends on a write
 is sent when the write is committed.
@@ -18,10 +18,11 @@ WriteOfPortsT = TypeVar("WriteOfPortsT", contravariant=True)
 
 
 class ShardPorts(Protocol[WriteOfPortsT]):
-    """Ports through which effects are performed: to clients, a log, other brokers and a timer."""
+    """Ports through which a shard's effects are performed: to clients, a log, other brokers and a
+    timer."""
 
     def answer(self, responder: Responder, answer: Any, /) -> None:
-        """Send the answer to a waiting request now."""
+        """Send an answer to a waiting request now."""
         ...
 
     def append(
@@ -43,7 +44,8 @@ class ShardPorts(Protocol[WriteOfPortsT]):
         ...
 
     def wake_at(self, deadline_ms: int | None, /) -> None:
-        """Schedule the next call of `on_time`, in monotonic milliseconds; None schedules none."""
+        """Schedule a call of `on_time` at a monotonic time in milliseconds. None schedules no
+        call."""
         ...
 
     def work_soon(self) -> None:
@@ -52,7 +54,7 @@ class ShardPorts(Protocol[WriteOfPortsT]):
 
 
 def perform(effects: ShardEffects[WriteT], ports: ShardPorts[WriteT]) -> None:
-    """Perform the effects of one event."""
+    """Perform the effects of one event through the given ports."""
     for responder, answer in effects.answers:
         ports.answer(responder, answer)
     if effects.writes or effects.committed_answers:

@@ -1,4 +1,4 @@
-"""Partition of `__consumer_offsets` that stores a group.
+"""Maps a group to the partition of `__consumer_offsets` that stores it.
 
 Pure. A transactional id is mapped to a partition of `__transaction_state` in the same way.
 """
@@ -6,7 +6,7 @@ Pure. A transactional id is mapped to a partition of `__transaction_state` in th
 from functools import lru_cache
 
 HASHED_CHARS_MAX = 256
-"""Characters up to which the hash of an id is cached.  Longer ids would let clients choose the
+"""Maximum characters of an id whose hash is cached. Without the limit, clients could choose the
 memory of the cache."""
 
 _UINT32 = 1 << 32
@@ -23,8 +23,8 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the index of the partition, as Kafka computes it: abs(hash) % count, where
-    abs(MIN_VALUE) is 0."""
+    """Return the index of the partition that stores a group, as Kafka computes it: abs(hash) %
+    count, where abs(MIN_VALUE) is 0."""
     is_kept = len(group_id) <= HASHED_CHARS_MAX
     code = (_kept_hash if is_kept else java_hash)(group_id)
     return 0 if code == _INT32_MIN else abs(code) % partition_count

@@ -1,4 +1,4 @@
-"""Decisions shared by the coordinators of groups and of transactions. Pure.
+"""Base class of the coordinators of groups, share partitions and transactions. Pure.
 
 When this broker begins to lead a partition of the coordinator's topic, the partition's log is
 replayed into a shard. Until that is done clients get COORDINATOR_LOAD_IN_PROGRESS. When the broker
@@ -66,13 +66,13 @@ class PeriodicTask(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
-    """The shards of one coordinator topic whose partitions this broker leads."""
+    """Shards of one coordinator topic whose partitions this broker leads."""
 
     topic: ClassVar[str]
     serves: ClassVar[str]
     """Plural noun for the coordinated objects (such as groups), in fault reports and in the log."""
     serves_each: ClassVar[str]
-    """Singular noun for one coordinated object."""
+    """Singular noun for one coordinated object (such as group)."""
     too_large_code: ClassVar[ErrorCode]
     """Error code for a client whose record is too large for the log."""
     serves_committed_only: ClassVar[bool] = False
@@ -88,8 +88,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         errors: UnexpectedErrors | None,
         turn_end: TurnEnd | None,
     ) -> None:
-        """`turn_end` schedules work for the end of an iteration of the event loop that serves
-        requests. None without such an event loop."""
+        """`turn_end` schedules work for the end of the event-loop iteration that serves requests.
+        It is None without such an event loop."""
         self._local_id = local_id
         self._table = table
         self.purgatory = purgatory
@@ -125,7 +125,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """Return counts and durations of the shards of this broker."""
+        """Return counts and durations of the coordinator's shards on this broker."""
 
     @abstractmethod
     def _new_shard(self, partition: Partition) -> ShardT:
@@ -150,8 +150,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @abstractmethod
     def _flush(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Append the writes of the event-loop iteration. Their responses are sent when the writes
-        are committed."""
+        """Append a shard's writes of this event-loop iteration. Their responses are sent when the
+        writes are committed."""
 
     @abstractmethod
     def _content_of(self, shard: ShardT) -> str:
@@ -162,15 +162,17 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Initialise a shard when it starts to serve requests."""
+        """Do nothing. Subclasses override this to initialise a shard that starts to serve
+        requests."""
 
     def work(self) -> Iterator[None]:
-        """Run work that takes several event-loop iterations, in steps."""
+        """Run work that takes several event-loop iterations, one step per iteration of the returned
+        iterator."""
         return iter(())
 
     @property
     def has_work(self) -> bool:
-        """True if `work` has steps to run."""
+        """True if the iterator of `work` has steps to run."""
         return False
 
     def next_deadline_ms(self) -> int | None:
@@ -178,12 +180,12 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return None
 
     def on_time(self, now_ms: int) -> None:
-        """Handle the deadlines that have passed."""
+        """Handle the deadlines that have passed at a monotonic time in milliseconds."""
 
     # ---- ports of a led shard
 
     def answer(self, responder: Responder | None, answer: Any) -> None:
-        """Send the answer of a request, if a client waits for it. An error while answering does not
+        """Send the answer to a request, if a client waits for it. An error while answering does not
         affect the shard."""
         if responder is None:
             return
@@ -209,7 +211,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         raise AssertionError(f"nothing waits in the {self.name} for {key}")
 
     def wake_at(self, deadline_ms: int) -> None:
-        """Schedule the next call of `on_time`."""
+        """Schedule a call of `on_time` at a monotonic time in milliseconds."""
         if self._armed_ms is None or deadline_ms < self._armed_ms:
             self.on_earlier_deadline()
 
@@ -228,7 +230,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return loads
 
     def flush_due(self) -> None:
-        """Append the pending writes of every shard."""
+        """Append the pending writes of every shard to its log."""
         due, self._due = self._due, []
         for led in due:
             if self.is_current(led):
@@ -258,7 +260,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     # ---- leadership
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start leading the partitions that this broker leads now, and resign from the others."""
+        """Start to coordinate the partitions that this broker leads now, and resign from all
+        others."""
         self.image = image
         partitions = self._table.by_name.get(self.topic, {})
         for index, led in list(self._led.items()):
@@ -269,7 +272,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 self._begin(partition)
 
     def on_led(self, partition: Partition) -> None:
-        """Start leading a partition whose log was opened after the metadata was published."""
+        """Start to coordinate a partition whose log was opened after the metadata was published."""
         if self.image is not self._table.image:
             return  # The image is not applied here yet; `publish` will start leading.
         index = partition.index
@@ -285,7 +288,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 
     def is_current(self, led: LedShard[ShardT, WriteT]) -> bool:
-        """Return whether a shard is still in use, neither dropped nor loaded again."""
+        """Return whether a shard is still in use: it was neither dropped nor replaced by loading it
+        again."""
         return self._led.get(led.partition.index) is led
 
     def _begin(self, partition: Partition, *, pause_ms: int = 0) -> None:
@@ -300,8 +304,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self.on_due()
 
     def _reload_after_pause(self, partition: Partition) -> None:
-        """Load a shard again after a pause, because a disk error or an unexpected exception ended
-        it.
+        """Load a shard again after a pause. The pause is needed if a disk error or an unexpected
+        exception ended the shard.
 
         The cause may still be there: without the pause, a full disk would cause thousands of loads
         before it has space again.
@@ -312,8 +316,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._begin(partition, pause_ms=pause_ms)
 
     def _resign(self, led: LedShard[ShardT, WriteT]) -> list[Responder]:
-        """Stop serving a partition. Returns the requests that were waiting; they are answered with
-        NOT_COORDINATOR."""
+        """Stop serving a shard, and answer its waiting requests with NOT_COORDINATOR. Returns these
+        requests."""
         del self._led[led.partition.index]
         led.is_active = False
         waiting = list(self._take_waiting(led))
@@ -325,8 +329,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _load_again(
         self, led: LedShard[ShardT, WriteT], *, is_at_once: bool = False
     ) -> list[Responder]:
-        """Drop a shard with its unwritten decisions and load it again.  Returns the requests
-        answered with an error."""
+        """Drop a shard with its unwritten decisions and load it again. Returns the requests that
+        were answered with an error."""
         if not self.is_current(led):
             return []
         refused = self._resign(led)
@@ -364,10 +368,9 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             )
 
     def delay_load(self, led: LedShard[ShardT, WriteT], reason: str) -> None:
-        """Load a shard again after a pause.
+        """Load a shard again after a pause, because of a temporary shortage.
 
-        A shortage, such as of file descriptors, is temporary, so that this broker stays the
-        coordinator.
+        This broker stays the coordinator, since a shortage, such as of file descriptors, passes.
         """
         self.logger.error(
             "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, reason
@@ -400,9 +403,10 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         *,
         is_write: bool = False,
     ) -> None:
-        """Call `action` with the shard of a key, and perform its effects.
+        """Call `action` with the shard that a key belongs to, and perform the effects that the
+        shard decides.
 
-        The request is refused if the shard is not served here.  With `is_write` it is also refused
+        The request is refused if the shard is not served here. With `is_write` it is also refused
         if a write could not be committed now.
         """
         try:
@@ -422,11 +426,12 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._perform(led)
 
     def shard_of(self, key: str) -> ShardT:
-        """Return the shard of a key, for reading.  Raises RefusedError if it is not served here."""
+        """Return the shard that a key belongs to, for reading. Raises RefusedError if it is not
+        served here."""
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:
-        """Yield the served shards, for reading."""
+        """Yield the shards that are being served, for reading."""
         for _, led in sorted(self._led.items()):
             if led.is_active:
                 yield led.shard
@@ -437,7 +442,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return any(led.is_loading for led in self._led.values())
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each shard that is not served, for DescribeNode."""
+        """Yield a problem description for each shard that is not served, for DescribeNode."""
         for index, led in sorted(self._led.items()):
             at = f"{self.topic}-{index}"
             if led.failure is not None:
@@ -488,10 +493,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _append(
         self, led: LedShard[ShardT, WriteT], writes: Sequence[list[CoordinatorRecord]]
     ) -> Offset:
-        """Append writes.  Returns their end offset, or the log end offset if there are none.
+        """Append writes to the log of a shard. Returns their end offset, or the log end offset if
+        there are none.
 
-        Raises RefusedError, with the code for clients, if the append failed.  The shard is then
-        dropped or loaded again.
+        Raises RefusedError, with the error code for clients, if the append failed. The shard is
+        then dropped or loaded again.
         """
         partition, now = led.partition, self._now()
         try:

@@ -1,5 +1,5 @@
-"""Runs a coordinator of this broker: loads its shards, calls it at its deadlines, and runs its work
-in steps."""
+"""Driver of one coordinator: loads its shards, calls it at its deadlines, and runs its work in
+steps."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +21,7 @@ COMMIT_POLL_MS = 1_000
 
 
 class CoordinatorDriver:
-    """Background tasks of one coordinator."""
+    """Background tasks that drive one coordinator of this broker."""
 
     def __init__(self, core: ShardCoordinator[Any, Any]) -> None:
         self._core = core
@@ -110,7 +110,8 @@ class CoordinatorDriver:
             core.activate(led)
 
     async def _wait_committed(self, led: LedShard[Any, Any], end_offset: Offset) -> None:
-        """Wait until all records before `end_offset` are committed, or the shard is dropped."""
+        """Wait until all records before `end_offset` are committed, or until the shard is
+        dropped."""
         core, partition = self._core, led.partition
         while core.is_current(led) and partition.high_watermark < end_offset:
             moved = trio.Event()

@@ -1,9 +1,9 @@
-"""SharePersister: durable state of share partitions, as their leaders and group coordinators use
-it.
+"""SharePersister: interface to the durable state of share partitions, for their leaders and for
+group coordinators.
 
 The state is kept by the share coordinator that leads the partition's key in `__share_group_state`
-(KIP-932). The callers of this module know no coordinator: an implementation finds it, retries, and
-answers each call exactly once. Pure.
+(KIP-932). The callers of this interface know no coordinator: an implementation finds it, retries,
+and answers each call exactly once. Pure.
 """
 
 import re
@@ -39,7 +39,8 @@ class SharePartitionKey(NamedTuple):
 
 
 def parse_share_partition_key(text: str) -> SharePartitionKey | None:
-    """Return the share partition that a key of FindCoordinator names, or None if it names none.
+    """Parse a key of FindCoordinator. Returns the share partition that it names, or None if it
+    names none.
 
     A group id may contain colons.
     """
@@ -79,21 +80,23 @@ def settled_count(batches: Iterable[StateBatch]) -> int:
 
 
 class ShareState(NamedTuple):
-    """Answer to a read."""
+    """Durable state of a share partition, as a read returns it."""
 
     code: ErrorCode
     state_epoch: int = 0
     start_offset: int = NO_START_OFFSET
-    """Lowest offset whose record is not settled. -1 if the state is not initialised yet."""
+    """Lowest offset whose record is neither acknowledged nor archived. -1 if the state is not
+    initialised yet."""
     delivery_complete_count: int = 0
     """Number of records in `batches` that are acknowledged or archived."""
     batches: tuple[StateBatch, ...] = ()
-    """State of the records at or above the start offset that were delivered, in order of their
-    offsets, without overlap."""
+    """Delivery states of the delivered records at or above the start offset, ordered by offset,
+    without overlap."""
 
 
 class ShareSummary(NamedTuple):
-    """Answer to a read of the summary, which has no batches."""
+    """Summary of a share partition's durable state, without its batches, as `read_summary` returns
+    it."""
 
     code: ErrorCode
     state_epoch: int = 0
@@ -106,10 +109,10 @@ class SharePersister(Protocol):
     """Access to the durable state of share partitions.
 
     Each call answers exactly once through `on_done`, during the call or later, and never raises.
-    Calls for one partition take effect in their order. Transient errors are retried before they are
-    answered; the others are FENCED_LEADER_EPOCH (a newer leader has read the state),
-    FENCED_STATE_EPOCH (the state was initialised again), INVALID_REQUEST (not initialised, or a
-    negative number) and UNKNOWN_TOPIC_OR_PARTITION.
+    Calls for one partition take effect in the order in which they were made. Transient errors are
+    retried before they are answered. Other errors are FENCED_LEADER_EPOCH (a newer leader has read
+    the state), FENCED_STATE_EPOCH (the state was initialised again), INVALID_REQUEST (not
+    initialised, or a negative number) and UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     def initialize(
@@ -120,19 +123,19 @@ class SharePersister(Protocol):
         start_offset: int,
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Create the state, or replace it by one without batches.
+        """Create the state of a share partition, or replace it by one without batches.
 
-        A start offset of -1 leaves it to the first write. A call with the state epoch of the stored
-        state is a retry and changes nothing, so that it cannot undo progress; Kafka 4.4 overwrites
-        the state. A reset of offsets therefore passes a higher epoch, which also fences the writes
-        of leaders that read the state before.
+        A start offset of -1 means that the first write sets it. A call with the state epoch that is
+        stored already is a retry and changes nothing, so that it cannot undo progress; Kafka 4.4
+        overwrites the state. A reset of offsets therefore passes a higher epoch, which also fences
+        the writes of leaders that read the state before.
         """
         ...
 
     def read(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
     ) -> None:
-        """Read the state as the leader of the partition, and fence older leaders."""
+        """Read the state of a share partition as its leader, and fence older leaders."""
         ...
 
     def write(
@@ -146,16 +149,16 @@ class SharePersister(Protocol):
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the state. A lower start offset than the stored one is
-        ignored."""
+        """Merge changed batches into the state of a share partition. A start offset that is lower
+        than the stored one is ignored."""
         ...
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state. A missing one is deleted already."""
+        """Delete the state of a share partition. Succeeds even if there is none."""
         ...
 
     def read_summary(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
     ) -> None:
-        """Read the epochs and the start offset without fencing any leader."""
+        """Read the epochs and the start offset of a share partition without fencing any leader."""
         ...

@@ -35,7 +35,7 @@ class Timers(Generic[K]):
         self._due.pop(name, None)
 
     def deadline_of(self, name: K) -> int | None:
-        """Return the deadline of `name`, or None."""
+        """Return the deadline of `name` in milliseconds, or None if it has none."""
         return self._due.get(name)
 
     @property
@@ -44,7 +44,7 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[K]:
-        """Remove and yield each name whose deadline has passed, the earliest first."""
+        """Remove and yield each name whose deadline has passed at `now_ms`, the earliest first."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             queued_ms, _, name = heapq.heappop(heap)

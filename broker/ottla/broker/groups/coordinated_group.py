@@ -1,4 +1,4 @@
-"""Base class of a group of any kind.  Pure."""
+"""Base class of groups of all kinds. Pure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -39,7 +39,7 @@ class CoordinatedGroup(ABC):
     @property
     @abstractmethod
     def member_ids(self) -> Collection[str]:
-        """Ids of the members."""
+        """Ids of the group's members."""
 
     @abstractmethod
     def subscribed_topics(self) -> frozenset[str] | None:

@@ -1,6 +1,6 @@
-"""Coordinator of the groups whose partition of `__consumer_offsets` is led here.  Pure.
+"""Coordinator of the groups whose partitions of `__consumer_offsets` this broker leads. Pure.
 
-It is a `ShardCoordinator` whose shards contain groups.  A response that depends on the writes of an
+It is a `ShardCoordinator` whose shards contain groups. A response that depends on the writes of an
 event-loop iteration is sent when the high watermark has passed them.
 """
 
@@ -39,12 +39,12 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.wire.batch import NO_SEQUENCE
 
 PAUSE_MS = 1_000
-"""Delay of `on_time`, in milliseconds, from which the process counts as paused. Sessions of members
-do not time out because of a pause."""
+"""Delay of `on_time`, in milliseconds, from which the process counts as paused. The pause does not
+cause session timeouts."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
-    """Coordinator of groups: the shards whose partitions this broker leads, and their deadlines."""
+    """Group coordinator: the shards whose partitions this broker leads, and their deadlines."""
 
     topic = OFFSETS_TOPIC
     serves = "groups"
@@ -83,7 +83,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "group coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
@@ -93,12 +93,12 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     @property
     def has_work(self) -> bool:
-        """True if a shard, or the view of topics, has unfinished work that runs in steps."""
+        """True if a shard, or the view of topics, has unfinished work to run in steps."""
         return self._topics.has_work or any(led.shard.has_work for led in self._led.values())
 
     def work(self) -> Iterator[None]:
-        """Run work of shards, and of the view of topics, that takes several event-loop iterations,
-        in steps."""
+        """Run work of shards and of the view of topics that takes several event-loop iterations,
+        one step per iteration of the returned iterator."""
         is_other = False
         while self.has_work:
             if self._topics.has_work:
@@ -115,7 +115,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
                     yield
 
     def _used_regexes(self) -> Iterator[str]:
-        """Yield the regular expressions of all groups here, for the view of topics."""
+        """Yield the regular expressions of all groups on this broker, for the view of topics."""
         for led in self._led.values():
             yield from led.shard.used_regexes()
 
@@ -129,7 +129,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     # ---- metadata
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start leading the partitions that this broker leads now, and resign from the others."""
+        """Start to coordinate the partitions that this broker leads now, and resign from all
+        others. Also apply changes of topics to the groups."""
         changed_topics = self._topics.follow(delta, image)
         await super().publish(delta, image)
         if changed_topics:
@@ -158,20 +159,21 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         )
 
     def replay_of(self, log: Log, shard: GroupShard) -> GroupReplay:
-        """Return the replay of a log into a shard."""
+        """Return a replay of a log into a shard of groups."""
         return GroupReplay(log, shard, self.errors)
 
     def _perform_on_shares(
         self, group_id: str, responder: Responder, action: Callable[[StateOutcomes, Instant], None]
     ) -> None:
-        """Call a function with the share groups of the shard that serves a group now."""
+        """Call `action` with the share groups of the shard that serves a group now. The responder
+        gets an error code if no shard here serves it."""
         self.perform(group_id, responder, lambda shard, now: action(shard.shares, now))
 
     def _content_of(self, shard: GroupShard) -> str:
         return f"{len(shard.groups)} groups and {len(shard.offsets)} offsets"
 
     def resume(self, led: LedGroups) -> Iterator[None]:
-        """Start serving the groups of a replayed log, in steps."""
+        """Start to serve the groups of a replayed log, in steps."""
         return led.shard.resume_in_steps(self._now, self._note_unfit)
 
     def _note_unfit(self, group_id: str, error: Exception) -> None:
@@ -213,13 +215,15 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         decide: Callable[[GroupShard, Instant], SeparateBatch],
         guard: VerificationGuard | None,
     ) -> None:
-        """Append the pending offsets of a transaction.  Answers when they are committed."""
+        """Append the offsets that a transaction commits. Answers when their records are
+        committed."""
         self._append_separately(lambda: self._find(group_id), responder, decide, guard=guard)
 
     def end_transaction(
         self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
-        """Append a transaction marker to a partition of `__consumer_offsets`, and apply it.
+        """Append a transaction marker to a partition of `__consumer_offsets`, and apply it to the
+        pending offsets.
 
         `responder` is called when the marker is committed, or with the error code if that fails.
         """
@@ -244,7 +248,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         guard: VerificationGuard | None = None,
         version: int = 0,
     ) -> None:
-        """Append a transactional batch, after all earlier writes of the event-loop iteration."""
+        """Append a batch of a transaction separately, after all earlier writes of the event-loop
+        iteration."""
         try:
             led = find()
             if len(led.partition.isr) < led.partition.min_isr_count:
@@ -276,7 +281,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         self._answer_when_committed(partition, end_offset, [(responder, own.answer)])
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of groups, members and offsets of this broker."""
+        """Return the number of groups, members and offsets on this broker."""
         return figures_of(self._led.values(), self._skipped_count)
 
     def _find(self, key: str) -> LedGroups:
@@ -323,8 +328,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return self._armed_ms
 
     def on_time(self, now_ms: int) -> None:
-        """Handle the deadlines that have passed in every shard. If the call is late, the process
-        was paused, and session timeouts restart first."""
+        """Handle the deadlines that have passed in every shard. If this call is late, the process
+        was paused; session timeouts then restart first."""
         late_ms = 0 if self._armed_ms is None else now_ms - self._armed_ms
         now = self._now()
         for led in list(self._led.values()):

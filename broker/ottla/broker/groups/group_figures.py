@@ -11,7 +11,7 @@ LedGroups: TypeAlias = LedShard[GroupShard, EventWrite]
 
 
 def figures_of(led: Iterable[LedGroups], skipped_count: int) -> dict[str, float]:
-    """Return the number of groups, members, offsets and loading partitions of this broker."""
+    """Return the number of groups, members, offsets and partitions being loaded on this broker."""
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
     consumers = [group for shard in shards for group in shard.consumers.all()]

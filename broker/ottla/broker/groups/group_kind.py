@@ -2,8 +2,8 @@
 
 A shard stores groups of several kinds under one namespace of ids. It finds the kind of a group by
 `CoordinatedGroup.type` and delegates every decision to it. A new kind (streams groups) is a
-`CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that only one kind
-has are methods of its `GroupKind`, which their handlers call.
+`CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that exist for only
+one kind are methods of its `GroupKind`, which their handlers call.
 """
 
 from abc import ABC, abstractmethod
@@ -29,17 +29,17 @@ GroupT = TypeVar("GroupT", bound=CoordinatedGroup)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GroupKind(ABC, Generic[GroupT]):
-    """Decisions on the groups of one kind in one shard."""
+    """Rules for the groups of one kind in one shard."""
 
     keys: ClassVar[tuple[type[Message], ...]]
-    """Classes of the record keys in `__consumer_offsets` that belong to this kind."""
+    """Record key classes in `__consumer_offsets` that belong to groups of this kind."""
     type: ClassVar[str]
     """Value of `CoordinatedGroup.type` for groups of this kind."""
     has_offsets: ClassVar[bool] = True
     """False if no offsets may be committed for groups of this kind."""
 
     def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
-        """`groups` contains the groups of all kinds in the shard."""
+        """`groups` contains the groups of all kinds in the shard, by group id."""
         self._groups = groups
         self._outbox = outbox
 
@@ -51,7 +51,7 @@ class GroupKind(ABC, Generic[GroupT]):
         return cast(GroupT, group) if group is not None and group.type == self.type else None
 
     def all(self) -> list[GroupT]:
-        """Return the groups of this kind."""
+        """Return all groups of this kind in the shard."""
         return [cast(GroupT, group) for group in self._groups.values() if group.type == self.type]
 
     def prepare_deletion(
@@ -59,8 +59,8 @@ class GroupKind(ABC, Generic[GroupT]):
     ) -> bool:
         """Return True if an empty group can be deleted now.
 
-        Otherwise the kind first deletes what the group has elsewhere, and then calls
-        `delete_again`, or the responder with an error code.
+        Otherwise start to delete what the group has elsewhere. Afterwards `delete_again` is called,
+        or the responder with an error code.
         """
         return True
 
@@ -77,11 +77,12 @@ class GroupKind(ABC, Generic[GroupT]):
 
     @abstractmethod
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply a record whose key is one of `keys`."""
+        """Apply a record whose key class is one of `keys`."""
 
     @abstractmethod
     def resume(self, group: GroupT, now: Instant) -> int:
-        """Start serving a group that was loaded.  Returns the number of entries checked."""
+        """Start to serve a loaded group. Returns the number of entries checked, as a measure of the
+        cost."""
 
     # ---- time and topics
 
@@ -94,12 +95,12 @@ class GroupKind(ABC, Generic[GroupT]):
         """Restart the session timeout of every member."""
 
     def on_topics(self, group: GroupT, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group.  Returns the number of entries checked, 0 for
-        none."""
+        """Apply changes of topics to a group. Returns the number of entries checked, which is 0 if
+        none was."""
         return 0
 
     def used_regexes(self, group: GroupT) -> Iterable[str]:
-        """Return the regular expressions to which members subscribe."""
+        """Return the regular expressions to which the group's members subscribe."""
         return ()
 
     def take_waiting(self) -> Iterator[Responder]:

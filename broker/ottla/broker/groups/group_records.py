@@ -1,8 +1,8 @@
-"""Records of `__consumer_offsets`, in Kafka's formats.  Pure.
+"""Encodes and decodes records of `__consumer_offsets`, in Kafka's formats. Pure.
 
-A key is an int16 with its kind, then the body.  A value is an int16 with its version, then the
-body.  A null value is a tombstone.  Kinds of other coordinators (streams groups) are skipped when a
-log is read.  The kinds of consumer groups (3 to 8 and 16) are in `consumer_records.py`, those of
+A key is an int16 with its kind, then the body. A value is an int16 with its version, then the body.
+A null value is a tombstone. Kinds of other coordinators (streams groups) are skipped when a log is
+read. The kinds of consumer groups (3 to 8 and 16) are in `consumer_records.py`, and the kinds of
 share groups (10 to 15) in `share_records.py`.
 """
 
@@ -93,29 +93,29 @@ from ottla.wire.messages.share_group_target_assignment_metadata_value import (
 )
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
-"""Former kind number of the key of a committed offset. Its body is the same as that of the current
+"""Old kind number for the key of a committed offset. Its body is the same as that of the current
 kind."""
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-"""The only version of an offset's value that contains an expiry. OffsetCommit 2 to 4 may request
-one."""
+"""The only version of an offset's value that contains an expiry, which OffsetCommit 2 to 4 may
+request."""
 GROUP_VERSION = 3
 
 NO_EXPIRY = -1
 
 TEXT_LENGTH_MAX = 8_191
-"""Maximum characters of a text in a record.  At four bytes each, they fill the 32,767 bytes of a
+"""Maximum characters of a text in a record. At four bytes each, they fill the 32,767 bytes of a
 string."""
 
 INSTANCE_ID_LENGTH_MAX = 249
-"""Maximum characters of a group.instance.id, as in Kafka's clients.  Member ids begin with it and
-are stored in records too.  A longer one makes ids that no record can store."""
+"""Maximum characters of a group.instance.id, as in Kafka's clients. Member ids begin with it and
+are stored in records too. With a longer one, a member id would not fit into any record."""
 
 LISTED_COUNT_MAX = 10_000
-"""Maximum members, protocols or topics in one request of a member.  No group's record holds more,
+"""Maximum members, protocols or topics in one request from a member. No group's record holds more,
 and checking a hundred times as many blocks the event loop for a second."""
 
 _int16 = Struct(">h")
@@ -123,7 +123,7 @@ _key_start = Struct(">hh").pack
 _length = _int16.pack
 _index = Struct(">i").pack
 offset_key_end = _index
-"""Encodes a partition index, which ends the key of a committed offset."""
+"""Encodes a partition index, with which the key of a committed offset ends."""
 _value_start = Struct(">hqi").pack
 _instant = Struct(">q").pack
 _value_without_metadata = Struct(">hqiBq").pack
@@ -150,17 +150,17 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
     15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Classes of key and value of each kind."""
+"""Key class and value class of each kind."""
 
 KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-"""Kind that is written for a key class. If two kinds share a class, it is the later one."""
+"""Kind number that is written for a key class. If two kinds share a class, it is the later one."""
 
 Key: TypeAlias = Message
 Value: TypeAlias = Message
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    """Return the key of a committed offset.
+    """Return the encoded record key of a committed offset.
 
     It is encoded by hand for speed, like most values, since every commit contains one key and one
     value.
@@ -169,8 +169,8 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def offset_key_start(group: str, topic: str) -> bytes:
-    """Return the common start of the keys of a group's offsets in one topic, without the
-    partition."""
+    """Return the bytes with which the record keys of a group's offsets in one topic begin, without
+    the partition."""
     raw_group, raw_topic = group.encode(), topic.encode()
     return b"".join(
         (
@@ -183,7 +183,7 @@ def offset_key_start(group: str, topic: str) -> bytes:
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Return the encoded record value of a committed offset, in the version that contains all
+    """Return the encoded record value of a committed offset. Its version is one that contains all
     fields that are set."""
     if value.expire_timestamp != NO_EXPIRY:
         version = OFFSET_VERSION_WITH_EXPIRY
@@ -216,12 +216,12 @@ def lasting_value(
 
 
 def tags_of(topic_id: UUID) -> bytes:
-    """Return the tagged fields of the values of a topic's offsets."""
+    """Return the encoded tagged fields that end the record values of a topic's offsets."""
     return _tags_of.get(topic_id) or _keep_tags(topic_id)
 
 
 def _keep_tags(topic_id: UUID) -> bytes:
-    """Return the encoded tagged fields of a committed offset, and cache them."""
+    """Encode the tagged fields of a topic's offsets, and cache them. Returns the bytes."""
     if len(_tags_of) >= TOPICS_KEPT_MAX:
         _tags_of.clear()
     tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
@@ -229,18 +229,19 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Topics whose tagged fields are cached.  Smaller encodes some again for each commit."""
+"""Maximum number of topics whose tagged fields are cached. Smaller encodes some again for each
+commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 
 
 def group_key(group: str) -> bytes:
-    """Return the key of a group."""
+    """Return the encoded record key of a classic group."""
     return _GROUP_METADATA_PREFIX + encode(GroupMetadataKey(group=group), 0)
 
 
 def group_value(value: GroupMetadataValue) -> bytes:
-    """Return the encoded record value of a group."""
+    """Return the encoded record value of a classic group."""
     return _int16.pack(GROUP_VERSION) + encode(value, GROUP_VERSION)
 
 
@@ -254,7 +255,7 @@ def record(key: Message, value: Message | None) -> CoordinatorRecord:
 
 
 def read_record(key: bytes | None, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """Decode key and value of a record.  Returns None for an unknown kind.
+    """Decode the key and the value of a record. Returns None if its kind is unknown.
 
     Raises CorruptDataError if the bytes do not match their kind and version.
     """

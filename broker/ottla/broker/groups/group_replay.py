@@ -1,4 +1,5 @@
-"""Replays the log of a partition of `__consumer_offsets` into its shard. Pure but for the reads."""
+"""Replays the log of a partition of `__consumer_offsets` into its shard. Pure except for reading
+the log."""
 
 from ottla.broker.coordinators.log_replay import LogReplay
 from ottla.broker.groups.shard import GroupShard
@@ -12,7 +13,8 @@ from ottla.wire.records import Record
 
 
 class GroupReplay(LogReplay):
-    """Replay of a group log, in which offsets may belong to transactions."""
+    """Replay of a partition of `__consumer_offsets`. Offsets in a transaction take effect at its
+    marker."""
 
     def __init__(self, log: Log, shard: GroupShard, errors: UnexpectedErrors) -> None:
         super().__init__(log, shard, errors)

@@ -1,5 +1,5 @@
-"""Effective settings of one group: its own dynamic settings, and for all others those of this
-broker. Pure."""
+"""Effective settings of one group: its own dynamic settings, and the broker's settings where it has
+none. Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from ottla.model.settings.groups import GroupConfig
 logger = logging.getLogger("ottla.broker.groups")
 
 KEPT_MAX = 10_000
-"""Groups with dynamic settings whose settings are cached.  Smaller parses them more often."""
+"""Maximum number of groups with dynamic settings whose parsed settings are cached. Smaller parses
+them more often."""
 
 
 class SettingsOfGroups:
@@ -28,10 +29,11 @@ class SettingsOfGroups:
         self._config = config
         self._unset = group_settings_of({}, config)
         self._known: dict[str, tuple[Mapping[str, str], GroupSettings]] = {}
-        """Settings of each group with dynamic ones, and the texts that they were made of."""
+        """Settings of each group with dynamic settings, and the texts from which they were
+        parsed."""
 
     def of(self, image: MetadataImage, group_id: str) -> GroupSettings:
-        """Return the effective settings of a group under a metadata image."""
+        """Return the effective settings of a group, given a metadata image."""
         texts = image.config(GROUP_RESOURCE, group_id)
         if not texts:
             return self._unset

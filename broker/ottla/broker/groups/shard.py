@@ -1,4 +1,4 @@
-"""Groups of one partition of `__consumer_offsets`, while it is led here. Pure.
+"""Groups of one partition of `__consumer_offsets`, while this broker leads it. Pure.
 
 A request and the time go in; records and responses come out (`take_effects`). A request changes the
 groups in memory at once, and its records are written afterwards. `replay` makes the same changes
@@ -60,7 +60,7 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 NO_RETENTION = -1
 
 REMOVAL_COST = 25
-"""Cost of removing a member, in entries of a response: a tenth of a millisecond."""
+"""Cost of removing a member, measured in entries of a response: a tenth of a millisecond."""
 
 
 class GroupShard:
@@ -77,7 +77,7 @@ class GroupShard:
         share_ports: SharePorts | None = None,
     ) -> None:
         """`settings` returns the settings of one group, and `new_id` a unique text. Without
-        `share_ports`, no partition of a share group is ever initialised.
+        `share_ports`, the partitions of share groups are never initialised.
 
         No record larger than `record_bytes_max` is written.
         """
@@ -99,7 +99,7 @@ class GroupShard:
         self._is_ending_overdue = False
         """True while expired deadlines are handled in steps."""
         self._changed_topics: set[str] | None = None
-        """Topics whose change the next pass over the groups applies; None if no pass is
+        """Topics whose changes the next pass over the groups applies, or None if no pass is
         scheduled."""
         rebalancer = Rebalancer(
             config,
@@ -184,7 +184,7 @@ class GroupShard:
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
-        """Run one step of the unfinished work."""
+        """Run one step of the shard's unfinished work."""
         self._backlog.step(now)
         self._outbox.end_event()
 
@@ -197,7 +197,7 @@ class GroupShard:
         self._backlog.begin(self._follow_topics(), now)
 
     def _follow_topics(self) -> Iterator[None]:
-        """Apply the changes of topics to each group."""
+        """Apply the changes of topics to each group, in steps."""
         yield  # Other changes during this pause go into the same pass.
         changed, self._changed_topics = frozenset(self._changed_topics or ()), None
         pace = StepPace()
@@ -235,7 +235,7 @@ class GroupShard:
     def resume(
         self, now: Instant, on_unfit: Callable[[str, Exception], None] | None = None
     ) -> None:
-        """Start serving requests after the whole log has been replayed.
+        """Start to serve requests after the whole log has been replayed.
 
         A group with inconsistent records starts without members; `on_unfit` is called with its id
         and the error.
@@ -246,7 +246,8 @@ class GroupShard:
     def resume_in_steps(
         self, now: Callable[[], Instant], on_unfit: Callable[[str, Exception], None] | None
     ) -> Iterator[None]:
-        """Start serving in steps, as `resume` does.  No request may be served before the end."""
+        """Start to serve requests as `resume` does, but in steps. No request may be served before
+        the last step."""
         pace = StepPace()
         for group_id in self.store.group_ids:
             if group_id not in self.groups:
@@ -316,7 +317,7 @@ class GroupShard:
         now: Instant,
         version: int,
     ) -> None:
-        """Commit offsets. The response has a list of error codes for each topic, in the order of
+        """Commit offsets. The answer contains a list of error codes for each topic, in the order of
         the request."""
         if not self._may_commit(request, responder, now, version):
             return
@@ -332,7 +333,7 @@ class GroupShard:
         self, request: OffsetCommitRequest, responder: Responder, now: Instant, version: int
     ) -> bool:
         """Return whether the member may commit offsets. If not, the request is answered with the
-        error."""
+        error code."""
         group = self.groups.get(request.group_id)
         try:
             if group is None:
@@ -353,7 +354,7 @@ class GroupShard:
     def offsets_in_transaction(
         self, commit: TransactionalCommit, topics: Iterable[TopicCommit], now: Instant
     ) -> SeparateBatch:
-        """Return the batch of offsets that wait for the end of their transaction.
+        """Return the batch with the offsets that a transaction commits.
 
         Raises RefusedError if the committing member is not in the group.
         """

@@ -1,4 +1,4 @@
-"""Names of a group's deadlines.  Pure."""
+"""Names under which the deadlines of a group are stored. Pure."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -7,20 +7,20 @@ NO_MEMBER_ID = ""
 
 
 class TimerKind(Enum):
-    """Kind of deadline, named after the event it waits for."""
+    """Kind of deadline, named after the event that it waits for."""
 
     SESSION = "session"
-    """The deadline for a heartbeat of one member."""
+    """Deadline for the next heartbeat of one member."""
     JOIN = "join"
-    """The deadline for JoinGroup requests of all members, after which a generation begins."""
+    """Deadline for JoinGroup requests of all members, after which a generation begins."""
     SYNC = "sync"
-    """The deadline for SyncGroup requests of all members."""
+    """Deadline for SyncGroup requests of all members."""
     ASSIGNMENT = "assignment"
-    """The end of the minimum interval since the last assignment of a consumer or share group."""
+    """End of the minimum interval since the last assignment of a consumer or share group."""
     INITIALIZATION = "initialization"
-    """The next attempt to initialise or delete the states of a share group's partitions."""
+    """Time of the next attempt to initialise or delete the states of a share group's partitions."""
     REVOCATION = "revocation"
-    """The deadline for the revocation of partitions by one member of the consumer protocol."""
+    """Deadline for a member of the consumer protocol to revoke partitions."""
 
     # Enum's own hash is a Python call, and each heartbeat makes two.
     __hash__ = object.__hash__

@@ -21,8 +21,8 @@ from ottla.wire.messages.alter_replica_log_dirs_response import (
 
 FUTURE_NAME_OVERHEAD = len(".") + 32 + len("-future")
 FILE_NAME_LENGTH_MAX = 255
-"""Longest file name that file systems allow, in bytes.  The directory of a log is renamed during a
-move, to a longer name."""
+"""Maximum length of a file name, in bytes, that file systems allow. The directory of a log is
+renamed during a move, to a longer name."""
 
 
 class AlterReplicaLogDirsApi(Generic[D]):
@@ -33,7 +33,7 @@ class AlterReplicaLogDirsApi(Generic[D]):
         self._logs = logs
 
     def handle(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
-        """Start the requested moves, and return an error code for each partition.
+        """Start the requested moves of replicas. Answers with an error code for each partition.
 
         If the request names a partition twice, the last directory counts.
         """

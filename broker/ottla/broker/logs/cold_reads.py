@@ -1,4 +1,5 @@
-"""File ranges being loaded into the page cache, for fetches whose records are not cached.
+"""Tracks file ranges that are being loaded into the page cache, for fetches whose records are not
+cached.
 
 Pure; the function that loads a range is a parameter. The event loop never waits for a disk. A fetch
 whose records are not in the page cache starts a load and reads its other partitions. It reads again
@@ -20,9 +21,9 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 
 RANGES_PER_PARTITION_MAX = 8
-"""Ranges of one partition that are loaded at the same time.  Smaller makes readers at different
-positions wait for each other.  Larger lets one client keep a disk busy with ranges that it never
-reads."""
+"""Maximum number of ranges in one partition that are loaded at the same time. Smaller makes readers
+at different positions wait for each other. Larger lets one client keep a disk busy with ranges that
+it never reads."""
 
 AHEAD_BYTES = 2 << 20
 """Bytes that are read ahead of a sequential reader.  Smaller lets it wait for the disk between two
@@ -40,8 +41,8 @@ calling back, if the range is cached already."""
 
 
 class ColdReader:
-    """Sequential reader of a file: its position, and the end of the range that was loaded for
-    it."""
+    """Sequential reader of a file: its position, and the end of the range that was loaded in
+    advance."""
 
     __slots__ = ("ahead_to", "position")
 
@@ -51,7 +52,8 @@ class ColdReader:
 
 
 class ColdReads:
-    """Loads into the page cache that are in progress, by partition. Fetches wait for them."""
+    """Loads into the page cache that are in progress, by partition, with the fetches that wait for
+    them."""
 
     __slots__ = ("_begin", "_coming", "_wake", "readers")
 
@@ -68,8 +70,8 @@ class ColdReads:
         return sum(len(ranges) for ranges in self._coming.values())
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
-        """Start loading a missing range.  Returns True if the range is cached by now and can be
-        read at once, or False if the fetch must wait for a load."""
+        """Start to load a missing range. Returns True if the range is cached by now and can be read
+        at once, or False if the fetch must wait for a load."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:

@@ -1,6 +1,7 @@
-"""DeleteRecords: raises the log start offset. Segments wholly below it are deleted later (KIP-107).
+"""DeleteRecords: raises the log start offset of partitions. Segments wholly below it are deleted
+later (KIP-107).
 
-Pure but for awaiting the log. A response without an error means that the records are deleted on
+Pure except for awaiting the log. A response without an error means that the records are deleted on
 every replica. The request waits in the purgatory until each live replica has raised its log start
 offset too, which followers report in their fetches. A replica on a fenced or shutting-down broker
 is not waited for. It raises its offset when its broker is back.
@@ -31,7 +32,7 @@ NO_LOW_WATERMARK = -1
 
 
 class PendingDeletion:
-    """Partition whose records are deleted on the leader, perhaps not yet on all replicas."""
+    """Partition whose records are deleted on the leader, but perhaps not yet on all replicas."""
 
     __slots__ = ("before", "partition", "result")
 
@@ -53,7 +54,8 @@ class PendingDeletion:
 
 
 class WaitingDeletion(WaitingEntry):
-    """Request whose records are deleted on the leader, perhaps not yet on all replicas."""
+    """DeleteRecords request whose records are deleted on the leader, but perhaps not yet on all
+    replicas."""
 
     __slots__ = ("_is_large", "_open", "_response", "_slot")
     kind = "DeleteRecords"
@@ -73,8 +75,8 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that are still waiting. Checking one costs about as much as a
-        fetch's read of one partition."""
+        """Number of partitions that still wait. Checking one costs about as much as reading one
+        partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -94,7 +96,7 @@ class WaitingDeletion(WaitingEntry):
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection, since the request raised an unexpected error while it waited."""
+        """Close the connection after an unexpected error in this waiting request."""
         self._slot.fail(fault)
 
     def _answer(self) -> None:
@@ -105,11 +107,11 @@ class WaitingDeletion(WaitingEntry):
 
 
 DELETIONS_PER_STEP = 50
-"""Partitions handled before other requests have their turn on the event loop."""
+"""Number of partitions handled before other requests have their turn on the event loop."""
 
 
 class Deletion(NamedTuple):
-    """One partition of a DeleteRecords request, and its place in the response."""
+    """Partition in a DeleteRecords request, and its entry in the response."""
 
     topic: str
     offset: Offset
@@ -168,8 +170,8 @@ class DeleteRecordsApi:
         left: list[Deletion],
         deleted: list[PendingDeletion],
     ) -> Any:
-        """Delete records of up to DELETIONS_PER_STEP partitions. Returns the continuation if
-        partitions are left.
+        """Delete records of up to DELETIONS_PER_STEP partitions. Returns a coroutine for the
+        remaining partitions, if there are any.
 
         All log start offsets are raised before the first one is flushed, so that one write covers
         them all.
@@ -211,7 +213,8 @@ class DeleteRecordsApi:
 
 
 def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
-    """Raise the log start offset of the leader's log. Returns the log and its new start offset.
+    """Raise the log start offset of a partition that this broker leads. Returns the log and its new
+    start offset.
 
     Raises RefusedError if records of the partition cannot be deleted, or not up to `asked`, the
     requested offset.

@@ -1,8 +1,8 @@
-"""DescribeLogDirs: the directory and size of each replica, and the free space (KIP-827).
+"""DescribeLogDirs: reports the directory and size of each replica, and the free space (KIP-827).
 
-Pure but for awaiting the disks.  As in Kafka, an offline directory is reported as
-KAFKA_STORAGE_ERROR and nothing else.  A replica that is moving between directories is reported in
-both.  The entry in the destination has `is_future_key` and the lag in offsets.
+Pure except for awaiting the disks. As in Kafka, an offline directory is reported as
+KAFKA_STORAGE_ERROR and nothing else. A replica that is moving between directories is reported in
+both. The entry in the destination has `is_future_key` and the lag in offsets.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ broker."""
 
 
 class DescribedDirectory(Protocol):
-    """The properties of a log directory that DescribeLogDirs reports."""
+    """Properties of a log directory that DescribeLogDirs reports."""
 
     path: str
     is_cordoned: bool
@@ -50,11 +50,11 @@ D = TypeVar("D", bound=DescribedDirectory)
 
 
 class DescribedLogs(Protocol[D]):
-    """The methods of the log manager that DescribeLogDirs calls."""
+    """Methods of the log manager that DescribeLogDirs and AlterReplicaLogDirs call."""
 
     @property
     def directories(self) -> Sequence[D]:
-        """Every directory of log.dirs."""
+        """All directories named in log.dirs."""
         ...
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
@@ -106,8 +106,8 @@ class DescribeLogDirsApi(Generic[D]):
         return self._measure(asked)
 
     async def _measure(self, asked: set[TopicPartition] | None) -> Any:
-        """Measure the free space of each online directory. Returns the steps that build the
-        response."""
+        """Measure the free space of each online directory. Returns a generator that builds the
+        response in steps."""
         spaces: list[tuple[D, Space | None]] = []
         for directory in self._logs.directories:
             space = None

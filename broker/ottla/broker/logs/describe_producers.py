@@ -1,6 +1,7 @@
-"""DescribeProducers: the active idempotent and transactional producers of a partition (KIP-664).
+"""DescribeProducers: describes the active idempotent and transactional producers of a partition
+(KIP-664).
 
-Pure.  Any replica answers, not only the leader, so that an operator can compare their states.
+Pure. Any replica answers, not only the leader, so that an operator can compare their states.
 """
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name

@@ -1,7 +1,8 @@
 """Delays requests for partitions whose logs are not open yet.
 
-Pure but for awaiting the log creation. Clients learn of a topic as soon as the metadata has it, but
-its logs are created after that. A request that names no partition without a log is not delayed.
+Pure except for awaiting the creation of logs. Clients learn of a topic as soon as the metadata has
+it, but its logs are created after that. A request that names no partition without a log is not
+delayed.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
@@ -15,8 +16,8 @@ from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 
 WAIT_S_MAX = 2.0
-"""Seconds that a request waits for a log.  Shorter makes clients retry while a disk is busy; longer
-delays the next requests of the connection."""
+"""Maximum seconds that a request waits for a log. Shorter makes clients retry while a disk is busy;
+longer delays the next requests of the connection."""
 
 LOOKED_AT_MAX = 5_000
 """Maximum topics and partitions of one request that are checked for missing logs. Larger lets a
@@ -33,7 +34,7 @@ passed."""
 
 
 class EarlyRequests:
-    """Wrapper of handlers, by which requests wait for logs that are being opened for the first
+    """Wraps request handlers, so that requests wait for logs that are being opened for the first
     time."""
 
     def __init__(self, table: PartitionTable, until_done: UntilDone) -> None:

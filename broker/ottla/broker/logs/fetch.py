@@ -1,8 +1,8 @@
 """Fetch: reads many partitions, and waits for more records if there are too few.
 
-Pure; nothing awaits. `FetchApi.handle` decides every request. A `FlatFetch` is a request that the
-flat codec reads in place. It differs from a decoded request in one way: a response with exactly its
-one partition and no error is encoded by the flat codec.
+Pure; nothing awaits. `FetchApi.handle` serves every request. A `FlatFetch` is a request for one
+partition that is read straight from its bytes, without message objects. A response to it with
+exactly its partition and no error is encoded in the same direct way.
 
 A response contains file slices, which the connection sends with sendfile. A fetch with too few
 bytes waits in the purgatory under its partitions. An append or an advance of the high watermark
@@ -72,20 +72,20 @@ Shorter sends needless empty responses to clients of a slow disk; longer delays 
 that hangs."""
 
 PARTITIONS_READ_AGAIN = 32
-"""A sessionless waiting fetch of more partitions than this reads only the partition that wakes it,
-and builds its response in steps.  Larger lets one append block the event loop longer if many such
-fetches wait."""
+"""Number of partitions above which a waiting fetch without a session reads only the partition that
+wakes it, and builds its response in steps. Larger lets one append block the event loop longer if
+many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
-"""Session epochs of a full request."""
+"""Session epochs that mark a full request."""
 
 PLACES_MAX = 256
-"""Maximum cached lookups of flat requests: partitions by the topic and index bytes of the request.
+"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatFetch`.
 Smaller repeats lookups; larger keeps more removed partitions."""
 
 
 class Fetch:
-    """One fetch request: its partitions and limits, the records read, and its response."""
+    """Fetch request in progress: its partitions and limits, the records read, and its response."""
 
     __slots__ = (
         "_api",
@@ -120,9 +120,9 @@ class Fetch:
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
         self._flat = flat
-        """The request if the flat codec read it, else None."""
+        """The request as a `FlatFetch`, if it was read straight from its bytes, or else None."""
         self._flat_target = flat_target
-        """Partition that the flat request names."""
+        """Target of the partition that the `FlatFetch` names."""
 
     def is_enough(self, reading: FetchReading) -> bool:
         """Return whether the records and errors read so far suffice to answer the client now."""
@@ -135,12 +135,12 @@ class Fetch:
         return reading.readable_count == 0 and len(reading.results) == count
 
     def start_reading(self) -> FetchReading:
-        """Return a reading of every partition that may have news. Nothing is read yet."""
+        """Return an empty reading of the partitions that may have new records or offsets."""
         session = self.session
         return FetchReading(self.targets if session is None else session.to_look_at())
 
     def read_step(self, reading: FetchReading) -> bool:
-        """Read the partitions of one step, within the limits, and store the positions that a
+        """Read the partitions of the next step, within the limits, and store the positions that a
         follower reported. Returns whether more partitions are left."""
         due = reading.due
         if len(due) <= STEP_COST:
@@ -154,14 +154,14 @@ class Fetch:
         return len(reading.results) < len(due)
 
     def read(self) -> FetchReading:
-        """Read all partitions at once, and return the results."""
+        """Read all partitions at once, and return the reading with their results."""
         reading = self.start_reading()
         while self.read_step(reading):
             pass
         return reading
 
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
-        """Read the given partitions, within the byte limit that is left after the earlier reads."""
+        """Read the given partitions, within the byte limit that earlier reads have left."""
         limits, api, context = self.limits, self._api, self.context
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
@@ -232,7 +232,7 @@ class Fetch:
             reading.results.append(result)
 
     def _redirect(self, reading: FetchReading, partition: Partition, target: FetchTarget) -> bool:
-        """Name a nearer replica to the consumer (KIP-392).  Returns False if there is none."""
+        """Name a nearer replica to the consumer (KIP-392). Returns False if there is none."""
         selector, context = self._api.selector, self.context
         assert selector is not None, "a rack is noted for a selector only"
         rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
@@ -284,17 +284,17 @@ class Fetch:
         )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
-        """Return whether the partition now stores a lower end offset for the follower than this
-        waiting fetch reported."""
+        """Return whether the partition now stores an end offset for the follower that is lower than
+        the one this waiting fetch reported."""
         known = partition.followers.get(NodeId(self.limits.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
-        """Charge the client's quota, note in the session the offsets that the response reports, and
-        build the response.
+        """Charge the client's quota, store in the session the offsets that the response reports,
+        and build the response.
 
-        A response with many partitions takes several steps. Returns None if the response to a flat
-        request was completed by the flat codec.
+        A response with many partitions takes several steps. Returns None if the response to a
+        `FlatFetch` was encoded directly and sent.
         """
         slot, session = self.context.slot, self.session
         session_id = NO_SESSION if session is None else session.session_id
@@ -395,8 +395,8 @@ class Fetch:
 
 
 class WaitingFetch(WaitingEntry):
-    """Waiting fetch. When it is woken, it reads all partitions that may have new records or changed
-    offsets."""
+    """Fetch that waits in the purgatory. When it is woken, it reads all partitions that may have
+    new records or changed offsets."""
 
     __slots__ = ("_fetch", "waits_for_disk")
     kind = "Fetch"
@@ -410,19 +410,19 @@ class WaitingFetch(WaitingEntry):
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys: the session if there is one, since it is notified of events in its
-        partitions. Otherwise the keys of the partitions."""
+        """Wake-up keys in the purgatory: the fetch session if there is one, since it is notified of
+        events in its partitions, or else the keys of the partitions."""
         session = self._fetch.session
         return _targets_by_key(self._fetch) if session is None else (session,)
 
     @property
     def cost(self) -> int:
-        """Number of partitions that are read by one attempt to complete the fetch."""
+        """Number of partitions that an attempt to complete this fetch reads."""
         session = self._fetch.session
         return max(1, len(self._fetch.targets) if session is None else session.look_at_count)
 
     def try_complete(self) -> bool:
-        """Send the response if there are enough records by now. Returns True if it was sent."""
+        """Send the response if there are enough records now. Returns True if it was sent."""
         reading = self._fetch.read()
         is_here = self.waits_for_disk and not reading.waits_for_disk
         if not is_here and not self._fetch.is_enough(reading):
@@ -435,7 +435,7 @@ class WaitingFetch(WaitingEntry):
         self._answer(self._fetch.read())
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection, since the request raised an unexpected error while it waited."""
+        """Close the connection after an unexpected error in this waiting request."""
         self._fetch.context.slot.fail(fault)
 
     def _answer(self, reading: FetchReading) -> None:
@@ -445,10 +445,10 @@ class WaitingFetch(WaitingEntry):
 
 
 class WaitingFetchOfMany(WaitingFetch):
-    """Waiting fetch of very many partitions without a session.
+    """Fetch of very many partitions without a session that waits in the purgatory.
 
     It stores the available bytes of each partition, reads only the partition that wakes it, and
-    builds its response in steps.  Many such fetches may wait for one partition, and an append to it
+    builds its response in steps. Many such fetches may wait for one partition, and an append to it
     must not read all partitions of all of them.
     """
 
@@ -472,8 +472,8 @@ class WaitingFetchOfMany(WaitingFetch):
         return 1
 
     def try_complete(self) -> bool:
-        """Answer if the records of the partition that woke this fetch bring the total to enough
-        bytes, or if that partition has an error. Returns True if the response was sent."""
+        """Send the response if the partition that woke this fetch brings the total to enough bytes,
+        or has an error. Returns True if the response was sent."""
         target = self._targets.get(self.woken_by)
         if target is None:
             return False
@@ -500,8 +500,8 @@ def waiting(fetch: Fetch, reading: FetchReading) -> WaitingFetch:
 
 
 def _targets_by_key(fetch: Fetch) -> dict[object, FetchTarget]:
-    """Return the targets by wake-up key. Each partition has the key of its high watermark, and for
-    a follower also that of its log end offset."""
+    """Return the partitions of a fetch by wake-up key. Each partition has the key of its high
+    watermark, and for a follower also that of its log end offset."""
     found: dict[object, FetchTarget] = {}
     for target in fetch.targets:
         partition = target.partition
@@ -542,11 +542,11 @@ class FetchApi:
         """Maximum bytes of records in a response, exceeded only by a single larger batch."""
         sessions.on_target_closed = self._stop_listening
         self._places: dict[bytes, Partition] = {}
-        """Partitions by the topic and index bytes of a flat request."""
+        """Partitions by the topic and index bytes of a `FlatFetch`."""
 
     def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
         """Read the partitions. Answers now if there are enough records or the client does not wait;
-        otherwise the fetch waits in the purgatory. This is the only place where a fetch is decided.
+        otherwise the fetch waits in the purgatory. Every fetch is served here.
         """
         limits = self._limits_of(context, request)
         if limits.is_from_follower:
@@ -573,7 +573,7 @@ class FetchApi:
         limits: FetchLimits,
         session: FetchSession | None,
     ) -> Answer:
-        """Serve a request of any number of partitions, in steps if they are many."""
+        """Serve a request that names any number of partitions, in steps if there are many."""
         try:
             targets = yield from self._targets_of(request, limits, session)
         except RefusedError as error:
@@ -590,7 +590,7 @@ class FetchApi:
         flat: FlatFetch | None = None,
         flat_target: FetchTarget | None = None,
     ) -> HandlerResult:
-        """Read the partitions of a full request, or those of the session that may have news."""
+        """Read the partitions of a full request, or the session's partitions that may have news."""
         opens_session = False
         if session is None:
             opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0
@@ -636,10 +636,10 @@ class FetchApi:
     def _targets_of(
         self, request: FetchForm, limits: FetchLimits, session: FetchSession | None
     ) -> Steps[list[FetchTarget]]:
-        """Return the targets of a full request, in steps.
+        """Return the partitions to read for a full request, in steps.
 
-        An incremental request is applied to its session, and the result is an empty list.
-        Raises RefusedError if the session is closed in the meantime.
+        An incremental request is applied to its session, and the result is an empty list. Raises
+        RefusedError if the session is closed in the meantime.
         """
         if session is None:
             return (yield from targets_of(request, limits.uses_topic_ids))
@@ -655,8 +655,8 @@ class FetchApi:
         return []
 
     def _note_use(self, context: RequestContext, session: FetchSession) -> None:
-        """Update the session's time of last use. If the client's permissions changed, its
-        partitions are checked again."""
+        """Update the time at which the session was last used. If the client's permissions changed,
+        its partitions are checked again."""
         self.sessions.touch(session, context.arrived_ms)
         if context.permissions is not None:
             session.check_again(context.permissions.version)
@@ -725,8 +725,8 @@ class FetchApi:
         return fetch.answer(reading)
 
     def _look_up(self, request: FlatFetch) -> Partition | None:
-        """Look up the partition of a flat request and cache it. Returns None if the partition is
-        not on this broker."""
+        """Look up the partition of a `FlatFetch` and cache it. Returns None if the partition is not
+        on this broker."""
         found = self._places.get(request.place)
         if found is not None and not found.is_removed:
             return found
@@ -757,10 +757,10 @@ class FetchApi:
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Return a target's partition, and subscribe to its events.
+        """Return the partition that a target names, and subscribe to its events.
 
-        Raises RefusedError if the partition is not here.  A client without READ on a topic cannot
-        find out whether the topic exists.
+        Raises RefusedError if the partition is not on this broker. A client without READ on a topic
+        cannot find out whether the topic exists.
         """
         self._stop_listening(target)
         target.partition = None

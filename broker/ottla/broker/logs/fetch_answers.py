@@ -1,4 +1,4 @@
-"""Builds Fetch responses for the generated codec from the results of partitions, grouped by topic.
+"""Builds Fetch responses as message objects from the results of partitions, grouped by topic.
 Pure."""
 
 from ottla.broker.logs.fetch_read import HINTS_FROM, PartitionResult

@@ -1,9 +1,9 @@
-"""Read of one partition of a fetch: the readable offsets, and the records returned.
+"""Reads one partition for a fetch: its readable offsets, and the records to return.
 
 Pure; no record byte is read. A follower may read the whole log, and a consumer the records below
-the high watermark. A READ_COMMITTED consumer may read those below the last stable offset . If a
-client reports the epoch of its last record and its log diverges from ours, it gets the diverging
-epoch and end offset instead of records (KIP-595).
+the high watermark. A READ_COMMITTED consumer may read the records below the last stable offset. If
+a client reports the epoch of its last record and its log diverges from this broker's, it gets the
+diverging epoch and end offset instead of records (KIP-595).
 """
 
 from collections.abc import Collection, Hashable, Iterator
@@ -34,7 +34,7 @@ from ottla.wire.messages.fetch_response import (
 REPLICA_STATE_FROM = 15
 HINTS_FROM = 16
 RACK_FROM = 11
-"""First version of Fetch whose request has the consumer's rack (KIP-392)."""
+"""First version of Fetch whose request contains the consumer's rack (KIP-392)."""
 NO_REPLICA = -1
 READ_COMMITTED = 1
 
@@ -56,20 +56,21 @@ PATIENT = frozenset(
 with one deleted topic would poll without pause."""
 
 FetchForm: TypeAlias = FetchRequest | FlatFetch
-"""A Fetch request as the generated codec or the flat codec reads it."""
+"""A Fetch request as message objects, or as a `FlatFetch`, which is read straight from its
+bytes."""
 
 TargetKey = tuple[str | UUID, int]
-"""Partition as the client names it: by topic name, or by topic id from Fetch 13 on."""
+"""Name of a partition in a request: topic name, or topic id from Fetch 13 on, and index."""
 
 
 class TargetOwner(Protocol):
-    """The fetch session to which a target belongs."""
+    """Interface of the fetch session to which a target belongs."""
 
     is_privileged: bool
-    """True if the session is a follower's."""
+    """True if the session belongs to a follower."""
 
     def note_event(self, target: "FetchTarget", key: Hashable) -> None:
-        """Note that an event has woken a target's partition under the given key."""
+        """Record that an event has woken a target's partition under the given key."""
         ...
 
 
@@ -120,10 +121,10 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """True if the latest request named this partition, and its position is not noted yet."""
+        """True if the latest request named this partition, and its position is not stored yet."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
-        """Replace the fetch position and the limits that the client requests for this partition."""
+        """Replace the fetch position and the limits of this partition by the requested ones."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -193,10 +194,10 @@ class PartitionResult:
         self.preferred_replica = NO_REPLICA
         """Replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
-        """Epoch and end offset at which the client's log diverges from ours, or None."""
+        """Epoch and end offset at which the client's log diverges from this broker's, or None."""
 
     def encodable(self) -> PartitionData:
-        """Return this result as an element of a response."""
+        """Return this result as the entry for a partition in a response."""
         aborted, diverging = self.aborted, self.diverging
         return PartitionData(
             partition_index=self.target.index,
@@ -249,7 +250,7 @@ class FetchLimits:
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.reads_followers = False
-        """True if the request may be served from a replica that follows (KIP-392)."""
+        """True if a replica that is a follower may serve the request (KIP-392)."""
         self.rack = ""
         """Rack of a consumer to which a nearer replica may be named, else ""."""
         self.whole_batches = False
@@ -268,8 +269,8 @@ def asked_partitions(
 
 
 def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarget]]:
-    """Return the targets of a full request. If the request names a partition twice, the last entry
-    counts."""
+    """Return the targets of a full request: the partitions to fetch. If the request names a
+    partition twice, the last entry counts."""
     pace = StepPace()
     targets: dict[TargetKey, FetchTarget] = {}
     for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
@@ -286,7 +287,7 @@ def check_readable(permissions: Permissions, topic: str) -> None:
 
 
 class FetchReading:
-    """Results of one reading of a fetch's partitions, in their order."""
+    """Results of reading the partitions of a fetch once, in their order."""
 
     __slots__ = (
         "byte_count",
@@ -301,7 +302,7 @@ class FetchReading:
 
     def __init__(self, due: list[FetchTarget]) -> None:
         self.due = due
-        """Partitions to read, in this order."""
+        """Partitions to read, in the order in which they are read."""
         self.results: list[PartitionResult] = []
         self.byte_count = 0
         self.is_urgent = False
@@ -331,7 +332,7 @@ class FetchReading:
 
 
 def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
-    """Return the target's partition.  Raises RefusedError if it is not here."""
+    """Return the partition that a target names. Raises RefusedError if it is not on this broker."""
     if limits.uses_topic_ids:
         return table.find_by_id(target.topic_id, target.index)
     return table.find(target.topic, target.index)
@@ -410,7 +411,7 @@ def read_partition(
 
 
 def may_be_held_back(partition: Partition, replica: int) -> bool:
-    """Return whether the replication quota may delay a follower's records of a partition.
+    """Return whether the replication quota may delay the records of a partition to a follower.
 
     A follower in the ISR is never throttled, since it would drop out of the ISR.
     """
@@ -432,7 +433,8 @@ def throttled_bytes(results: list[PartitionResult]) -> int:
 
 
 def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
-    """Return whether a partition has more records or changed offsets than this response reports."""
+    """Return whether a partition has more records or other changed offsets than this response
+    reports."""
     target = result.target
     if result.error_code or result.diverging is not None:
         return True
@@ -446,8 +448,8 @@ def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
 
 
 def redirected(partition: Partition, target: FetchTarget, replica: int) -> PartitionResult:
-    """Return the result that names the replica from which a consumer should fetch instead. Raises
-    RefusedError if the consumer's leader epoch is wrong."""
+    """Return the result that names the preferred replica, from which a consumer should fetch
+    instead. Raises RefusedError if the consumer's leader epoch is wrong."""
     partition.leader_log(target.current_leader_epoch)
     result = unread(partition, target)
     result.preferred_replica = replica
@@ -477,8 +479,8 @@ def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:
 
 
 def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
-    """Return the epoch and end offset at which the client's log diverges from ours. Returns None if
-    the client's log is a prefix of ours."""
+    """Return the epoch and end offset at which the client's log diverges from this log. Returns
+    None if the client's log is a prefix of it."""
     if epoch == log.last_epoch and offset <= log.end_offset:
         return None
     ours = log.end_offset_for_epoch(epoch)
@@ -491,12 +493,12 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
 
 def is_read_ahead(partition: Partition, readers: Collection[str]) -> bool:
     """Return whether bytes of the partition's newest segment are being loaded in advance for a
-    reader. `readers` are the paths of files with tracked readers."""
+    reader. `readers` contains the paths of files with tracked readers."""
     log = partition.log
     return log is not None and log.newest_path in readers
 
 
 def is_impatient(request: FetchForm, reading: FetchReading) -> bool:
-    """Return whether the fetch must be answered at once: its client does not wait for more records,
+    """Return whether a fetch must be answered at once: its client does not wait for more records,
     and no record is being loaded from disk."""
     return request.max_wait_ms <= 0 and not reading.waits_for_disk

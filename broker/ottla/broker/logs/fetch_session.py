@@ -6,9 +6,9 @@ session also lists the partitions that may have news: they were requested again,
 or have records left over from the last response. A fetch reads only these, so that a thousand idle
 partitions cost nothing.
 
-The cache has a fixed number of slots. If all are in use, a new session takes one over by Kafka's
-rules: followers before consumers, and larger sessions before smaller ones. No session loses a slot
-used within the last two minutes to an equal one.
+The cache has a fixed number of slots. If all are in use, a new session may take the slot of another
+one by Kafka's rules: a follower's before a consumer's, and a larger session before a smaller one. A
+session that was used within the last two minutes is not evicted for an equal one.
 
 Invariants: OneEpochAtATime (a repeated or lost request is detected), SlotsNeverExceeded,
 SettledMeansSilent (a partition that is neither due nor failed has no news).
@@ -32,26 +32,26 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""Milliseconds since its last use for which a session keeps its slot against an equal session.
-Shorter makes many consumers evict each other in turn; longer keeps the slots of clients that are
-gone."""
+"""Milliseconds after its last use during which a session is not evicted for an equal one. Shorter
+makes many consumers evict each other in turn; longer keeps the slots of clients that are gone."""
 
 FAILED_LOOKED_AT = 200
-"""Failed partitions that one fetch reads again.  Larger makes a request of 50 bytes cost more.
-Smaller finds later that a partition is readable again."""
+"""Maximum number of failed partitions that one fetch reads again. Larger makes a request of 50
+bytes cost more. Smaller finds later that a partition is readable again."""
 
 CHECKED_AGAIN = 500
-"""Partitions of a session whose permissions one fetch checks again after a change of ACLs. Larger
-blocks the event loop longer. Smaller reports an idle topic's new permissions later."""
+"""Maximum number of partitions in a session whose permissions one fetch checks again after a change
+of ACLs. Larger blocks the event loop longer. Smaller reports an idle topic's new permissions later.
+"""
 
 PARTITIONS_MAX = 200_000
-"""Maximum partitions in all sessions together; they take about 100 MB.  A client beyond that
-fetches without a session."""
+"""Maximum number of partitions in all sessions together; they take about 100 MB. A client beyond
+that fetches without a session."""
 
 
 class FetchSession:
-    """Partitions that one client fetches repeatedly. `due` contains those to read next, in the
-    order in which they are read."""
+    """Partitions that one client fetches repeatedly. `due` contains the partitions to read next, in
+    order."""
 
     __slots__ = (
         "cached_count",
@@ -125,7 +125,7 @@ class FetchSession:
         index: int,
         asked: FetchPartition | FlatFetch,
     ) -> FetchTarget:
-        """Replace the position and limits that the client requests for one partition.  Returns its
+        """Replace the position and limits of one partition by the requested ones. Returns its
         target."""
         target = self.targets.get(key)
         if target is None:
@@ -186,7 +186,7 @@ class FetchSession:
         """Mark a partition as due, failed or idle after it was read.
 
         An idle partition is read again only after an event. A partition that had records is read
-        last next time, so that no other starves. A failed partition is retried after those that
+        last next time, so that no other starves. A failed partition is retried after the ones that
         failed before it.
         """
         if self.failed:
@@ -248,12 +248,12 @@ class FetchSessionCache:
         return session
 
     def holds(self, session: FetchSession) -> bool:
-        """Return whether a session is still in the cache."""
+        """Return whether a session is still in the cache, and thus open."""
         return self._sessions.get(session.session_id) is session
 
     def _check_room(self, request: FetchForm) -> None:
-        """Close a session if the request could make the cache exceed its maximum of partitions, so
-        that the client sends a full fetch.
+        """Close a session if its request could make the cache exceed the maximum number of
+        partitions. The client then sends a full fetch.
 
         Raises RefusedError if the session was closed.
         """
@@ -265,7 +265,7 @@ class FetchSessionCache:
             raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Update the time of last use and the partition count of a session."""
+        """Update the time at which a session was last used, and its number of partitions."""
         session.last_used_ms = now_ms
         self.partition_count += len(session.targets) - session.cached_count
         session.cached_count = len(session.targets)
@@ -350,13 +350,14 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the next session epoch.  The largest is followed by 1, since 0 opens a session."""
+    """Return the session epoch after a given one. The largest is followed by 1, since 0 opens a
+    session."""
     return 1 if epoch == INT32_MAX else epoch + 1
 
 
 def flat_target(flat: FlatFetch, partition: Partition, session: FetchSession | None) -> FetchTarget:
-    """Return the target for the partition of a flat request: the session's if the request continues
-    a session, otherwise a new one."""
+    """Return the target for the partition of a `FlatFetch`. It is the session's target if the
+    request continues a session, or else a new one."""
     topic_id, index = partition.topic_id, partition.index
     key = topic_id, index
     if session is not None:

@@ -1,8 +1,8 @@
-"""ListOffsets: the start or end offset of a partition, or the first record at or after a timestamp
-.
+"""ListOffsets: returns the start or end offset of a partition, or the first record at or after a
+timestamp.
 
-Pure.  Start and end offsets are returned at once.  A lookup by timestamp may read index and log
-bytes from disk.  It is awaited, and several lookups of a request run concurrently.
+Pure. Start and end offsets are returned at once. A lookup by timestamp may read index and log bytes
+from disk. It is awaited, and several lookups of a request run concurrently.
 """
 
 from collections import Counter
@@ -55,8 +55,8 @@ NO_TIMESTAMP = -1
 
 
 LOOK_UPS_PER_STEP = 50
-"""Lookups by timestamp that run concurrently before other requests have their turn.  Each may read
-an index or part of a log."""
+"""Number of lookups by timestamp that run concurrently before other requests have their turn. Each
+may read an index or part of a log."""
 
 LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
@@ -68,7 +68,7 @@ async def one_by_one(look_ups: LookUps) -> None:
 
 
 class OffsetLookup(NamedTuple):
-    """One partition of a ListOffsets request, and its place in the response."""
+    """Partition in a ListOffsets request, and its entry in the response."""
 
     topic: str
     asked: ListOffsetsPartition
@@ -84,7 +84,7 @@ class ListOffsetsApi:
         table: PartitionTable,
         run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
     ) -> None:
-        """`run_all` is a function that runs the given lookups and returns when all are done."""
+        """`run_all` runs the given lookups and returns when all are done."""
         self._table = table
         self._run_all = run_all
 
@@ -139,8 +139,8 @@ class ListOffsetsApi:
         response: ListOffsetsResponse,
         left: list[OffsetLookup],
     ) -> Any:
-        """Run up to LOOK_UPS_PER_STEP lookups by timestamp.  Returns the continuation if lookups
-        are left."""
+        """Run up to LOOK_UPS_PER_STEP lookups by timestamp. Returns a coroutine for the remaining
+        lookups, if there are any."""
         await self._run_all(
             [
                 partial(self._look_up, context, request, look_up)

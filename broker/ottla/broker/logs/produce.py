@@ -1,7 +1,8 @@
-"""Produce: appends each partition's batch, and answers when the requested acks are there.
+"""Produce: appends each partition's batch, and answers when the requested acknowledgements have
+arrived.
 
-Pure; nothing awaits. `ProduceApi.handle` decides every request. A `FlatProduce`, which the flat
-codec reads in place, differs from a decoded request only in the encoding of its response.
+Pure; nothing awaits. `ProduceApi.handle` serves every request. A `FlatProduce` is a request that is
+read straight from its bytes, without message objects; only the encoding of its response differs.
 
 * acks 0 and 1 are answered after the append.  acks -1 waits in the purgatory until the high
   watermark passes the batch.  Partitions still open at the timeout are answered REQUEST_TIMED_OUT.
@@ -73,21 +74,22 @@ ZSTD_FROM: Final = 7
 CODEC_ZSTD: Final = 4
 
 PARTITIONS_PER_STEP: Final = 100
-"""Batches of one request that are appended per event-loop iteration.  Smaller yields more often;
-larger delays other connections."""
+"""Number of batches in one request that are appended per event-loop iteration. Smaller yields more
+often; larger delays other connections."""
 
 PLACES_MAX: Final = 256
-"""Maximum cached lookups of flat requests: partitions by the topic and index bytes of the request.
+"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatProduce`.
 Smaller repeats lookups; larger keeps more removed partitions."""
 
 FLAGS_AT: Final = 22
-"""Position of the attributes' low byte in a batch header."""
+"""Position of the low byte of the attributes in a batch header."""
 
 _peek: Final = Struct(">8xi4xb4xh").unpack_from
 """Unpacks the length, magic and attributes of a batch header."""
 
 ProduceForm: TypeAlias = ProduceRequest | FlatProduce
-"""A Produce request as the generated codec or the flat codec reads it."""
+"""A Produce request as message objects, or as a `FlatProduce`, which is read straight from its
+bytes."""
 
 Outcome: TypeAlias = AppendInfo | RefusedError | RecordsToInspectError
 """Outcome of one batch: appended, refused, or waiting until its records are read."""
@@ -117,7 +119,8 @@ class WaitingPartition:
 
 
 class BatchToInspect:
-    """Batch whose records must be read one by one, which takes too long for the event loop."""
+    """Batch whose records must be read one by one in a worker thread, since that takes too long for
+    the event loop."""
 
     __slots__ = ("_config", "answer", "partition", "records", "topic")
 
@@ -166,8 +169,8 @@ class WaitingProduce(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that are still waiting. Checking one costs about as much as a
-        fetch's read of one partition."""
+        """Number of partitions that still wait. Checking one costs about as much as reading one
+        partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     @property
@@ -199,7 +202,8 @@ class WaitingProduce(WaitingEntry):
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection: the outcome of the batches is unknown."""
+        """Close the connection after an unexpected error, since the outcome of the batches is
+        unknown."""
         self._context.slot.fail(fault)
 
     def _answer(self) -> None:
@@ -237,7 +241,7 @@ class Produce:
         self._topic: TopicProduceData | None = None
 
     def turn_to(self, topic: TopicProduceData) -> None:
-        """Start the response of the next topic."""
+        """Start the part of the response about the next topic."""
         if topic is not self._topic:
             self._topic = topic
             self.answers = []
@@ -267,7 +271,7 @@ class ProduceApi:
         self.times = RequestTimes() if times is None else times
         self._by_id: dict[bytes, Partition] = {}
         self._by_name: dict[bytes, Partition] = {}
-        """Partitions by the topic and index bytes of a flat request."""
+        """Partitions by the topic and index bytes of a `FlatProduce`."""
 
     def handle(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
         """Append every batch. Answer at once, or with acks=all wait until the in-sync replicas have
@@ -311,7 +315,7 @@ class ProduceApi:
         return self._serve_decoded(context, request)
 
     def _look_up(self, request: FlatProduce) -> Partition | None:
-        """Look up the partition of a flat request and cache it. Returns None if the partition is
+        """Look up the partition of a `FlatProduce` and cache it. Returns None if the partition is
         not on this broker."""
         (topic,) = request.topic_data
         try:
@@ -325,14 +329,14 @@ class ProduceApi:
         return found
 
     def _serve_decoded(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
-        """Serve a decoded request of any number of batches, possibly transactional."""
+        """Serve a request with any number of batches, which may be transactional."""
         if request.transactional_id is None:
             return begun(self._serve(context, request))
         assert isinstance(request, ProduceRequest)
         return begun(self._serve_transactional(context, request))
 
     def _serve_transactional(self, context: RequestContext, request: ProduceRequest) -> Answer:
-        """Serve a transactional request: verify its batches with the coordinator, then append
+        """Serve a transactional request: have the coordinator verify its batches, then append
         them."""
         try:
             verdict, asked = yield from self._transactions.begin(request, context.api_version)
@@ -371,7 +375,7 @@ class ProduceApi:
     def _append_part(
         self, produce: Produce, topic: TopicProduceData, data: PartitionProduceData
     ) -> None:
-        """Append one partition's batch and note the outcome."""
+        """Append the batch for one partition and record the outcome."""
         context, request = produce.context, produce.request
         partition = None
         outcome: Outcome
@@ -424,8 +428,7 @@ class ProduceApi:
         first: Accepted | None = None,
         is_behind: bool = False,
     ) -> Outcome:
-        """Append one batch and count it. This is the only place where Produce decides about a
-        batch.
+        """Append one batch and count it. Produce accepts or refuses batches only here.
 
         `verdict` has the verification guards of a transaction's batches. `first` is the validated
         batch if its records were read before. `is_behind` is True while an earlier batch of the
@@ -471,7 +474,7 @@ class ProduceApi:
         partition: Partition | None,
         outcome: Outcome,
     ) -> None:
-        """Put the outcome of a batch into the response. If the outcome is not known yet, note the
+        """Put the outcome of a batch into the response. If the outcome is not known yet, record the
         acknowledgement or inspection that it waits for."""
         if isinstance(outcome, AppendInfo):
             assert partition is not None
@@ -493,9 +496,9 @@ class ProduceApi:
         produce.answers.append(answer)
 
     def _finish(self, produce: Produce) -> HandlerResult:
-        """Finish the request once every batch is appended, refused or to be inspected. Returns the
-        response, or None while acknowledgements are awaited. If batches must be inspected, returns
-        work that validates them in a thread and then appends them."""
+        """Finish the request once every batch is appended, refused or waiting for inspection.
+        Returns the response, or None while acknowledgements are awaited. If batches must be
+        inspected, returns a coroutine that validates them in a thread and then appends them."""
         if not produce.inspected:
             return self._answer(produce)
         now_ms = self.clock.wall_ms()
@@ -511,7 +514,7 @@ class ProduceApi:
     def _append_inspected(
         self, produce: Produce, inspected: BatchToInspect, found: Accepted | RefusedError
     ) -> None:
-        """Append an inspected batch and complete its response."""
+        """Append a batch after its inspection, and complete its part of the response."""
         partition, answer, acks = inspected.partition, inspected.answer, produce.request.acks
         outcome: Outcome = (
             found
@@ -538,15 +541,15 @@ class ProduceApi:
         refuse_for(answer, inspected.topic, outcome)
 
     def _find(self, topic: TopicProduceData, index: int, *, is_by_id: bool) -> Partition:
-        """Return a partition. If it is not on this broker, raises RefusedError with the error code
-        that follows from the metadata."""
+        """Return a partition of a topic in the request. If it is not on this broker, raises
+        RefusedError with the error code that follows from the metadata."""
         if is_by_id:
             return self.table.find_by_id(topic.topic_id, index)
         return self.table.find(topic.name, index)
 
     def _name_of(self, topic: TopicProduceData) -> str:
-        """Return the topic name, or "" for an unknown topic. Later versions of the request contain
-        only the topic id."""
+        """Return the name of a topic in the request, or "" if it is unknown. Later versions of the
+        request contain only the topic id."""
         known = None if topic.name else self.table.image.topics.get(topic.topic_id)
         return topic.name if known is None else known.name
 
@@ -684,7 +687,7 @@ def _refusal_of_batch(
 
 
 def view_of(records: Records | None) -> memoryview:
-    """Return the records as a view. The view is read-only if this broker sent the request to
+    """Return the records as a memory view. The view is read-only if this broker sent the request to
     itself, since the same bytes may be sent again."""
     if isinstance(records, memoryview):
         return records

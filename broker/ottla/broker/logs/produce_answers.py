@@ -1,7 +1,7 @@
-"""Produce responses of one partition, accepted or refused, and of one topic.
+"""Builds the parts of Produce responses: for one partition, accepted or refused, and for one topic.
 
-Pure.  Responses are built without their constructors, whose named arguments cost three times as
-much as the fields.  There is one partition response per batch.
+Pure. The objects are built without their constructors, whose named arguments cost three times as
+much as the fields. There is one partition response per batch.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | Non
 
 
 def refusal_answer(topic: str, index: int, error: RefusedError) -> PartitionProduceResponse:
-    """Return the response for a refused batch."""
+    """Return the partition response for a refused batch."""
     answer = PartitionProduceResponse(index=index, base_offset=-1, current_leader=NO_LEADER_HINT)
     refuse_for(answer, topic, error)
     return answer
@@ -49,7 +49,7 @@ def refuse_for(answer: PartitionProduceResponse, topic: str, error: RefusedError
 
 
 def accepted_answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    """Return the response for an appended batch."""
+    """Return the partition response for an appended batch."""
     answer = PartitionProduceResponse.__new__(PartitionProduceResponse)
     answer.index = index
     answer.error_code = 0

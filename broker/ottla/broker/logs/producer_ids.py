@@ -1,6 +1,6 @@
-"""Producer ids from blocks that the controller allocates (KIP-730).  Pure.
+"""Producer ids from blocks that the controller allocates (KIP-730). Pure.
 
-Each id is handed out once.  The unused rest of a block is lost when the broker stops, which is
+Each id is returned once. The unused rest of a block is lost when the broker stops, which is
 harmless.
 """
 
@@ -11,7 +11,7 @@ Block = tuple[ProducerId, int]
 
 
 class ProducerIds:
-    """Producer ids of the current block that are not used yet."""
+    """Unused producer ids of the current block."""
 
     __slots__ = ("_end", "_next")
 
@@ -28,11 +28,11 @@ class ProducerIds:
 
     @property
     def left_count(self) -> int:
-        """Number of unused ids in the block."""
+        """Number of unused ids in the current block."""
         return self._end - self._next
 
     def add_block(self, block: Block) -> None:
-        """Replace the current block.  Its unused ids are dropped."""
+        """Replace the current block by a new one. Unused ids of the old block are dropped."""
         first, count = block
         assert count > 0
         assert first >= self._end, "the controller never gives an id twice"

@@ -12,7 +12,7 @@ from ottla.storage.disk.slice import FileSlice
 
 
 class ReadAheads:
-    """Loads into the page cache, each in a task of its own. `run` must run in a task."""
+    """Loads ranges of logs into the page cache, each in a task of its own, while `run` runs."""
 
     def __init__(self, disk: Disk, errors: UnexpectedErrors) -> None:
         self._disk = disk
@@ -33,7 +33,7 @@ class ReadAheads:
                 self._nursery = None
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:
-        """Start loading a range, and call `done` on the event loop when it is loaded. Always
+        """Start to load a range, and call `done` on the event loop when it is loaded. Always
         returns False, since a load takes time."""
         if self._nursery is None:
             done(_not_begun(piece))
@@ -61,6 +61,6 @@ class ReadAheads:
 
 
 def _not_begun(piece: FileSlice) -> OSError:
-    """Return an error for a load that never started.  It does not mark the disk as failed, since
+    """Return the error for a load that never started. It does not mark the disk as failed, since
     the lack of a worker is temporary."""
     return OSError(errno.ENOMEM, "no worker can load the range now", piece.file.path)

@@ -1,4 +1,5 @@
-"""Registers the APIs that report this broker's replicas and log directories to operators.  Pure."""
+"""Registers the APIs through which operators examine and move this broker's replicas and log
+directories. Pure."""
 
 from ottla.broker.logs.alter_replica_log_dirs import AlterReplicaLogDirsApi
 from ottla.broker.logs.describe_log_dirs import D, DescribedLogs, DescribeLogDirsApi

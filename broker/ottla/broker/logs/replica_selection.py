@@ -1,9 +1,9 @@
-"""Choice of the replica from which a consumer fetches (KIP-392).
+"""Selects the replica from which a consumer fetches (KIP-392).
 
-Pure.  With `replica.selector.class` set, the leader of a partition names a replica in the rack of
-the consumer as its preferred read replica, and the consumer fetches from that one.  The leader
-alone chooses.  Candidates are the leader and those members of the ISR whose log contains the fetch
-offset, so a consumer is not sent to a replica that would refuse it.
+Pure. With `replica.selector.class` set, the leader of a partition names a replica in the consumer's
+rack as its preferred read replica, and the consumer fetches from that one. The leader alone
+chooses. Candidates are the leader and the members of the ISR whose log contains the fetch offset,
+so a consumer is not sent to a replica that would refuse it.
 """
 
 from ottla.broker.logs.fetch_read import NO_REPLICA
@@ -14,8 +14,8 @@ from ottla.model.ids import NodeId
 
 
 class RackAwareSelector:
-    """Selector of Kafka's RackAwareReplicaSelector: the most caught-up replica in the consumer's
-    rack."""
+    """Replica selector with the rule of Kafka's RackAwareReplicaSelector: the most caught-up
+    replica in the consumer's rack."""
 
     __slots__ = ("_table",)
 

@@ -1,6 +1,6 @@
-"""Verification of the first batch of a transaction in a partition, before its append.
+"""Verifies the first batch of a transaction in a partition, before it is appended.
 
-Pure but for awaiting the coordinator. First the partition issues a verification guard. Then the
+Pure except for awaiting the coordinator. First the partition issues a verification guard. Then the
 coordinator is asked whether the partition belongs to the transaction. The append must present the
 guard. A transaction marker that arrives in the meantime revokes the guard
 (`storage/producers/verification.py`). Later batches of a transaction that is open in the partition
@@ -63,8 +63,8 @@ class TransactionCoordinators(Protocol):
 
 
 class NoCoordinators:
-    """Implementation for a broker without connections to other brokers. It reports that no
-    coordinator is available."""
+    """`TransactionCoordinators` for a broker without connections to other brokers. Every
+    coordinator is reported as unavailable."""
 
     is_verifying = True
 
@@ -78,7 +78,7 @@ class NoCoordinators:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Return the error code of an unavailable coordinator for each partition."""
+        """Return the error code for an unavailable coordinator for each partition."""
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -106,7 +106,7 @@ class AppendVerdict:
         return self._guards.get(key)
 
     def give(self, partition: Partition, guard: VerificationGuard) -> None:
-        """Set the verification guard for the append of a partition's batch."""
+        """Set the verification guard for appending the batch of a partition."""
         self._guards[partition.key] = guard
 
     def refuse(self, partition: Partition, refusal: RefusedError) -> None:
@@ -198,7 +198,8 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the coordinator about the partitions, and return the verdict with its answers."""
+        """Ask the coordinator about the open partitions, and return the verdict with its
+        answers."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)

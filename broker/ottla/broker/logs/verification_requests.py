@@ -1,4 +1,4 @@
-"""Verification requests of a partition leader to a transaction coordinator (KIP-890).
+"""Verification requests from a partition leader to a transaction coordinator (KIP-890).
 
 Pure. Before the first batch of a transaction is appended, the leader asks the coordinator whether
 the partition belongs to the transaction. Producers of newer versions do not add the partition to
@@ -19,12 +19,12 @@ from ottla.wire.messages.add_partitions_to_txn_request import (
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 QUESTIONS_PER_REQUEST = 500
-"""Transactions per request to a coordinator.  Smaller costs more requests; larger occupies the
-coordinator longer."""
+"""Maximum number of transactions in one request to a coordinator. Smaller costs more requests;
+larger occupies the coordinator longer."""
 
 VERIFICATIONS_MAX = 10_000
-"""Verifications queued for one coordinator. If the queue is full, a further verification is refused
-and its client retries."""
+"""Maximum number of verifications queued for one coordinator. If the queue is full, a further
+verification is refused and its client retries."""
 
 PRODUCE_ABORTABLE_FROM, PRODUCE_ADDS_FROM = 11, 12
 OFFSETS_ABORTABLE_FROM, OFFSETS_ADD_FROM = 4, 5
@@ -73,9 +73,9 @@ _RETRIED_AS_REPLICAS = frozenset(
 
 
 def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
-    """Return the Produce error code for the coordinator's error code.
+    """Return the error code in a Produce response for an error code of the transaction coordinator.
 
-    Old clients retry NOT_ENOUGH_REPLICAS without refreshing metadata.  It is therefore returned for
+    Old clients retry NOT_ENOUGH_REPLICAS without refreshing metadata. It is therefore returned for
     every temporary error.
     """
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.is_add:
@@ -84,7 +84,8 @@ def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
 
 
 def offsets_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
-    """Return the TxnOffsetCommit error code for the coordinator's error code.
+    """Return the error code in a TxnOffsetCommit response for an error code of the transaction
+    coordinator.
 
     CONCURRENT_TRANSACTIONS is returned unchanged in every version.
     """
@@ -107,7 +108,7 @@ def _code_for_all(code: ErrorCode, operation: TransactionOperation) -> ErrorCode
 
 
 class TransactionVerification:
-    """Partitions of one transaction to verify, and the callback that receives the outcome."""
+    """Partitions of one transaction that must be verified, and the callback for the outcome."""
 
     __slots__ = (
         "_on_answer",
@@ -137,8 +138,8 @@ class TransactionVerification:
 
     @property
     def subject(self) -> tuple[int, bool]:
-        """Producer id, and whether partitions are to be added. The coordinator decides separately
-        on each combination of the two."""
+        """Producer id, and whether partitions are to be added. The coordinator handles each
+        combination of the two separately."""
         return self.producer_id, self.operation.is_add
 
     def answer(self, outcome: Outcome) -> None:
@@ -207,10 +208,10 @@ class VerificationQueue:
                 del self._waiting[verification.transactional_id]
 
     def take(self) -> list[TransactionVerification]:
-        """Remove and return the verifications of the next request.
+        """Remove and return the verifications for the next request.
 
-        Responses identify a verification by its transactional id alone.  Verifications with the
-        same id that differ in more than their partitions are therefore sent one after the other.
+        Responses identify a verification by its transactional id alone. Verifications with the same
+        id that differ in more than their partitions are therefore sent one after the other.
         """
         taken = []
         for transactional_id in list(self._waiting)[:QUESTIONS_PER_REQUEST]:

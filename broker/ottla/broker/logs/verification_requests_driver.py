@@ -38,9 +38,9 @@ from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 IDLE_S = 60.0
-"""Seconds after which a connection without verifications is closed.  Shorter reconnects for a
+"""Seconds after which a connection without verifications is closed. Shorter reconnects for a
 producer that commits once a minute; longer keeps connections to brokers that no longer coordinate
-anything.
+any transaction.
 """
 
 BROKERS_FROM_VERSION = 4
@@ -48,7 +48,8 @@ BROKERS_FROM_VERSION = 4
 
 
 class VerificationRequests:
-    """All verification requests in progress; implements `TransactionCoordinators`."""
+    """`TransactionCoordinators` that asks all coordinators of the cluster, and the verifications in
+    progress."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class VerificationRequests:
     ) -> None:
         """`now_ns` is the event loop's monotonic clock in nanoseconds.
 
-        `own` serves the requests that this broker sends to itself. Without it, they use a
+        `own` is the loopback for requests that this broker sends to itself. Without it, they use a
         connection like all others.
 
         `partition_of` maps a transactional id to its partition of `__transaction_state`.
@@ -102,7 +103,7 @@ class VerificationRequests:
         parts.setting(PARTITION_VERIFICATION, self.enable)
 
     async def run(self) -> None:
-        """Send verifications until cancelled."""
+        """Send verifications to the coordinators until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -187,7 +188,7 @@ class VerificationRequests:
         return found[0]
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
-        """Return the leader of the partition of `__transaction_state` that stores the transactional
+        """Return the leader of the partition of `__transaction_state` that stores a transactional
         id, or NO_NODE if it has none."""
         topic = self._table.image.topic(TRANSACTIONS_TOPIC)
         if topic is None or not topic.partitions:
@@ -206,7 +207,7 @@ class VerificationRequests:
         return sender
 
     async def _serve(self, sender: "VerificationSender") -> None:
-        """Send verifications to one coordinator until none has been added for IDLE_S."""
+        """Send verifications to one coordinator until no verification has been added for IDLE_S."""
         try:
             while True:
                 while await sender.wait():
@@ -225,7 +226,7 @@ class VerificationRequests:
 
 
 class VerificationSender:
-    """Verifications for one coordinator, and the connection that sends them."""
+    """Queued verifications for one coordinator, and the connection that sends them."""
 
     def __init__(
         self,
@@ -243,7 +244,8 @@ class VerificationSender:
         )
 
     async def wait(self) -> bool:
-        """Wait until a verification is added. Returns False if none has been added for IDLE_S."""
+        """Wait until a verification is added. Returns False if no verification has been added for
+        IDLE_S."""
         with trio.move_on_after(IDLE_S):
             # The event may belong to a verification that was sent with the previous request.
             while not self.queue:
@@ -282,7 +284,7 @@ class VerificationSender:
             return await connection.request(request, AddPartitionsToTxnResponse, version)
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection to the coordinator, if there is one."""
         await self._link.close()
 
 

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: commit and abort markers, appended to the partitions of a transaction.
+"""WriteTxnMarkers: appends commit and abort markers to the partitions of a transaction.
 
 Pure. Each marker is a separate control batch. The request is answered when its markers are
 committed, since the last stable offset has then advanced. Markers for `__consumer_offsets` are
-passed to the group coordinator, which stores the pending transactional offsets.
+passed to the group coordinator, which commits or drops the pending transactional offsets.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from ottla.wire.messages.write_txn_markers_response import (
 )
 
 MARKER_COST = 10
-"""Cost of writing one marker, in response entries that could be built in the same time."""
+"""Cost of writing one marker, measured in entries of a response."""
 
 COORDINATOR_ERRORS = frozenset(
     (
@@ -39,7 +39,8 @@ COORDINATOR_ERRORS = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     )
 )
-"""Error codes of the group coordinator that mean that this broker is not the coordinator."""
+"""Error codes from the group coordinator that mean that this broker does not coordinate the
+group."""
 
 
 class TransactionEnd(NamedTuple):
@@ -57,7 +58,7 @@ class TransactionEnd(NamedTuple):
         return self.producer_id >= 0 and self.producer_epoch >= 0
 
     def batch(self, now_ms: int) -> bytes:
-        """Return the control batch of the marker."""
+        """Return the control batch that contains the marker."""
         return build_end_transaction_marker(
             ControlType.COMMIT if self.is_commit else ControlType.ABORT,
             timestamp_ms=now_ms,
@@ -68,13 +69,13 @@ class TransactionEnd(NamedTuple):
 
 
 class OffsetsMarkers(Protocol):
-    """Interface of the group coordinator for transaction markers."""
+    """Part of the group coordinator that handles transaction markers."""
 
     def end_transaction(
         self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
-        """End a transaction in a partition of `__consumer_offsets`.  Calls `responder` with the
-        outcome."""
+        """End a transaction in a partition of `__consumer_offsets`. Calls `responder` with the
+        error code."""
         ...
 
 
@@ -86,7 +87,8 @@ class MarkerRequest:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._open_count = 1
-        """Number of markers without an outcome, plus one while the request itself is being read."""
+        """Number of markers without an outcome, plus one while the request itself is being
+        processed."""
         self.response = WriteTxnMarkersResponse()
 
     def begin(self) -> None:
@@ -94,7 +96,7 @@ class MarkerRequest:
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count a marker whose outcome is known. Sends the response if no other marker of the
+        """Count a marker whose outcome is now known. Sends the response if no other marker of the
         request is outstanding."""
         self._open_count -= 1
         if not self._open_count:
@@ -102,7 +104,7 @@ class MarkerRequest:
 
 
 class WaitingMarker(NamedTuple):
-    """Marker that is written and not yet committed."""
+    """Transaction marker that is written and not yet committed."""
 
     partition: Partition
     end_offset: Offset
@@ -110,7 +112,7 @@ class WaitingMarker(NamedTuple):
 
 
 class WaitingMarkers(WaitingEntry):
-    """Markers of a request that are not yet committed."""
+    """Uncommitted transaction markers of a request."""
 
     __slots__ = ("_open", "_request", "_slot")
     kind = "WriteTxnMarkers"
@@ -125,8 +127,8 @@ class WaitingMarkers(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of markers still waiting. Checking one costs about as much as a fetch's read of
-        one partition."""
+        """Number of markers that still wait. Checking one costs about as much as reading one
+        partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -153,7 +155,8 @@ class WaitingMarkers(WaitingEntry):
         self._request.settle()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection: the outcome of the markers is unknown."""
+        """Close the connection after an unexpected error, since the outcome of the markers is
+        unknown."""
         self._slot.fail(fault)
 
 
@@ -169,7 +172,7 @@ class WriteTxnMarkersApi:
         offsets: OffsetsMarkers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is the time that a marker may wait for the in-sync replicas."""
+        """`timeout_ms` is the maximum time that a marker may wait for the in-sync replicas."""
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
@@ -177,7 +180,7 @@ class WriteTxnMarkersApi:
         self._timeout_ms = timeout_ms
 
     def handle(self, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-        """Write every marker, and answer when all are committed."""
+        """Write every marker in the request, and answer when all are committed."""
         return begun(self._write_all(context, request))
 
     def _write_all(self, context: RequestContext, request: WriteTxnMarkersRequest) -> Answer:
@@ -230,7 +233,7 @@ class WriteTxnMarkersApi:
         answer: WritableTxnMarkerPartitionResult,
         waiting: list[WaitingMarker],
     ) -> None:
-        """Write one marker, or pass it to the group coordinator."""
+        """Write one transaction marker, or pass it to the group coordinator."""
         if topic == OFFSETS_TOPIC and end.is_of_producer:
             answered.begin()
 

@@ -1,8 +1,8 @@
-"""Logins by listener, with Kafka's counters, and the reasons for refused tokens and sessions.
-Pure.
+"""Metrics of logins by listener: Kafka's counters, and the reasons for which tokens and sessions
+were refused. Pure.
 
-As in Kafka, a failed TLS handshake counts as a failed authentication.  On a listener without SASL,
-a successful handshake counts as a successful one.
+As in Kafka, a failed TLS handshake counts as a failed authentication. On a listener without SASL, a
+successful handshake counts as a successful one.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ ATTRIBUTES = {
         "Connections closed because their session was not renewed.",
     ),
 }
-"""Kafka's attributes, and their descriptions."""
+"""Attributes of Kafka's MBean for each counter, and their descriptions."""
 
 
 def login_families(
@@ -43,7 +43,7 @@ def login_families(
 ) -> Iterator[Family]:
     """Yield the number of logins by outcome, for each listener with SASL or TLS.
 
-    `network` has the counters of the socket server.
+    `network` contains the counters of the socket server.
     """
     by_listener: dict[str, Counter[str]] = {}
     for listener, counts in authenticators.counts.items():

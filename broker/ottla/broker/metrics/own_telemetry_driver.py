@@ -1,5 +1,5 @@
-"""Exports a broker's metrics and traces. Prometheus reads the metrics from an endpoint, and
-collectors receive them.
+"""Exports a broker's metrics and traces. Prometheus reads the metrics from an endpoint; collectors
+get them pushed.
 
 Traces are sent only to collectors, by OpenTelemetry's SDK, and only if
 `telemetry.traces.sample.ratio` is above 0.
@@ -28,16 +28,17 @@ from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own
 from ottla.telemetry.metrics.prometheus_text import render_all
 
 RUNNING = "RUNNING"
-"""Name of the state of a broker that serves."""
+"""Name of the broker state in which it serves requests."""
 
 
 def unready_reason(
     state: str, *, is_fenced: bool, is_serving: bool, is_caught_up: bool
 ) -> str | None:
-    """Return the reason why a broker is not ready, or None if it is.
+    """Return the reason why a broker is not ready, or None if it is ready.
 
-    A broker that does not reach the controllers stays ready: it serves what it leads, and if all
-    brokers left a load balancer during an outage of the controllers, clients would find none.
+    A broker that cannot reach the controllers stays ready, since it serves the partitions that it
+    leads. If all brokers left a load balancer during an outage of the controllers, clients would
+    find none.
     """
     if state != RUNNING:
         return f"The broker is {state}."
@@ -63,10 +64,10 @@ class BrokerTelemetry:
         clock: Clock,
         rng: Rng,
     ) -> None:
-        """Register the metrics of the process.
+        """Register the metrics of the broker's process.
 
-        `clients` has the metrics that clients push, which are served and exported together with
-        them.  Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not
+        `clients` has the metrics that clients push, which are served and exported together with the
+        broker's. Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not
         installed.
         """
         if config.traces_requests:
@@ -88,7 +89,7 @@ class BrokerTelemetry:
             lambda: 0 if dispatcher.traces is None else dispatcher.traces.dropped_count,
         )
         self.metrics_port: int | None = None
-        """Port of the endpoint /metrics; None if it is not served."""
+        """Port of the endpoint /metrics, or None if it is not served."""
         self._config = config
         self._clients = clients
         self._unready = unready
@@ -101,8 +102,8 @@ class BrokerTelemetry:
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Measure, serve and export until cancelled.  Raises ConfigError if the port cannot be
-        opened."""
+        """Measure, serve and export metrics until cancelled. Raises ConfigError if the port cannot
+        be opened."""
         settings = self._config.metrics
         trio.lowlevel.add_instrument(self.pauses)
         try:

@@ -1,9 +1,9 @@
-"""Metrics of the partitions of this broker, computed when they are read.  Pure.
+"""Metrics of the partitions on this broker, computed when they are read. Pure.
 
-There are two kinds of families.  Sizes and offsets have a row for every partition.  Problems (below
+There are two kinds of families. Sizes and offsets have a row for every partition. Problems (below
 min.insync.replicas, under-replicated, …) have a row of value 1 only for affected partitions, and
-always one row of 0 without labels.  A sum thus has a value if there is no problem, and ten thousand
-healthy partitions take no space.  Names are Kafka's: `kafka.log:type=Log`,
+always one row of 0 without labels. A sum thus has a value even if there is no problem, and ten
+thousand healthy partitions take no space. Names are Kafka's: `kafka.log:type=Log`,
 `kafka.cluster:type=Partition` and `kafka.server:type=ReplicaManager`.
 """
 
@@ -18,7 +18,7 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Partitions read before other tasks get a turn: some hundred microseconds."""
+"""Number of partitions read before other tasks get a turn: some hundred microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),
@@ -38,7 +38,7 @@ OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Return whether a replica is not in sync."""
+    """Return whether any replica of the partition is not in sync."""
     return len(partition.isr) < len(partition.replicas)
 
 

@@ -1,4 +1,4 @@
-"""Traces of requests as OpenTelemetry spans, built within a second after their responses.
+"""Builds OpenTelemetry spans for traced requests, within a second after their responses.
 
 A trace has one span for the request, and one for each of its phases. If the request's header names
 a span of the client, the request's span is its child. The trace then leads from the client through
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 
 SLICE_NS = 2_000_000
-"""Maximum nanoseconds of building spans before other tasks run."""
+"""Maximum nanoseconds spent on building spans before other tasks run."""
 
 
 async def send_request_spans(
@@ -34,7 +34,7 @@ async def send_request_spans(
 ) -> None:
     """Pass finished traces to the SDK each second, until cancelled; then send the rest.
 
-    `attributes` identify the node, and `now_ns` is the clock of the traces.
+    `attributes` identifies the node, and `now_ns` is the clock of the traces in nanoseconds.
     """
     provider = open_tracer_provider(config, attributes)
     tracer = provider.get_tracer("ottla.broker", attributes["service.version"])
@@ -65,7 +65,7 @@ async def send_request_spans(
 
 
 def write_spans(tracer: "Tracer", trace: RequestTrace, offset_ns: int) -> None:
-    """Build the spans of a trace.  `offset_ns` is wall time minus the monotonic clock."""
+    """Build the spans of a trace. `offset_ns` is wall time minus monotonic time, in nanoseconds."""
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

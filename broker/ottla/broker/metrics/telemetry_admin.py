@@ -1,8 +1,9 @@
-"""DescribeClientInstances and TailClientMetrics (Ottla's own, keys 20002 and 20003).  Pure.
+"""Handlers of DescribeClientInstances and TailClientMetrics (Ottla's own, keys 20002 and 20003).
+Pure.
 
-These APIs report the clients that push metrics to this broker, and the latest pushes.  Each
-response is bounded, so that a query about ten thousand clients takes many short requests and does
-not block the event loop.  The tail returns the pushed bytes, which the caller decodes.
+These APIs report the clients that push metrics to this broker, and the latest pushes. Each response
+is bounded, so that a query about ten thousand clients takes many short requests and does not block
+the event loop. The tail returns the pushed bytes, which the caller decodes.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsReq
 from ottla.wire.messages.tail_client_metrics_response import ClientPush, TailClientMetricsResponse
 
 INSTANCES_MAX = 1_000
-"""Maximum clients in one response: some milliseconds of the event loop."""
+"""Maximum number of clients in one response: some milliseconds of the event loop."""
 TAIL_BYTES_MAX = 1_048_576
 
 
@@ -42,7 +43,8 @@ class TelemetryAdminApi:
     def describe_instances(
         self, context: RequestContext, request: DescribeClientInstancesRequest
     ) -> DescribeClientInstancesResponse:
-        """Answer with the clients whose instance ids follow the given one, in order of ids."""
+        """Answer with the clients whose instance ids follow the given one, ordered by instance
+        id."""
         following = [one for one in self._instances if _id(one) > request.after.int]
         limit = min(max(1, request.limit), INSTANCES_MAX)
         return DescribeClientInstancesResponse(
@@ -113,7 +115,8 @@ def _pushed(labels: ClientLabels, push: LabelledPush) -> ClientPush:
 
 
 def _names(client: str) -> set[str | UUID]:
-    """Return the names that select a client: its client id, or its instance id."""
+    """Return the names that select a client: its client id, and its instance id if the text is
+    one."""
     names: set[str | UUID] = {client}
     with suppress(CorruptDataError):
         names.add(uuid_from_text(client))

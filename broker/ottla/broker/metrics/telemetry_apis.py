@@ -1,6 +1,7 @@
-"""GetTelemetrySubscriptions and PushTelemetry: clients report their own metrics (KIP-714).
+"""Handlers of GetTelemetrySubscriptions and PushTelemetry, with which clients report their own
+metrics (KIP-714).
 
-Pure. A push is checked inline, except for its content. An accepted push is answered when its
+Pure. A push is checked at once, except for its content. An accepted push is answered when its
 content has been processed, which happens elsewhere. If a request arrives too early, the response
 has a `throttle_time_ms`, unlike Kafka's response.
 """
@@ -24,12 +25,12 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
-"""Compression types offered to clients, which use the first that they support.  No compression is
-always allowed, and not listed."""
+"""Compression types offered to clients, which use the first that they support. Uncompressed pushes
+are always allowed, and not listed."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""Stored characters of a client id, by which subscriptions select clients.  The protocol allows 32
-KiB, and thousands of clients are stored at once."""
+"""Maximum characters of a client id that are stored, by which subscriptions select clients. The
+protocol allows 32 KiB, and thousands of clients are stored at once."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
 """Maximum throttle time in a response, in milliseconds, equal to the window of any quota.  Java's
@@ -72,7 +73,8 @@ class TelemetryApis:
         self._take = take
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register both handlers, and drop clients when their connections close."""
+        """Register both handlers, and a listener that drops clients when their connections
+        close."""
         dispatcher.register(GET_TELEMETRY_SUBSCRIPTIONS, self.handle_get)
         dispatcher.register(PUSH_TELEMETRY, self.handle_push)
         dispatcher.on_closed.append(lambda peer: self._instances.on_disconnect(peer.connection_id))
@@ -149,7 +151,8 @@ class TelemetryApis:
 def traits_of(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 ) -> ClientTraits:
-    """Return the traits of the client that sent a request, by which subscriptions select it."""
+    """Return the traits of the client that sent a request. Subscriptions select clients by these
+    traits."""
     peer = context.peer
     client_id = context.client_id
     return ClientTraits(

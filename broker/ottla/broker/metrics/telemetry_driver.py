@@ -1,4 +1,5 @@
-"""Client telemetry of a broker: pushes are checked, stored for a while and exported.
+"""Client telemetry of a broker: checks the pushes of clients, stores them for a while and exports
+them.
 
 `ottla.telemetry.clients.instances` decides about pushes; `telemetry_apis` handles the requests.
 """
@@ -41,7 +42,7 @@ logger = logging.getLogger("ottla.broker.telemetry")
 
 
 class ClientTelemetry:
-    """Client telemetry of one broker, and the publisher of its subscriptions."""
+    """Client telemetry of one broker, and the metadata publisher that applies its subscriptions."""
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class ClientTelemetry:
         )
         """Exporters named in the settings."""
         self.series = ClientSeries()
-        """The series that clients pushed, for Prometheus. Empty if the endpoint is not served."""
+        """Metric series that clients pushed, for Prometheus. Empty if the endpoint is not
+        served."""
         self.tail = TelemetryTail()
         self.ingest = Ingest(
             sinks=[self.tail, *self.exporters],
@@ -104,7 +106,7 @@ class ClientTelemetry:
         )
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task, the figures and the metrics of client telemetry."""
+        """Register the background task and the metrics of client telemetry."""
         parts.task("client telemetry", self.run)
         parts.figures(self.metrics)
         parts.families(self.families)
@@ -121,9 +123,9 @@ class ClientTelemetry:
                 nursery.start_soon(keep_running, name, work, self._errors)
 
     async def flush(self) -> None:
-        """Wait until the exporters have sent all pushes, at most FLUSH_MS_MAX.
+        """Wait until the exporters have sent all pushes, for at most FLUSH_MS_MAX.
 
-        A failing exporter is not waited for.  Lost pushes are logged.
+        A failing exporter is not waited for. Lost pushes are logged.
         """
         with trio.move_on_after(FLUSH_MS_MAX / 1_000):
             await self.ingest.flush()
@@ -137,7 +139,7 @@ class ClientTelemetry:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -156,7 +158,7 @@ class ClientTelemetry:
             logger.warning("the subscription %s to client metrics cannot be read: unused", name)
 
     def metrics(self) -> dict[str, float]:
-        """Return counters and gauges for DescribeNode."""
+        """Return the counters and gauges of client telemetry, for DescribeNode."""
         counts = self.instances.counts
         return {
             "telemetry.instances": len(self.instances),
@@ -178,7 +180,8 @@ class ClientTelemetry:
         }
 
     def families(self) -> Iterator[Family]:
-        """Yield the metric families for /metrics, which include all that `metrics` returns."""
+        """Yield the metric families of client telemetry for /metrics, which include everything that
+        `metrics` returns."""
         return telemetry_families(
             self.instances, self.ingest.counts(), self.series.counts(), self.exporters
         )

@@ -1,8 +1,8 @@
-"""Latest pushes of clients, stored for operators who watch them.  Pure.
+"""Stores the latest pushes of clients, for operators who watch them. Pure.
 
 It is a ring buffer, bounded in pushes and in bytes; new pushes replace the oldest, without waiting.
-Every push has a number, from 1.  A reader requests pushes from a number on, and receives the count
-of those it missed.  Numbers restart with the process.
+Every push has a number, from 1. A reader requests pushes from a number on. It also receives the
+number of pushes that it missed. Numbers restart with the process.
 """
 
 from collections import deque
@@ -23,7 +23,8 @@ FROM_OLDEST = 0
 
 
 class TailPage(NamedTuple):
-    """Pushes for a reader, in order: its next number, the count of missed pushes, the pushes."""
+    """Pushes for a reader, in order, with the number to request next and the count of missed
+    pushes."""
 
     cursor: int
     missed: int
@@ -31,7 +32,7 @@ class TailPage(NamedTuple):
 
 
 class TelemetryTail:
-    """Ring buffer of pushes; implements `Sink`."""
+    """Ring buffer of clients' pushes; implements `Sink`."""
 
     def __init__(self, *, pushes_max: int = PUSHES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._pushes_max = pushes_max
@@ -41,7 +42,7 @@ class TelemetryTail:
         self._next = 1
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Store pushes of clients.  Metrics of nodes are ignored."""
+        """Store pushes from clients. Metrics of nodes are ignored."""
         for push in pushes:
             if push.labels is None:
                 continue
@@ -54,9 +55,9 @@ class TelemetryTail:
     def since(
         self, cursor: int, *, names: Container[str | UUID] | None, bytes_max: int
     ) -> TailPage:
-        """Return pushes from a number on: of all clients, or of those with the given names.
+        """Return pushes from a number on, of all clients or of the clients with the given names.
 
-        Returns pushes of at most `bytes_max` bytes in total, or one larger push.  If the number is
+        Returns pushes of at most `bytes_max` bytes in total, or one larger push. If the number is
         unknown (from before a restart of this process), the page begins with the oldest push.
         """
         if cursor == FROM_NOW:

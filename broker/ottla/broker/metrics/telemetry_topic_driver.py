@@ -1,7 +1,8 @@
 """Writes the pushes of clients to the topic `__client_metrics`, as an ordinary producer.
 
 It is a client of its own cluster, so that the topic's leaders may be anywhere, and its traffic
-counts as any other.  Before the first record, no connection is opened and no client code imported.
+counts like that of other clients. Before the first record, no connection is opened and no client
+code imported.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +25,13 @@ MAY_NOT = (
     "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
     f"--allow USER --topic {TOPIC} --operation create,write"
 )
-"""Message for a refusal by ACLs, with what the operator must do. Brokers have ClusterAction, which
-does not permit writes to ordinary topics like this one."""
+"""Error message for a refusal by ACLs, with what the operator must do. Brokers have ClusterAction,
+which does not permit writes to ordinary topics like this one."""
 
 
 @cache
 def producer_config() -> "ProducerConfig":
-    """Return the producer's settings.
+    """Return the settings of the producer that writes to `__client_metrics`.
 
     The sender stores undelivered records and sends them again, so that the producer need not retry
     for long.
@@ -64,7 +65,7 @@ class TelemetryTopic:
         self._at = ("", 0)
 
     async def run(self) -> NoReturn:
-        """Keep the producer open, from the first record on, until cancelled."""
+        """Keep the producer open until cancelled, from the first record on."""
         await self._is_wanted.wait()
         from ottla.client.producer import open_producer
 
@@ -101,8 +102,8 @@ class TelemetryTopic:
             raise
 
     async def _make_topic(self) -> None:
-        """Create the topic if it does not exist, even if topics are not created automatically for
-        clients."""
+        """Create `__client_metrics` if it does not exist, even if topics are not created
+        automatically for clients."""
         if self._is_made:
             return
         from ottla.client.admin import open_admin

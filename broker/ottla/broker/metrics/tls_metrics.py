@@ -1,4 +1,4 @@
-"""Handshakes and certificates of encrypted listeners.  Pure."""
+"""Metrics of TLS handshakes and certificates on encrypted listeners. Pure."""
 
 from collections.abc import Iterator, Mapping
 

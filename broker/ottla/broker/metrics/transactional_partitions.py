@@ -1,5 +1,5 @@
-"""Metrics of transactions in the partitions that this broker leads: transactions open for too long,
-and verifications by the transaction coordinators. Pure."""
+"""Metrics of transactions in the partitions that this broker leads: transactions that are open for
+too long, and verifications by the transaction coordinators. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,11 +10,11 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
-"""Milliseconds after the longest timeout from which an open transaction is late, as in Kafka. A
-coordinator that knows the transaction has ended it by then."""
+"""Milliseconds, beyond the longest transaction timeout, after which an open transaction is late, as
+in Kafka. A coordinator that knows the transaction has ended it by then."""
 
 PARTITIONS_PER_SLICE = 256
-"""Partitions read before other tasks get a turn: some hundred microseconds."""
+"""Number of partitions read before other tasks get a turn: some hundred microseconds."""
 
 MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 
@@ -28,9 +28,9 @@ def transactional_partition_families(
     wall_ms: int,
     timeout_ms_max: int,
 ) -> Iterator[Family | None]:
-    """Yield the metrics of the partitions led here, and of their verifications.
+    """Yield the transaction metrics of the partitions led here, and the metrics of verifications.
 
-    `durations` are those of the verifications; `now_ms` is monotonic time.
+    `durations` is a histogram of the verifications' durations; `now_ms` is monotonic time.
     """
     seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
     late_count = producer_count = 0

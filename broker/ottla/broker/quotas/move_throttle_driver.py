@@ -1,4 +1,4 @@
-"""Limits the rate at which logs are copied between directories."""
+"""Limits the rate at which logs are copied between the log directories of a broker."""
 
 import trio
 
@@ -6,7 +6,7 @@ from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 
 class MoveThrottle:
-    """Rate limit shared by all moves of logs on a broker."""
+    """Rate limit shared by all moves of logs between directories on a broker."""
 
     def __init__(self, quota: ReplicationQuota) -> None:
         self._quota = quota

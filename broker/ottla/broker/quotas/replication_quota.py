@@ -1,6 +1,6 @@
-"""Limits on the bandwidth that a broker spends on throttled replicas.
+"""Limits the bandwidth that a broker spends on throttled replicas.
 
-Pure but for the clock that it uses. Leaders, followers and moves between directories each record
+Pure except for the clock that it uses. Leaders, followers and moves between directories each record
 the bytes of throttled replicas in a `ReplicationQuota`. While its rate is above its limit,
 throttled replicas outside the ISR get no bytes. A replica in the ISR is never throttled: it would
 leave the ISR, and its return would cost more (KIP-73, KIP-113). One response may exceed the limit.
@@ -32,7 +32,7 @@ LOG_DIRS_MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """Limit and measured rate of one kind of replication, in bytes a second."""
+    """Limit and measured rate of one kind of replication, in bytes per second."""
 
     __slots__ = ("_now_ms", "_rate", "limit")
 
@@ -40,7 +40,7 @@ class ReplicationQuota:
         self._rate = SimpleRate(shape)
         self._now_ms = now_ms
         self.limit = limit
-        """Limit in bytes a second; `INT64_MAX` for no limit."""
+        """Limit in bytes per second; `INT64_MAX` for no limit."""
 
     @property
     def is_limited(self) -> bool:
@@ -49,11 +49,11 @@ class ReplicationQuota:
 
     @property
     def piece_bytes(self) -> int:
-        """Maximum bytes of throttled replicas' records in one response."""
+        """Maximum number of bytes from throttled replicas in one response."""
         return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN)
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit.  Past usage stays counted."""
+        """Change the limit, in bytes per second. Past usage stays counted."""
         self.limit = limit
 
     def record(self, byte_count: int) -> None:
@@ -61,7 +61,7 @@ class ReplicationQuota:
         self._rate.record(byte_count, self._now_ms())
 
     def per_second(self) -> float:
-        """Return the bytes a second over the last windows."""
+        """Return the measured rate over the last windows, in bytes per second."""
         return self._rate.per_second(self._now_ms())
 
     def is_exceeded(self) -> bool:
@@ -78,7 +78,8 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Replication quotas of a broker: as a leader, as a follower, and between directories."""
+    """Replication quotas of a broker: one as a leader, one as a follower, and one for moves between
+    directories."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         quotas = config.quotas

@@ -1,4 +1,4 @@
-"""Progress of one follower, as the leader of its partition knows it.  Pure."""
+"""Progress of one follower, as far as the leader of its partition knows it. Pure."""
 
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH
 from ottla.model.ids import Offset
@@ -31,7 +31,7 @@ class FollowerProgress:
     def on_fetch(
         self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
     ) -> None:
-        """Store the log start and end offsets that a fetch of the follower reports."""
+        """Store the log start and end offsets that the follower reports in a fetch."""
         if end_offset >= leader_end:
             self.caught_up_ms = now_ms
         elif end_offset >= self.last_fetch_end_offset >= 0:

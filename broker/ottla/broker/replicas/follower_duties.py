@@ -1,13 +1,14 @@
 """Duties: disk work on a follower's log that its leader's response requires. An error affects only
-the one partition.
+one partition.
 
 The process runs duties concurrently, and the simulation sequentially. In both, a duty has the same
-effect on a log, and a log that refuses or fails is handled in the same way. Pure but for the log.
+effect on a log, and a log that refuses or fails is handled in the same way. Pure except for the
+log.
 
 Invariant CommittedIsNotCut: a leader that was elected cleanly has all committed records. If it
-lacks records below our high watermark it has lost them, and our copies may be the last. The
-partition is then not followed until its operator decides. After an unclean election the records may
-be truncated.
+lacks records below this replica's high watermark, it has lost them, and this replica's copies may
+be the last. The partition is then not followed until its operator decides. After an unclean
+election the records may be truncated.
 """
 
 import logging
@@ -32,7 +33,7 @@ from ottla.storage.log.log import Log
 logger = logging.getLogger("ottla.broker.replicas")
 
 DiskDuty = Flush | Truncate | TruncateFully | RaiseStart
-"""Disk work that needs no further information from the leader."""
+"""Disk work on a follower's log that needs no further information from the leader."""
 
 
 async def perform_duty(
@@ -44,8 +45,8 @@ async def perform_duty(
     clock: Clock,
     errors: UnexpectedErrors,
 ) -> None:
-    """Do one disk operation for a followed partition. If its log raises an error, the partition is
-    marked as failed and no longer fetched until its retry."""
+    """Perform one disk operation for a followed partition. If its log raises an error, the
+    partition is marked as failed and no longer fetched until a retry."""
     try:
         _check(core, followed, log, duty)
         await _change(log, duty)
@@ -59,10 +60,10 @@ async def perform_duty(
 
 
 def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDuty) -> Offset | None:
-    """Return our high watermark if a duty would drop committed records. Returns None if the duty
-    drops none, or is allowed to drop them.
+    """Return this replica's high watermark if a duty would drop committed records. Returns None if
+    the duty drops none, or is allowed to drop them.
 
-    If our log ends in the epoch of the last unclean election, or later, it agrees with the outcome
+    If the log ends in the epoch of the last unclean election, or later, it agrees with the outcome
     of that election. Records below its high watermark were committed after the election. Records
     behind a hole in the log may be dropped, since they are fetched again.
     """
@@ -75,7 +76,7 @@ def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDut
 
 
 def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
-    """Log the truncation that a duty causes. Raises LeaderLacksRecordsError if it would drop
+    """Log the truncation that a duty causes. Raises LeaderLacksRecordsError if the duty would drop
     committed records."""
     if not isinstance(duty, Truncate | TruncateFully):
         return
@@ -124,7 +125,7 @@ def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: Dis
 
 
 def _reason_of_cut(followed: FollowedPartition, log: Log) -> str:
-    """Return the reason why committed records are truncated, as the end of a sentence."""
+    """Return the reason why committed records may be truncated, as the end of a log message."""
     if log.hole_offset is not None:
         return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
     return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"

@@ -18,7 +18,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""Milliseconds that the other partitions wait for disk work of one partition. Shorter fetches
+"""Milliseconds that other partitions wait for the disk work of one partition. Shorter fetches
 partitions of a slow disk with separate requests; longer delays all other partitions by that time
 when a disk hangs."""
 
@@ -34,7 +34,7 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """`on_late` is called when disk work ends after the fetcher has stopped waiting for it."""
+        """`on_late` is called when disk work ends that the fetcher no longer waits for."""
         self._core = core
         self._clock = clock
         self._errors = errors
@@ -49,11 +49,11 @@ class FollowerDuties:
         self._nursery = nursery
 
     def is_changing(self, followed: FollowedPartition) -> bool:
-        """Return whether disk work in progress is changing the partition's log."""
+        """Return whether disk work in progress is changing the log of a partition."""
         return followed in self._changing
 
     async def wait_done_with(self, followed: FollowedPartition) -> None:
-        """Wait until no disk work is changing the partition's log."""
+        """Wait until no disk work is changing the log of a partition."""
         while followed in self._changing:
             await self._has_ended.wait()
 
@@ -69,8 +69,8 @@ class FollowerDuties:
         self._nursery.start_soon(self._perform, followed, followed.log, duty)
 
     async def wait(self) -> None:
-        """Wait until all disk work is done, at most PATIENCE_MS. Unfinished work continues in the
-        background."""
+        """Wait until all disk work is done, for at most PATIENCE_MS. Unfinished work continues in
+        the background."""
         if not self._awaited:
             return
         with trio.move_on_after(PATIENCE_MS / 1_000):

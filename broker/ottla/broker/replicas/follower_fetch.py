@@ -1,17 +1,17 @@
-"""Fetches of a follower from one leader, and the effects of the responses on its logs.
+"""Fetches by a follower from one leader, and the effects of the responses on its logs.
 
-Pure: `replica_fetcher_driver` sends the requests and runs the duties that take time.  A replica
-fetches from its own log end and reports the epoch of its last record.  If the logs diverge, the
-leader reports the diverging epoch and offset, and we truncate our log (KIP-279, part of Fetch since
-version 12).  A partition that cannot be followed is marked as failed with its reason and retried
-later; the others continue.
+Pure: `replica_fetcher_driver` sends the requests and runs the duties that take time. A replica
+fetches from its own log end and reports the epoch of its last record. If the logs diverge, the
+leader reports the diverging epoch and offset, and the follower truncates its log (KIP-279, part of
+Fetch since version 12). A partition that cannot be followed is marked as failed with its reason and
+retried later; the others continue.
 
 Invariants:
-- FollowsInOrder: appended records begin at our log end, and come from the epoch that was requested.
-  They never follow records that may belong to another log.
+- FollowsInOrder: appended records begin at the follower's log end, and come from the epoch that was
+  requested. They never follow records that may belong to another log.
 - OneBadPartitionHoldsUpNoOther.
 - AsksFromWhatIsFlushed: where a flush is required, the fetch offset promises that all records below
-  it are flushed.  This includes records that we wrote as a leader or fetched before.
+  it are flushed.  This includes records written as a leader or fetched before.
 """
 
 import logging
@@ -41,7 +41,7 @@ RETRY_BACKOFF_MS_MAX = 30_000
 disk."""
 
 NEVER_MS = 1 << 53
-"""Time in milliseconds later than any clock."""
+"""Time in milliseconds that no clock ever reaches."""
 
 NEAR_READ_MS = 30_000
 """Time in milliseconds for which the leader is asked to send new high watermarks at once, after a
@@ -49,10 +49,10 @@ consumer has read from this replica.  Smaller delays a consumer that pauses; lar
 fetch for each batch for longer."""
 
 NOT_KNOWN = -1
-"""Lag of a replica for which the leader has not answered yet."""
+"""Lag of a replica about which the leader has not answered yet."""
 
 NOT_ASKED = 1 << 63
-"""Request number above that of any request."""
+"""Request number that is higher than that of any request."""
 
 PASSING = frozenset(
     (
@@ -72,7 +72,7 @@ LEADER_LACKS_RECORDS = "the leader lacks committed records"
 
 
 class LeaderLacksRecordsError(RefusedError):
-    """Raised if a cleanly elected leader lacks records that are committed in our log."""
+    """Raised if a cleanly elected leader lacks records that this replica knows to be committed."""
 
 
 @frozen
@@ -84,21 +84,21 @@ class Truncate:
 
 @frozen
 class FindLogRange:
-    """Instruction to ask the leader for its log start and end offsets. Our log lies outside them,
-    or begins too late."""
+    """Instruction to ask the leader for its log start and end offsets. The follower's log lies
+    outside them, or begins too late."""
 
 
 @frozen
 class RaiseStart:
-    """Instruction to raise our log start offset to the leader's."""
+    """Instruction to raise the follower's log start offset to the leader's."""
 
     offset: Offset
 
 
 @frozen
 class TruncateFully:
-    """Instruction to delete all records and continue at an offset of the leader's log. Our log ends
-    below the start of the leader's log, or may differ from it."""
+    """Instruction to delete all records of the follower and continue at an offset of the leader's
+    log. The follower's log ends below the start of the leader's log, or may differ from it."""
 
     offset: Offset
 
@@ -140,19 +140,19 @@ class FollowedPartition:
         self.lag = NOT_KNOWN
         """Number of committed records that this replica lacked at the leader's last response."""
         self.reports_watermark = False
-        """True if the last request named our high watermark for this partition, so that the leader
-        answers as soon as its own is higher."""
+        """True if the last request named the follower's high watermark for this partition, so that
+        the leader answers as soon as its own is higher."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
         """Reason why the partition cannot be followed, if waiting alone does not help."""
         self.shared_end: Offset | None = None
-        """Offset at which the prefix shared with the leader's log ends, if that is below our log
-        start offset."""
+        """Offset at which the prefix shared with the leader's log ends, if that is below the
+        follower's log start offset."""
 
     @property
     def name(self) -> str:
-        """Topic and index of the partition, for messages."""
+        """Topic and index of the partition, as text for messages."""
         return f"{self.partition.topic}-{self.partition.index}"
 
     @property
@@ -169,7 +169,7 @@ class FollowedPartition:
 
     @property
     def log(self) -> Log:
-        """Log of the replica.  A partition is followed only while it has one."""
+        """Log of this broker's replica. A partition is followed only while it has one."""
         log = self.partition.log
         assert log is not None
         return log
@@ -208,7 +208,7 @@ class FollowerFetch:
     # ---- followed partitions
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition from the next request on."""
+        """Follow a partition, which is fetched from the next request on."""
         followed = FollowedPartition(partition)
         assert followed.key not in self._followed
         self._followed[followed.key] = followed
@@ -226,11 +226,11 @@ class FollowerFetch:
         return followed
 
     def find(self, key: TopicIdPartition) -> FollowedPartition | None:
-        """Return the partition if it is followed, else None."""
+        """Return a partition if it is followed, or else None."""
         return self._followed.get(key)
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each failed partition that waits for a retry."""
+        """Yield a problem description for each failed partition that waits for a retry."""
         for followed in self._failed.values():
             if followed.problem is not None:
                 yield f"{followed.name} does not follow broker {self.leader_id}: {followed.problem}"
@@ -272,7 +272,7 @@ class FollowerFetch:
         """Leave throttled partitions that are not in sync out of requests while the quota is
         exceeded.
 
-        All of these partitions are fetched again when the rate has fallen to the limit.
+        They are all fetched again when the rate has fallen to the limit.
         """
         delay_ms = self._quota.delay_ms()
         if not delay_ms:
@@ -324,11 +324,11 @@ class FollowerFetch:
         )
 
     def _is_read_nearby(self, followed: FollowedPartition) -> bool:
-        """Return whether consumers read from this replica, and so should see a new high watermark
-        at once.
+        """Return whether consumers read from this replica, and should therefore see a new high
+        watermark at once.
 
         Kafka's followers learn of it with their next fetch, up to `replica.fetch.wait.max.ms`
-        later.  A throttled partition is left out, since its fetch may be answered without records.
+        later. A throttled partition is left out, since its fetch may be answered without records.
         """
         read_ms = followed.partition.consumer_read_ms
         is_recent = read_ms is not None and self._now_ms - read_ms <= NEAR_READ_MS
@@ -348,8 +348,8 @@ class FollowerFetch:
     def take(
         self, followed: FollowedPartition, data: PartitionData, *, now_ms: int, wall_ms: int
     ) -> Duty | None:
-        """Apply one partition's response. Returns the work (`Duty`) to do before the partition is
-        fetched again, or None."""
+        """Apply the response for one partition. Returns the work (`Duty`) to do before the
+        partition is fetched again, or None."""
         if followed.asked_in > self._request_number:
             return None  # The request was sent before we followed in this epoch.
         self._now_ms = now_ms
@@ -405,12 +405,13 @@ class FollowerFetch:
         return None
 
     def done(self, followed: FollowedPartition) -> None:
-        """Resume fetching a partition after the work that its last response required is done."""
+        """Resume fetching a partition after the work that its last response required was done."""
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 
     def hold_back(self, followed: FollowedPartition) -> None:
-        """Stop fetching a partition until its long-running work is done; the others continue."""
+        """Stop fetching a partition until its long-running work is done. Other partitions are still
+        fetched."""
         if self._followed.get(followed.key) is followed:
             self.session.forget(followed.key)
 
@@ -436,10 +437,10 @@ class FollowerFetch:
 
 
 def log_end_of(log: Log) -> tuple[Offset, Epoch]:
-    """Return the end of a log and its last epoch, or -1 twice if the log has a hole.
+    """Return the end offset and the last epoch of a log, or -1 twice if the log has a hole.
 
     A leader counts a follower as in sync if it fetches from the leader's log end, and leaves a
-    partition without news out of an incremental response.  No log contains offset -1, so every
+    partition without news out of an incremental response. No log contains offset -1, so every
     leader answers with OFFSET_OUT_OF_RANGE and counts nothing.
     """
     if log.hole_offset is None:
@@ -450,11 +451,12 @@ def log_end_of(log: Log) -> tuple[Offset, Epoch]:
 def place_of(
     followed: FollowedPartition, leader_start: Offset, leader_end: Offset
 ) -> Truncate | TruncateFully | RaiseStart:
-    """Return the duty after which our log continues the leader's log [leader_start, leader_end).
+    """Return the duty after which the follower's log continues the leader's log [leader_start,
+    leader_end).
 
-    If our log begins after the shared prefix ends, it is emptied and starts again at the leader's
-    log start.  If it continued at the end of the prefix, it would silently lack the leader's
-    earlier records.
+    If the follower's log begins after the shared prefix ends, it is emptied and starts again at the
+    leader's log start. If it continued at the end of the prefix, it would silently lack the
+    leader's earlier records.
     """
     log = followed.log
     shared_end = leader_end if followed.shared_end is None else followed.shared_end
@@ -468,13 +470,13 @@ def place_of(
 
 
 def may_be_uncommitted(log: Log, leader_start: Offset, leader_epoch: Epoch) -> bool:
-    """Return whether our log ends at the leader's log start offset and may contain records that
-    were never committed.
+    """Return whether the follower's log ends at the leader's log start offset and may contain
+    records that were never committed.
 
     The leader has deleted these offsets and cannot report a divergence. A record may differ from
     the deleted one if no leader reported it as committed and it is from an epoch before this
-    leader's. Such records would be visible again if we lost our new log start offset, and the
-    sequence numbers of their producers would count at once.
+    leader's. If the follower then lost its new log start offset, such records would be visible
+    again, and the sequence numbers of their producers would count at once.
     """
     return (
         log.log_start_offset < log.end_offset == leader_start
@@ -484,11 +486,13 @@ def may_be_uncommitted(log: Log, leader_start: Offset, leader_epoch: Epoch) -> b
 
 
 def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
-    """Return the offset at which to truncate our log, given the leader's last epoch not above ours.
+    """Return the offset at which to truncate the follower's log, given the leader's last epoch that
+    is not above the follower's.
 
-    From its end offset of that epoch on, the leader has only later epochs.  The same holds for our
-    log from our end offset of that epoch, or of the epoch before if we do not have it.  The
-    remaining records may still differ in an earlier epoch, which the next fetch reports (KIP-279).
+    From its end offset of that epoch on, the leader has only later epochs. The same holds for the
+    follower's log from its end offset of that epoch, or of the epoch before if it does not have it.
+    The remaining records may still differ in an earlier epoch, which the next fetch reports
+    (KIP-279).
     """
     ours = log.end_offset_for_epoch(Epoch(diverging.epoch))
     end_offset = log.end_offset if ours.epoch == NO_EPOCH else ours.offset

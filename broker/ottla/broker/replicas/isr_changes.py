@@ -1,10 +1,11 @@
-"""ISR changes that a leader requests (AlterPartition), and the controller's answers.
+"""ISR changes that a leader requests from the controller (AlterPartition), and the controller's
+answers.
 
-Pure.  A change is a compare-and-set on the partition's leader epoch and partition epoch.  The
-controller applies it once or never, and never after the partition epoch has advanced.  If an answer
+Pure. A change is a compare-and-set on the partition's leader epoch and partition epoch. The
+controller applies it once or never, and never after the partition epoch has advanced. If an answer
 is lost, both outcomes are possible, and the leader enforces both (`Partition.maximal_isr`) until it
-knows more.  Only two things end that: an answer that decides exactly this change, or metadata with
-a newer partition epoch.
+knows more. Only two things end that: an answer that decides exactly this change, or metadata with a
+newer partition epoch.
 """
 
 from collections.abc import Iterable
@@ -45,7 +46,7 @@ class IsrChange:
 
 
 class ChangeOutcome(Enum):
-    """Outcome of one change."""
+    """Outcome of one ISR change: applied, rejected, overtaken or unknown."""
 
     APPLIED = "it is committed, and the answer holds the partition's state"
     REJECTED = "it was not applied and never will be"
@@ -72,7 +73,7 @@ success was lost. Only the metadata shows the outcome."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:
-    """Return the outcome of a change from its partition's error code."""
+    """Return the outcome of an ISR change, given the error code of its partition."""
     if code == ErrorCode.NONE:
         return ChangeOutcome.APPLIED
     if code in REJECTED:
@@ -85,7 +86,7 @@ def outcome_of(code: int) -> ChangeOutcome:
 def request_of(
     broker_id: NodeId, broker_epoch: int, changes: Iterable[IsrChange]
 ) -> pb.AlterPartitionRequest:
-    """Return one AlterPartition request for all changes."""
+    """Return one AlterPartition request for all ISR changes."""
     by_topic: dict[UUID, list[pb.AlterPartitionProposal]] = {}
     for change in changes:
         by_topic.setdefault(change.topic_id, []).append(

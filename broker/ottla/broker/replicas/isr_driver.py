@@ -24,13 +24,13 @@ BEAN = "kafka.server:type=ReplicaManager,name="
 
 
 class IsrController(Protocol):
-    """Interface to the controller for ISR changes."""
+    """Part of the controller client that sends ISR changes."""
 
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Send the changes to the active controller, and return its response.  Raises RefusedError
-        if the controller does not respond."""
+        """Send ISR changes to the active controller, and return its response. Raises RefusedError
+        if the controller does not respond by the deadline."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Reports the log directory of each replica to the controller (KIP-858).
 
 A broker with several directories chooses the directory of each replica. The controller must know
-the choice, to move leaderships away when one disk fails. Reports are batched and repeated until
-they are accepted.
+the choice, so that it can move leaderships away when one disk fails. Reports are batched and
+repeated until they are accepted.
 """
 
 import logging
@@ -23,16 +23,16 @@ logger = logging.getLogger("ottla.broker.assignments")
 REPORT_TIMEOUT_MS = 5_000
 RETRY_MS_FIRST = 100
 RETRY_MS_MAX = 10_000
-"""Maximum milliseconds between retries.  Smaller reports earlier to a recovered controller; larger
-spares a controller in trouble."""
+"""Maximum milliseconds between two attempts to report. Smaller reports earlier to a recovered
+controller; larger spares a controller in trouble."""
 
 PARTITIONS_PER_REPORT_MAX = 2_000
-"""Maximum partitions of one report. Further partitions are in the next report."""
+"""Maximum partitions in one report. Further partitions are in the next report."""
 
 
 class Assignments:
-    """Reports of replica directories that the controller has not confirmed yet. If a partition is
-    reported several times, the latest report counts."""
+    """Reports of replica directories that the controller has not confirmed yet. If there are
+    several reports about a partition, only the latest is sent."""
 
     def __init__(
         self, node_id: NodeId, controller: ControllerClient, broker_epoch: Callable[[], int]
@@ -44,7 +44,7 @@ class Assignments:
         self._is_due = trio.Event()
 
     def report(self, partition: TopicIdPartition, directory_id: UUID) -> None:
-        """Queue a report of a replica's directory."""
+        """Queue a report that a replica is in a log directory."""
         self._waiting[partition] = directory_id
         self._is_due.set()
 
@@ -53,7 +53,7 @@ class Assignments:
         parts.task("directory assignments", self.run)
 
     async def run(self) -> None:
-        """Send reports until cancelled."""
+        """Send the queued reports until cancelled."""
         retry_ms = RETRY_MS_FIRST
         if self._waiting:
             self._is_due.set()

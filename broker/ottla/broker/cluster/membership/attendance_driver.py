@@ -1,7 +1,7 @@
 """Keeps one call open at the active controller. When the call ends, the controller knows that this
 process is gone.
 
-The call requests nothing. A broker without it serves in the same way, but its death is noticed only
+The call carries no data. A broker without it serves in the same way, but its death is noticed only
 when its session expires.
 """
 
@@ -15,21 +15,22 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 LEADER_LOOK_MS = 1_000
-"""Milliseconds between checks for another active controller. Longer leaves the call open at a
-paused controller."""
+"""Milliseconds between checks whether another controller has become active. Longer leaves the call
+open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500
-"""Maximum milliseconds before a call that ended is repeated. A controller considers a broker dead
-after a silence that includes this time (`ottla.controller.membership.attendances`), so the first
-retry comes soon."""
+"""Maximum milliseconds before a call that ended is made again. A controller considers a broker dead
+if it is silent for a time that includes this pause (`ottla.controller.membership.attendances`), so
+the first retry comes soon."""
 
 NOT_SUPPORTED_MS = 60_000
-"""Milliseconds before the call is repeated at a controller of an older release, which lacks it."""
+"""Milliseconds before the call is made again to a controller of an older release that does not
+support it."""
 
 
 class AttendanceDriver:
-    """The call that this broker keeps open at the active controller."""
+    """Driver of the call that this broker keeps open at the active controller."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class AttendanceDriver:
         self._listener_name = listener_name
 
     async def run(self) -> None:
-        """Keep the call open until cancelled."""
+        """Keep the call to the active controller open until cancelled."""
         retry_ms = RETRY_MS_FIRST
         while True:
             leader_id, began = self._controller.leader_id, trio.current_time()

@@ -2,7 +2,7 @@
 follow. Pure.
 
 The response is sent when the controller has agreed. The operator may then continue at once, for
-example with a restart of the machine. A drain lasts until it is undone or the process ends.
+example by restarting the machine. A drain lasts until it is undone or the process ends.
 """
 
 from collections.abc import Awaitable
@@ -17,16 +17,16 @@ from ottla.wire.refusals import refuse
 
 
 class Drainable(Protocol):
-    """Interface of a broker that can be drained.
+    """Broker that can be drained, as the handler of DrainBroker uses it.
 
     Both methods raise RefusedError if the controller refuses or takes too long.
     """
 
     def drain(self) -> Awaitable[None]:
-        """Drain, and return when this broker leads nothing and is fenced."""
+        """Drain this broker. Returns when it leads nothing and is fenced."""
 
     def undo_drain(self) -> Awaitable[None]:
-        """Undo a drain, and return when this broker is unfenced again."""
+        """Undo a drain of this broker. Returns when it is unfenced again."""
 
 
 class DrainApi:
@@ -36,7 +36,7 @@ class DrainApi:
         self._broker = broker
 
     async def handle(self, context: RequestContext, request: DrainBrokerRequest) -> Message:
-        """Drain the broker or undo a drain, and answer when that is done."""
+        """Drain the broker or undo a drain, and answer when the controller has agreed."""
         try:
             await (self._broker.undo_drain() if request.undo else self._broker.drain())
         except RefusedError as error:

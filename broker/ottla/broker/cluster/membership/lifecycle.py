@@ -1,13 +1,14 @@
 """State machine of a broker's membership: registration, serving, controlled shutdown.
 
 Pure: it decides the next message to the controller and interprets its responses; `lifecycle_driver`
-sends them.  A broker registers fenced, once its logs are recovered.  The registration names the
-replicas that lost records, none of which may lead from then on.  The broker requests to be unfenced
-once its first image is applied, and serves when the response confirms it.  Before a stop it lets
-the controller move its leaderships away (Kafka's controlled shutdown).  For a drain it does the
-same and continues to run: fenced, still following, until the drain is undone or it stops.
+sends them. A broker registers fenced, once its logs are recovered. The registration names the
+replicas that lost records, none of which may lead from then on. The broker requests to be unfenced
+once its first image is applied, and serves when the response confirms it. Before a stop it lets the
+controller move its leaderships away (Kafka's controlled shutdown). For a drain it does the same and
+continues to run: fenced, still following, until the drain is undone or it stops.
 
-Invariant OneIncarnation: a response that names another registration of our id ends this process.
+Invariant OneIncarnation: a response that names another registration of this broker's id ends this
+process.
 """
 
 from enum import IntEnum
@@ -28,11 +29,11 @@ class BrokerState(IntEnum):
     """The logs are being recovered; the broker registers after that."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
-    """The controller moves our leaderships away before a stop."""
+    """The controller moves this broker's leaderships away before a stop."""
     SHUTTING_DOWN = 7
     DRAINING = 100
-    """The controller moves our leaderships away for a drain. This state and DRAINED are not
-    Kafka's, so their numbers are far from Kafka's."""
+    """The controller moves this broker's leaderships away for a drain. This state and DRAINED are
+    not Kafka's, so their numbers are far from Kafka's."""
     DRAINED = 101
     """Fenced by a drain: the broker leads nothing and continues to follow."""
 
@@ -70,8 +71,8 @@ LEAVABLE = (
     BrokerState.DRAINING,
     BrokerState.DRAINED,
 )
-"""States in which a registered broker asks the controller before it stops. The next incarnation
-then need not wait until the session of this one expires."""
+"""States in which a registered broker asks the controller before it stops. The broker's next
+incarnation then need not wait until the session of this one expires."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
@@ -79,12 +80,12 @@ FATAL_TO_REGISTRATION = {
     ErrorCode.INVALID_REGISTRATION: "the controller does not accept the registration",
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept the registration",
 }
-"""Error codes of a registration that retries cannot fix."""
+"""Error codes of a registration that retries cannot fix, each with an explanation."""
 
 SHUTDOWN_FAILURES_MAX = 3
-"""Unanswered heartbeats after which a stopping broker stops without the controller's consent.
-Smaller gives up on a controller that is being replaced; larger delays an operator who stops
-everything."""
+"""Number of unanswered heartbeats after which a stopping broker stops without the controller's
+consent. Smaller gives up on a controller that is being replaced; larger delays an operator who
+stops everything."""
 
 
 class NextHeartbeat(NamedTuple):
@@ -99,7 +100,7 @@ class NextHeartbeat(NamedTuple):
 
 
 class Lifecycle:
-    """State of one broker process in the cluster."""
+    """Membership state of one broker process in the cluster."""
 
     def __init__(self) -> None:
         self.state = BrokerState.NOT_RUNNING
@@ -118,7 +119,8 @@ class Lifecycle:
 
     @property
     def is_leaving(self) -> bool:
-        """True if the controller should move our leaderships away, for a stop or a drain."""
+        """True if the controller should move this broker's leaderships away, for a stop or a
+        drain."""
         return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
     @property
@@ -129,7 +131,7 @@ class Lifecycle:
     # ---- drain
 
     def drain(self) -> None:
-        """Begin a drain. Has no effect if one has begun already."""
+        """Begin to drain this broker. Has no effect if a drain has begun already."""
         if self.state in (BrokerState.DRAINING, BrokerState.DRAINED):
             return
         if self.state is not BrokerState.RUNNING:
@@ -140,7 +142,7 @@ class Lifecycle:
         self.become(BrokerState.DRAINING)
 
     def undo_drain(self) -> None:
-        """Undo a drain.  Raises RefusedError while the controller is still moving leaderships."""
+        """Undo a drain. Raises RefusedError if the controller is still moving leaderships away."""
         if self.state is BrokerState.DRAINING:
             raise RefusedError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
@@ -152,7 +154,7 @@ class Lifecycle:
     # ---- registration
 
     def on_caught_up(self) -> None:
-        """Start the state RECOVERY, now that the metadata log is read up to its end."""
+        """Enter the state RECOVERY, since the metadata log has been read up to its end."""
         self.become(BrokerState.RECOVERY)
 
     def on_registered(self, broker_epoch: int) -> None:
@@ -162,7 +164,7 @@ class Lifecycle:
         self.broker_epoch = broker_epoch
 
     def judge_registration(self, error: RefusedError, *, broker_id: int, is_late: bool) -> str:
-        """Return a log message for a failed registration that is retried.
+        """Return a log message about a failed registration that will be retried.
 
         Raises RefusedError if a retry would also fail.
         """
@@ -212,7 +214,7 @@ class Lifecycle:
             self.become(BrokerState.DRAINED)
 
     def on_heartbeat_refused(self, error: RefusedError, broker_id: int) -> str:
-        """Return a log message for a failed heartbeat. Raises RefusedError if another incarnation
+        """Return a log message about a failed heartbeat. Raises RefusedError if another incarnation
         has replaced this one."""
         if error.code is ErrorCode.STALE_BROKER_EPOCH:
             raise RefusedError(

@@ -1,5 +1,5 @@
-"""Sends the messages that `lifecycle` decides: one registration, then heartbeats until the broker
-stops.
+"""Sends the messages that `lifecycle` decides to the controller: one registration, then heartbeats
+until the broker stops.
 
 A heartbeat is sent at once if it reports a change: readiness to serve, a failed directory, a stop
 or a drain. Otherwise one is sent every `broker.heartbeat.interval.ms`.
@@ -30,21 +30,21 @@ from ottla.telemetry.metrics.kafka_families import gauge
 logger = logging.getLogger("ottla.broker.lifecycle")
 
 REGISTRATION_RETRY_MS = 200
-"""Milliseconds between attempts to register.  Smaller registers earlier after the old session
-expired; larger spares the controller."""
+"""Milliseconds between attempts to register. Smaller registers earlier after the previous session
+has expired; larger spares the controller."""
 
 SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
-"""Maximum milliseconds of waiting for leaderships to move.  After that the broker stops and they
-fail over instead."""
+"""Maximum milliseconds that a stopping broker waits until its leaderships have moved. After that it
+stops, and they fail over instead."""
 
 FAILURES_BETWEEN_WARNINGS = 30
-"""Failures from one warning to the next.  The first is logged at once, then one a minute at Kafka's
-interval."""
+"""Number of failed heartbeats from one warning to the next. The first is logged at once, then one a
+minute at Kafka's interval."""
 
 DELAYS_KEPT = 1_000
-"""Heartbeats whose delays the metrics report: the last half hour at Kafka's interval."""
+"""Number of heartbeats whose delays the metrics report: the last half hour at Kafka's interval."""
 
 
 class LifecycleDriver:
@@ -82,10 +82,10 @@ class LifecycleDriver:
         self._delays_ms: deque[float] = deque(maxlen=DELAYS_KEPT)
 
     async def register(self, requests: Sequence[pb.RegisterRequest]) -> int:
-        """Register, and return the broker epoch.  Raises RefusedError if that cannot be done in
-        time.
+        """Register this broker, and return its broker epoch. Raises RefusedError if that cannot be
+        done in time.
 
-        If there are many lost replicas, several requests of the same incarnation name them. The
+        If many replicas have lost records, several requests of the same incarnation name them. The
         controller cannot unfence this broker between these requests, because heartbeats begin after
         the last one.
         """
@@ -96,7 +96,8 @@ class LifecycleDriver:
         return self.lifecycle.broker_epoch
 
     async def amend(self, requests: Sequence[pb.RegisterRequest]) -> None:
-        """Report further lost replicas of a registered broker, before it requests to be unfenced.
+        """Report further replicas that lost records, before the registered broker requests to be
+        unfenced.
 
         Raises RefusedError if that cannot be done in time.
         """
@@ -126,7 +127,8 @@ class LifecycleDriver:
             return answer.broker_epoch
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled.  Raises RefusedError if this incarnation must end."""
+        """Send heartbeats until cancelled. Raises RefusedError if another incarnation replaces this
+        one."""
         due_at = trio.current_time()
         while True:
             self._is_due = trio.Event()
@@ -151,8 +153,8 @@ class LifecycleDriver:
             self._is_due.set()
 
     def metrics(self) -> dict[str, float]:
-        """Return the delays of heartbeats (from due to answered), the broker epoch and the wall
-        clock.
+        """Return the delays of heartbeats (from due time to response), the broker epoch and the
+        wall clock.
 
         The wall clock lets an operator compare the clocks of brokers.
         """
@@ -171,7 +173,7 @@ class LifecycleDriver:
         parts.families(self.families)
 
     def families(self) -> Iterator[Family]:
-        """Yield the state of the broker and the delays of its heartbeats."""
+        """Yield the metric families for the broker's state and the delays of its heartbeats."""
         yield gauge(
             "kafka.server:type=KafkaServer,name=BrokerState",
             "0 not running, 1 starting, 2 recovery, 3 running, 6 controlled shutdown, "
@@ -204,7 +206,7 @@ class LifecycleDriver:
     async def wait_unfenced(self) -> None:
         """Request to be unfenced, and return when the controller has agreed.
 
-        A broker that was asked to stop during recovery no longer serves.  This method then
+        A broker that was asked to stop during recovery does not serve requests. This method then
         waits until the broker's startup is cancelled.
         """
         if self.lifecycle.is_leaving:
@@ -215,8 +217,8 @@ class LifecycleDriver:
             await self._has_changed.wait()
 
     async def leave(self) -> None:
-        """Let the controller move our leaderships.  Returns when the broker may stop, or at the
-        timeout."""
+        """Let the controller move this broker's leaderships away. Returns when the broker may stop,
+        or at the timeout."""
         if not self.lifecycle.may_leave:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
@@ -228,7 +230,8 @@ class LifecycleDriver:
             logger.warning("the controller did not let this broker go in time; it stops anyway")
 
     async def drain(self) -> None:
-        """Let the controller move our leaderships.  Returns when it has fenced this broker."""
+        """Let the controller move this broker's leaderships away. Returns when it has fenced this
+        broker."""
         self.lifecycle.drain()
         self.send_heartbeat_now()
         await self._wait_until(
@@ -256,12 +259,12 @@ class LifecycleDriver:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, otherwise)
 
     def report_offline_directories(self, directories: tuple[UUID, ...]) -> None:
-        """Report the failed directories to the controller at once."""
+        """Report failed log directories to the controller at once."""
         self.lifecycle.offline_directories = directories
         self.send_heartbeat_now()
 
     def report_cordoned_directories(self, directories: tuple[UUID, ...]) -> None:
-        """Report the directories that accept no new replica to the controller at once."""
+        """Report to the controller, at once, which log directories accept no new replica."""
         self.lifecycle.cordoned_directories = directories
         self.send_heartbeat_now()
 

@@ -1,4 +1,4 @@
-"""Content of a broker's registration.  Pure."""
+"""Builds the content of a broker's registration, and the warnings about it. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
@@ -13,7 +13,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 LOST_REPLICAS_MAX = 10_000
-"""Maximum lost replicas in one registration request. The controller refuses more."""
+"""Maximum number of lost replicas named in one registration request. The controller refuses
+more."""
 
 
 def registration_request(
@@ -27,8 +28,8 @@ def registration_request(
     cordoned_ids: Iterable[UUID],
     previous_broker_epoch: int,
 ) -> pb.RegisterRequest:
-    """Return the registration request. `host` is the id of the machine, which is a failure
-    domain."""
+    """Return the registration request of a broker. `host` is the id of its machine, which is a
+    failure domain."""
     return pb.RegisterRequest(
         cluster_id=cluster_id,
         broker_id=config.node_id,
@@ -63,10 +64,10 @@ def registration_request(
 def failure_domain_warnings(
     request: pb.RegisterRequest, others: Iterable[BrokerRegistration], *, has_machine_id: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each reason why the name of the machine in a registration may be wrong.
-    For brokers whose settings do not name the machine.
+    """Yield a warning for each reason why a registration may name the wrong machine. Applies to
+    brokers whose settings do not name the machine.
 
-    Containers may lack a machine id, or have that of their image. Replicas of a partition could
+    Containers may lack a machine id, or share the id of their image. Replicas of a partition could
     then be on one machine, or be kept off machines that are different.
     """
     setting = f"set {FAILURE_DOMAIN_HOST} to the name of the machine"
@@ -108,7 +109,8 @@ def registrations_with_losses(
 def advertised_endpoints(
     config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
 ) -> list[ListenAddress]:
-    """Return the endpoints for clients: those of `advertised.listeners`, or else of the listeners.
+    """Return the endpoints for clients, taken from `advertised.listeners` or else from the
+    listeners.
 
     A listener on every interface is advertised with the machine's name. If the system chose the
     port of a listener, that port is advertised.

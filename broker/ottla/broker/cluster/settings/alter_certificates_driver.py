@@ -40,11 +40,11 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 CHANGES_MAX = 200
-"""Maximum settings in a request that changes certificates.  Larger lets a client block the event
+"""Maximum settings in a request that changes certificates. Larger lets a client block the event
 loop longer."""
 
 TRIED_WITHIN_S = 10.0
-"""Maximum seconds for reading the files; after that the change is refused."""
+"""Maximum seconds for reading certificate files; after that the change is refused."""
 
 Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlteredResource | AlterConfigsResource
@@ -57,10 +57,11 @@ TOO_MANY = RefusedError(
 
 
 class OwnCertificates(Protocol):
-    """The certificates of this broker's listeners, which test new settings."""
+    """Certificates of this broker's listeners, which can test new settings."""
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Test the resulting settings.  Raises ConfigError if they cannot be used.
+        """Test certificate settings that result from a change. Raises ConfigError if they cannot be
+        used.
 
         `keys` are the settings that the request sets.
         """
@@ -116,7 +117,7 @@ class AlterCertificates:
 
     def _changes_certificates(self, request: Request, resource: Resource) -> bool:
         """Return whether a request changes the certificate settings of a resource. AlterConfigs
-        also changes a certificate setting by omitting it."""
+        also changes a certificate setting if the request omits it."""
         if any(is_listener_tls_key(change.name) for change in resource.configs):
             return True
         is_replaced = isinstance(request, AlterConfigsRequest)
@@ -147,8 +148,8 @@ class AlterCertificates:
             return await result if isinstance(result, Coroutine) else result
 
     async def _try_out(self, request: Request, resource: Resource) -> None:
-        """Test the certificate settings that a request would set. Raises RefusedError with the
-        reason if they cannot be used."""
+        """Test the certificate settings that would result from a request. Raises RefusedError with
+        the reason if they cannot be used."""
         name = resource.resource_name
         if not name or parse_node_id(name) is None:
             return  # The controller refuses the change.

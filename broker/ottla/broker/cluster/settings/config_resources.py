@@ -1,5 +1,5 @@
-"""ListConfigResources: the resources that have dynamic settings (KIP-1142; v0: client metrics).
-Pure."""
+"""ListConfigResources: lists the resources that have dynamic settings (KIP-1142; version 0: client
+metrics). Pure."""
 
 from collections.abc import Iterable
 

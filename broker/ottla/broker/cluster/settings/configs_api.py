@@ -1,7 +1,7 @@
-"""The settings of the resources that a broker describes: topics, this broker, its loggers, groups,
-and subscriptions to client metrics. Pure.
+"""Settings of the resources that a broker describes: topics, this broker, its loggers, groups, and
+subscriptions to client metrics. Pure.
 
-A topic's own setting precedes those of the broker (`node/admin/describe_configs`).
+A topic's own setting takes precedence over the broker's (`node/admin/describe_configs`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class ResourceSettings:
         self._own = DescribedNode(config.node_id, config.texts, described_definitions(), loggers)
 
     def configs_of(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        """Return the settings of a resource.  Raises RefusedError if it has none here."""
+        """Return the settings of a resource. Raises RefusedError if this broker has none for it."""
         image = self._metadata.image
         kind, name = resource.resource_type, resource.resource_name
         match kind:
@@ -101,7 +101,7 @@ class ResourceSettings:
         return result
 
     def _brokers_default(self, definition: Definition) -> Iterable[ConfigLayer]:
-        """Yield the default of the broker setting from which a topic setting gets its default. If
+        """Yield the defaults of the broker setting from which a topic setting gets its default. If
         there are several such settings, the first counts, as in Kafka."""
         for key in definition.broker_keys[:1]:
             brokers = self._own.definitions.get(key)

@@ -1,4 +1,4 @@
-"""Dynamic settings of this broker, and two publishers that apply changes of them.
+"""Dynamic settings of this broker, and two metadata publishers that apply their changes.
 
 The precedence is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting, the
 broker's file, default. Dynamic settings, and the components that apply them, are:
@@ -69,7 +69,7 @@ class OwnSettingsPublisher:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "certificates of listeners"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -79,8 +79,8 @@ class OwnSettingsPublisher:
 
 
 def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
-    """Return the throttle rates of replication that are set for this broker alone, by their names
-    in DescribeNode."""
+    """Return the replication throttle rates that are set for this broker alone, by their names in
+    DescribeNode."""
     texts = image.config(BROKER_RESOURCE, str(node_id))
     return {
         f"throttle.{name}": float(texts[key])
@@ -98,7 +98,7 @@ class DynamicSettings:
     setting."""
 
     def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
-        """`owners` maps each key to the function that applies a new value."""
+        """`owners` maps each setting to the function that applies its new value."""
         self._config = config
         self._owners = owners
         self._resources = {
@@ -108,11 +108,11 @@ class DynamicSettings:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "dynamic settings"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Pass each dynamic setting whose value has changed to its owner."""
+        """Pass the new value of each changed dynamic setting to the function that applies it."""
         if self._resources.isdisjoint(delta.changed_configs):
             return
         for key, apply in self._owners.items():

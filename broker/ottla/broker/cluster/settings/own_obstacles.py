@@ -18,12 +18,12 @@ from ottla.node.admin.alter_configs import Resource
 from ottla.wire.messages.incremental_alter_configs_request import AlterConfigsResource
 
 THREAD_KEYS = THREAD_POOLS | {THREADS}
-"""Settings for numbers of threads, including those of pools that are not used. They are checked,
-since Kafka's tools may rely on the refusals."""
+"""Settings for numbers of threads, including thread pools that Ottla does not use. They are
+checked, since Kafka's tools may rely on the refusals."""
 
 
 class BrokerObstacles:
-    """Checks of changes to this broker's settings, and to those of all brokers."""
+    """Checks of changes to this broker's settings, and to the cluster-wide settings of brokers."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -31,7 +31,8 @@ class BrokerObstacles:
         self._node_id = config.node_id
 
     def obstacle_of(self, resource: Resource) -> str:
-        """Return the reason why this broker cannot use these settings, or an empty text if it can.
+        """Return the reason why this broker cannot use the changed settings, or an empty text if it
+        can.
 
         Settings of another broker are not checked.
         """
@@ -65,7 +66,7 @@ class BrokerObstacles:
         return ""
 
     def _check_threads(self, name: str, key: str, text: str | None) -> None:
-        """Raise ConfigError if a change would leave the broker with too many or too few threads."""
+        """Raise ConfigError if a change would give the broker too many or too few threads."""
         image = self._image()
         layers: list[Mapping[str, str | None]] = [
             image.config(BROKER_RESOURCE, str(self._node_id)),

@@ -21,11 +21,11 @@ NEXT_START = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
     "by the number in its file"
 }
-"""Settings that a running broker accepts as Kafka's does, but never uses."""
+"""Settings that a running broker accepts, as Kafka's does, but never uses, each with the reason."""
 
 WARNED_MAX = 1_000
-"""Maximum settings that are warned about, since a client may store any name.  Larger lets a client
-fill the log."""
+"""Maximum number of settings that are warned about, since a client may store any name. Larger lets
+a client fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 
@@ -42,7 +42,7 @@ class SettingsWithoutEffect:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "settings without effect"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,7 +1,8 @@
-"""Effective settings of a topic: its own, then this broker's, the cluster's, and Kafka's defaults.
+"""Effective settings of a topic, from its own settings, this broker's, the cluster's, and Kafka's
+defaults.
 
-Pure.  The precedence is Kafka's: topic override, dynamic setting of this broker, dynamic
-cluster-wide setting, the broker's own file, default.  An invalid stored value, which a release with
+Pure. The precedence is Kafka's: topic override, dynamic setting of this broker, dynamic
+cluster-wide setting, the broker's own file, default. An invalid stored value, which a release with
 other bounds accepted, is ignored.
 """
 
@@ -17,7 +18,7 @@ from ottla.model.settings.storage.topic import (
 )
 
 CLUSTER_DEFAULT = ""
-"""Name of the cluster-wide broker resource."""
+"""Name of the broker resource that stores the cluster-wide settings."""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Groups of the classic protocol.
+"""Classic protocol: the groups whose leading member computes the assignment.
 
 classic_groups.py    the `GroupKind` of classic groups
 classic_group.py     one group: its members, its generation, its state machine

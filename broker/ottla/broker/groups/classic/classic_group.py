@@ -40,7 +40,7 @@ VERSION_BYTES = 2
 
 
 class GroupState(StrEnum):
-    """States of a group, with the names used in responses."""
+    """States of a classic group, with the names used in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -98,11 +98,12 @@ class ClassicGroup(CoordinatedGroup):
         self.static_members: dict[str, str] = {}
         """Member id of each group.instance.id (KIP-345)."""
         self.pending_joins: set[str] = set()
-        """Assigned member ids that have not been used to join yet (KIP-394)."""
+        """Member ids that were assigned, but with which no member has joined yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Ids of members of this generation that have not sent SyncGroup yet."""
         self.has_new_member = False
-        """True if a member joined during the initial delay, which may then be extended."""
+        """True if a member joined during the initial delay of the first rebalance, which may then
+        be extended."""
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.group_id!r}, {self.state}, generation {self.generation_id})"
@@ -131,8 +132,8 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may be deleted once it has no offsets: it has no members, and no member
-        ids that were assigned and may still be used to join."""
+        """True if the group may be deleted once it has no offsets: it has no members, and no
+        assigned member id that a client may still use to join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     @property
@@ -149,12 +150,12 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def may_rebalance(self) -> bool:
-        """True if a rebalance can begin now."""
+        """True if a rebalance of the group can begin now."""
         return GroupState.PREPARING_REBALANCE in MAY_BECOME[self.state]
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin a generation of the members that have joined: increment its number, and choose its
-        protocol."""
+        """Begin a generation with the members that have joined: increment its number, and choose
+        its protocol."""
         self.generation_id += 1
         self.pending_syncs.clear()
         if self.members:
@@ -205,7 +206,7 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def replace_static(self, instance_id: str, new_id: str) -> ClassicMember:
-        """Assign a new id to a restarted static member. Returns the member."""
+        """Give a new id to a restarted static member. Returns the member."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         member.member_id = new_id
@@ -238,7 +239,8 @@ class ClassicGroup(CoordinatedGroup):
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def elect_joined_leader(self) -> bool:
-        """Elect a leader among the members that have joined.  Returns False if none has."""
+        """Elect a leader among the members that have joined. Returns False if no member has
+        joined."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.join_responder is None:
             leader = next(self.joining, None)
@@ -254,7 +256,8 @@ class ClassicGroup(CoordinatedGroup):
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Return True if a member with these protocols has one in common with the group."""
+        """Return True if the group and a member with the given protocols have a protocol in
+        common."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -298,8 +301,8 @@ class ClassicGroup(CoordinatedGroup):
         return frozenset(topics)
 
     def used_topics(self) -> frozenset[str] | None:
-        """Return the topics whose offsets do not expire, or None for all topics while members
-        rebalance."""
+        """Return the topics whose committed offsets do not expire. Returns None, for all topics,
+        while members rebalance."""
         if self.is_empty:
             return frozenset()
         return self.subscribed_topics() if self.state is GroupState.STABLE else None
@@ -319,7 +322,7 @@ class ClassicGroup(CoordinatedGroup):
     # ---- record
 
     def as_value(self) -> GroupMetadataValue:
-        """Return the record value of the group: the generation and its assignment."""
+        """Return the record value that stores the group: its generation and assignment."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -343,7 +346,8 @@ class ClassicGroup(CoordinatedGroup):
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record value describes: stable with its members, or empty."""
+    """Return the group that a record value describes. It is stable if it has members, or else
+    empty."""
     group = ClassicGroup(group_id)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None

@@ -1,4 +1,4 @@
-"""Group kind of the classic protocol in one shard.  Pure."""
+"""Rules for groups of the classic protocol in one shard. Pure."""
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import ClassVar
@@ -33,8 +33,8 @@ from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 class ClassicGroups(GroupKind[ClassicGroup]):
-    """The classic groups of a shard. Groups with committed offsets but without members also belong
-    to this kind."""
+    """Classic groups of a shard. Groups with committed offsets but without members also belong to
+    this kind."""
 
     keys: ClassVar[tuple[type[Message], ...]] = (GroupMetadataKey,)
     type: ClassVar[str] = CLASSIC
@@ -54,15 +54,15 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         return group
 
     def delete(self, group: ClassicGroup) -> None:
-        """Delete an empty group and its record."""
+        """Delete an empty classic group and its record."""
         del self._groups[group.group_id]
         self._rebalancer.forget(group)
         group.become(GroupState.DEAD, group.state_timestamp_ms)
         self._outbox.write(CoordinatorRecord(group_key(group.group_id), None))
 
     def end_for_conversion(self, group: ClassicGroup) -> None:
-        """Delete the record of a group, and make all members join again, because a group of another
-        kind replaces this one."""
+        """Delete the record of a classic group and make all members join again, because a group of
+        another kind replaces this one."""
         self._rebalancer.release_group(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._outbox.write(CoordinatorRecord(group_key(group.group_id), None))
 
@@ -86,7 +86,7 @@ class ClassicGroups(GroupKind[ClassicGroup]):
             del self._groups[key.group]
 
     def resume(self, group: ClassicGroup, now: Instant) -> int:
-        """Start serving a group that was loaded.  Returns the number of its members."""
+        """Start to serve a loaded group. Returns the number of its members."""
         self._rebalancer.resume(group, now)
         return len(group.members)
 
@@ -106,7 +106,7 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         self._rebalancer.restart_sessions(group, now)
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the requests of members that wait for others."""
+        """Remove and yield the requests of members that wait for other members."""
         for group in self.all():
             for member in group.members.values():
                 for responder in (member.join_responder, member.sync_responder):
@@ -149,13 +149,14 @@ class ClassicGroups(GroupKind[ClassicGroup]):
     # ---- offsets
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommitRequest, version: int) -> None:
-        """Raise RefusedError if the committing member is not in the current generation."""
+        """Raise RefusedError if the member that commits is not in the current generation."""
         check_classic_commit(group, request)
 
     def check_transactional_commit(
         self, group: ClassicGroup, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the request names a member that is not in the generation."""
+        """Raise RefusedError if the request names a member that is not in the current
+        generation."""
         check_classic_transactional_commit(group, request)
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now: Instant) -> None:

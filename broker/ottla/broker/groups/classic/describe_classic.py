@@ -1,4 +1,4 @@
-"""DescribeGroups response of one classic group.  Pure."""
+"""Builds the DescribeGroups response about a classic group. Pure."""
 
 from ottla.broker.groups.classic.classic_group import ClassicGroup, GroupState
 from ottla.model.errors import ErrorCode

@@ -1,8 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup.  Pure.
+"""Handlers of JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Pure.
 
-A handler checks everything that does not depend on the group, and passes the request on.  The
-coordinator completes the slot at once, when the other members have joined, or when the log is
-committed.
+A handler checks everything that does not depend on the group, and passes the request on to the
+coordinator. The coordinator responds at once, when the other members have joined, or when the
+records are committed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,24 +31,24 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 NULL_PROTOCOL_FROM = 7
-"""First version of JoinGroup whose response may have a null protocol."""
+"""First version of JoinGroup whose response may contain a null protocol."""
 
 CLIENT_ID_LENGTH_MAX = 1_000
 """Maximum characters of a client id that are stored, and that a member id starts with."""
 
 PROTOCOL_IN_SYNC_FROM = 5
-"""First version of SyncGroup that contains the protocol assumed by the member (KIP-559)."""
+"""First version of SyncGroup that contains the protocol that the member assumes (KIP-559)."""
 
 SEVERAL_LEAVE_FROM = 3
-"""First version of LeaveGroup for several members (KIP-345)."""
+"""First version of LeaveGroup that can name several members (KIP-345)."""
 
 
 LEAVING_AT_ONCE_MAX = 200
-"""Members removed per event-loop iteration, at some 50 µs each in a group of the consumer protocol.
-A larger request is served in steps, each of which increments the group's epoch."""
+"""Number of members removed per event-loop iteration, at some 50 µs each in a group of the consumer
+protocol. A larger request is served in steps, each of which increments the group's epoch."""
 
 ANSWERED_AT_ONCE_MAX = 2_000
-"""Entries of a response built per event-loop iteration, at a microsecond each."""
+"""Number of response entries built per event-loop iteration, at a microsecond each."""
 
 
 class MembershipApis:
@@ -197,7 +197,7 @@ def _left_in_steps(
 
 
 def _fits_in_records(request: JoinGroupRequest) -> bool:
-    """Return True if each text of the request, and a member id built from it, fits into a
+    """Return True if each text in the request, and a member id built from it, fits into a
     record."""
     return (
         len(request.protocols) <= LISTED_COUNT_MAX
@@ -207,7 +207,7 @@ def _fits_in_records(request: JoinGroupRequest) -> bool:
 
 
 def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
-    """Yield the texts of the request that the group's record stores. Flexible versions do not bound
+    """Yield the texts in the request that the group's record stores. Flexible versions do not bound
     their length."""
     yield request.protocol_type
     yield request.member_id
@@ -216,7 +216,7 @@ def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
 
 
 def client_of(context: RequestContext) -> MemberClient:
-    """Return the client id and host of a request's client, the host in Java's notation of an
-    address."""
+    """Return the client id and host of the client that sent a request. The host has Java's notation
+    for addresses."""
     name = context.client_id or ""
     return MemberClient(name[:CLIENT_ID_LENGTH_MAX], f"/{context.peer.peer_host}")

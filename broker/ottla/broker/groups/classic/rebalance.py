@@ -1,12 +1,12 @@
-"""Classic protocol: joining, assignment, heartbeats, leaving. Pure.
+"""Rebalances of classic groups: joining, assignment, heartbeats, leaving. Pure.
 
 A rebalance has two rounds. JoinGroup requests wait until all members have joined, or until the
 longest rebalance timeout has passed. All are then answered, and the leader's response lists all
-members. SyncGroup requests wait for the SyncGroup of the leader, which contains the assignment. The
+members. SyncGroup requests wait for the leader's SyncGroup, which contains the assignment. The
 assignment is written to the log, and all SyncGroup requests are answered once it is committed.
 
-KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (ids before
-joining), KIP-559 (protocol in sync), KIP-814 (skip the assignment).
+Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (ids
+before joining), KIP-559 (protocol in sync), KIP-814 (skip the assignment).
 """
 
 from collections.abc import Callable, Iterable
@@ -56,7 +56,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = (
 
 
 class Join(NamedTuple):
-    """One JoinGroup request and its client."""
+    """JoinGroup request, and the client that sent it."""
 
     request: JoinGroupRequest
     version: int
@@ -65,13 +65,13 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        """Protocols of the member, the preferred one first."""
+        """Protocols that the member supports, the preferred one first."""
         return tuple(Protocol(one.name, one.metadata) for one in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Milliseconds that the member has to join again.  Version 0 of the request has no such
-        field."""
+        """Milliseconds that the member has for joining again after a rebalance begins. Version 0 of
+        the request has no such field."""
         asked_ms = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if asked_ms < 0 else asked_ms
 
@@ -80,7 +80,7 @@ class Rebalancer:
     """State transitions of classic groups. It also answers the waiting JoinGroup and SyncGroup
     requests, which are stored in the members.
 
-    `new_id` returns a unique text.
+    `new_id` returns a unique text for a new member id.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Rebalancer:
         self._new_id = new_id
         self._record_bytes_max = record_bytes_max
         self._initial_delays: dict[str, tuple[int, int]] = {}
-        """Groups in their first rebalance, each with the current delay and the time that may still
-        be added to it, in milliseconds."""
+        """Groups in their first rebalance, each with its current delay and the time that may still
+        be added to the delay, in milliseconds."""
 
     # ---- joining
 
@@ -185,8 +185,8 @@ class Rebalancer:
             self._rebalance_or_complete_join(group, now)
 
     def _update(self, member: ClassicMember, join: Join) -> None:
-        """Update the description of a member from its JoinGroup request. The member's earlier
-        request no longer waits."""
+        """Update a member's description from its JoinGroup request. An earlier request of the
+        member no longer waits."""
         if member.join_responder is not None:
             self._answer_failed_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.protocols = join.protocols
@@ -197,7 +197,7 @@ class Rebalancer:
     def _replace_static(
         self, group: ClassicGroup, member_id: str, join: Join, now: Instant
     ) -> None:
-        """Fence the old id of a restarted static member, and continue under the new one.
+        """Fence the old id of a restarted static member, and continue with the new one.
 
         A rebalance follows only if the chosen protocol or the assignment in progress would change
         (KIP-345).
@@ -244,7 +244,7 @@ class Rebalancer:
             self._complete_join_if_ready(group, now)
 
     def begin_rebalance(self, group: ClassicGroup, now: Instant) -> None:
-        """Start a rebalance: all members must join again."""
+        """Start a rebalance, in which all members of the group must join again."""
         if group.state is COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
@@ -280,8 +280,8 @@ class Rebalancer:
             self._complete_join(group, now)
 
     def on_join_timer(self, group: ClassicGroup, now: Instant) -> None:
-        """Handle the end of the time in which members may join, or of the delay before an empty
-        group's first generation."""
+        """Handle the end of the time for joining, or of the delay before the first generation of an
+        empty group."""
         delayed = self._initial_delays.pop(group.group_id, None)
         if group.state is not PREPARING:
             return
@@ -321,7 +321,7 @@ class Rebalancer:
         self._timers.set(TimerName(group.group_id, TimerKind.SYNC), deadline_ms)
 
     def on_sync_timer(self, group: ClassicGroup, now: Instant) -> None:
-        """Remove members that did not fetch their assignment in time."""
+        """Remove members that did not send SyncGroup in time."""
         if group.is_in(COMPLETING, STABLE) and group.pending_syncs:
             for member_id in sorted(group.pending_syncs):
                 self._remove(group, member_id)
@@ -383,8 +383,8 @@ class Rebalancer:
                 self._extend_session(group, member, now)
 
     def _is_too_large(self, value: GroupMetadataValue) -> bool:
-        """Return True if a group's record is too large to be written.  It would block all groups of
-        the log."""
+        """Return True if the record of a group would be too large to be written. Such a record
+        would block all groups in the log."""
         return len(group_value(value)) > self._record_bytes_max()
 
     # ---- heartbeats and leaving
@@ -433,8 +433,8 @@ class Rebalancer:
         return ErrorCode.NONE
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """Handle a session timeout.  A member whose request is waiting cannot send heartbeats, and
-        stays."""
+        """Handle a member's session timeout. A member whose request is waiting cannot send
+        heartbeats, and is kept."""
         member = group.members.get(member_id)
         if member is None and member_id not in group.pending_joins:
             return
@@ -444,9 +444,9 @@ class Rebalancer:
         self._on_gone(group, now, has_lost_member=member is not None)
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
-        """Start a rebalance after members left, or complete one that waited for them. No rebalance
-        is needed if only an assigned member id was removed with which no member had joined, because
-        it had no partitions."""
+        """Start a rebalance after members have left, or complete one that waited for them. No
+        rebalance is needed if only an assigned member id was removed that no member had used to
+        join, because it had no partitions."""
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)
         elif has_lost_member:
@@ -465,14 +465,14 @@ class Rebalancer:
         self._timers.set(session, now.mono_ms + member.session_timeout_ms)
 
     def resume(self, group: ClassicGroup, now: Instant) -> None:
-        """Start serving a group that was loaded, with new session timeouts."""
+        """Start to serve a loaded group, with new session timeouts."""
         self.restart_sessions(group, now)
         if len(group.members) > self._config.size_max:
             self.begin_rebalance(group, now)
 
     def restart_sessions(self, group: ClassicGroup, now: Instant) -> None:
-        """Restart all session timeouts.  A new member that is joining has a long deadline
-        anyway."""
+        """Restart the session timeouts of all members. A new member that is joining has a long
+        deadline anyway."""
         for member in group.members.values():
             if not member.is_new:
                 self._extend_session(group, member, now)
@@ -489,7 +489,7 @@ class Rebalancer:
         self.forget(group)
 
     def take_over(self, group: ClassicGroup, now: Instant) -> None:
-        """Start serving a group that was downgraded from the consumer protocol. All members join
+        """Start to serve a group that was downgraded from the consumer protocol. All members join
         again.
 
         The group's record contains the next generation, without members yet. A coordinator that
@@ -565,7 +565,7 @@ def _synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _value_after(group: ClassicGroup, member_id: str, join: Join) -> GroupMetadataValue:
-    """Return the record value of a group whose static member has joined under a new id."""
+    """Return the record value of a group after a static member has joined under a new id."""
     value = group.as_value()
     for member in value.members:
         if member.group_instance_id == join.request.group_instance_id:

@@ -1,5 +1,5 @@
-"""Changes of a group whose partitions the coordinator assigns. Each is applied in memory and
-written to the log in one step. Pure.
+"""Changes of a consumer or share group, whose partitions the coordinator assigns. Each is applied
+in memory and written to the log in one step. Pure.
 
 Nothing else changes a group that is being served, so that replaying the log produces the same
 group. The kinds of groups differ in the records that they write.
@@ -20,7 +20,7 @@ AssignedGroupT = TypeVar("AssignedGroupT", bound=AssignedGroup[Any])
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
-    """Changes of the groups of one kind. The object has no state except a counter of
+    """Changes of the groups of one kind. The only state of the object is a counter of
     rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
@@ -33,33 +33,33 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
 
     @abstractmethod
     def _epoch_record(self, group: AssignedGroupT) -> CoordinatorRecord:
-        """Return the record of the group's epoch."""
+        """Return the record that stores a group's epoch."""
 
     @abstractmethod
     def _member_record(self, group_id: str, member: MemberT) -> CoordinatorRecord:
-        """Return the record of a member's description."""
+        """Return the record that stores a member's description."""
 
     @abstractmethod
     def _current_record(self, group_id: str, member: MemberT) -> CoordinatorRecord:
-        """Return the record of a member's current assignment."""
+        """Return the record that stores a member's current assignment."""
 
     @abstractmethod
     def _target_epoch_record(self, group: AssignedGroupT) -> CoordinatorRecord:
-        """Return the record of the target assignment's epoch."""
+        """Return the record that stores the epoch of a group's target assignment."""
 
     @abstractmethod
     def _member_tombstones(self, group_id: str, member_id: str) -> list[CoordinatorRecord]:
-        """Return the tombstones of a member."""
+        """Return the tombstones for all records of a member."""
 
     @abstractmethod
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-        """Return the record of a member's target assignment."""
+        """Return the record that stores a member's target assignment."""
 
     # ---- changes
 
     def check(self, group: AssignedGroupT, member: MemberT) -> None:
-        """Raise RefusedError if a member's description is too large to be written.  It would block
-        other groups."""
+        """Raise RefusedError if a member's description is too large to be written. Such a record
+        would block other groups."""
         if not self.fits(group, member):
             reason = f"What member {member.member_id} says of itself is too large to be kept."
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
@@ -73,7 +73,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         return len(key) + len(value or b"") <= self._record_bytes_max()
 
     def raise_epoch(self, group: AssignedGroupT, metadata_hash: int) -> None:
-        """Increment the group's epoch, and set the hash of its subscribed topics."""
+        """Increment a group's epoch, and set the hash of its subscribed topics."""
         self.rebalance_count += 1
         group.group_epoch += 1
         group.metadata_hash = metadata_hash
@@ -108,6 +108,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         self._outbox.write(record or self.target_record(group.group_id, member_id, target))
 
     def finish_target(self, group: AssignedGroupT, epoch: int) -> None:
-        """Set the epoch of the target assignment, after the targets of all members were set."""
+        """Set the epoch of a group's target assignment, after the targets of all members were
+        set."""
         group.target_epoch = epoch
         self._outbox.write(self._target_epoch_record(group))

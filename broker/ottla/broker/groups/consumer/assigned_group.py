@@ -51,7 +51,7 @@ MemberT = TypeVar("MemberT", bound=AssignedMember)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
-    """Members of one group, their subscriptions and their targets."""
+    """Members of a consumer or share group, their subscriptions and their target assignments."""
 
     __slots__ = (
         "_subscribed_topics",
@@ -80,8 +80,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self._subscriptions: Counter[Subscription] = Counter()
         """Number of members by subscription.  Most members have the same one."""
         self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
-        """Cache of the last topic hash with its topics and image, so that it is computed once for
-        all members."""
+        """Last hash of topics, with these topics and the metadata image. It is cached so that it is
+        computed once for all members."""
 
     @property
     def is_empty(self) -> bool:
@@ -90,7 +90,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
 
     @property
     def member_ids(self) -> Collection[str]:
-        """Ids of the members."""
+        """Ids of the group's members."""
         return self.members.keys()
 
     def target_of(self, member_id: str) -> Assignment:
@@ -100,7 +100,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
     # ---- subscriptions
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Names of all subscribed topics, which need not exist."""
+        """Return the names of all subscribed topics, which need not exist."""
         found = self._subscribed_topics
         if found is None:
             found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
@@ -135,7 +135,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self.members[member.member_id] = member
 
     def remove(self, member_id: str) -> MemberT | None:
-        """Remove a member and its target. Returns the member, or None if there is none."""
+        """Remove a member and its target assignment. Returns the member, or None if there is
+        none."""
         self.targets.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -143,8 +144,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return member
 
     def _count_subscription(self, member: MemberT, change: int) -> None:
-        """Add `change` to the count of a member's subscription.  The first or last member with a
-        subscription changes the group's topics."""
+        """Add `change` to the number of members with a member's subscription. The first or last
+        member with a subscription changes the group's topics."""
         subscription = member.subscription
         if self._subscriptions[subscription] in (0, -change):
             self._subscribed_topics = None

@@ -62,7 +62,7 @@ class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
             self._outbox.write(record)
 
     def forget_regex(self, group: ConsumerGroup, regex: str) -> None:
-        """Delete a regular expression that no member uses any longer."""
+        """Delete a regular expression that no member uses any longer, and its record."""
         if regex in group.regexes:
             group.put_regex(regex, None)
             self._outbox.write(regex_record(group.group_id, regex, None))

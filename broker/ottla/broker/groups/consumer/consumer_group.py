@@ -1,11 +1,11 @@
-"""One group of the consumer protocol (KIP-848): its members, epochs and partition owners.  Pure.
+"""One group of the consumer protocol (KIP-848): its members, epochs and partition owners. Pure.
 
-The coordinator computes the assignment; `assigned_group.py` has the epochs of its progress. A
+The coordinator computes the assignment; `assigned_group.py` describes the epochs of its progress. A
 partition that moves between members belongs to the old owner until the old owner has reported its
-revocation.  Only then is it assigned to the new owner.  Other members are checked by
-`owner_epoch_of`.
+revocation. Only then is it assigned to the new owner. `owner_epoch_of` shows whether another member
+still owns it.
 
-Invariant: OneOwner.  No two members own a partition, whether it is assigned or being revoked.
+Invariant: OneOwner. No two members own a partition, whether it is assigned or being revoked.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ CONSUMER = "consumer"
 
 
 class ConsumerGroupState(StrEnum):
-    """States of a group, with the names used in responses."""
+    """States of a consumer group, with the names used in responses."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -54,7 +54,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup(AssignedGroup[ConsumerMember]):
-    """Members of one group, their targets, and the owner of each partition."""
+    """Members of one group, their target assignments, and the owner of each partition."""
 
     type: ClassVar[str] = CONSUMER
 
@@ -83,13 +83,14 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         """Time of the next check for silent subscribers, in milliseconds; 0 before the first
         check."""
         self.rejoining_ids: set[str] = set()
-        """Members that were fenced by their epoch.  They may join again under their id."""
+        """Ids of members that were fenced because of their epoch, and may join again under these
+        ids."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
-        """Owner of each partition, and the owner's epoch."""
+        """Owner of each partition, and the owner's member epoch."""
 
     def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
-        """Store that a client subscribes to a regular expression. Returns True if that may change
-        the topics that all its subscribers may see."""
+        """Record that a client subscribes to a regular expression. Returns True if that may change
+        the topics that all subscribers to it may see."""
         if permissions is None or not regex:
             return False
         return self.readers.setdefault(regex, RegexReaders()).note(permissions)
@@ -114,7 +115,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return self.state.value
 
     def assignor_name(self, default: str) -> str:
-        """Return the assignor that most members prefer, or the default."""
+        """Return the name of the assignor that most members prefer, or the default if they prefer
+        none."""
         votes = Counter(
             member.server_assignor
             for member in self.members.values()
@@ -123,7 +125,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return max(sorted(votes), key=lambda name: votes[name]) if votes else default
 
     def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
-        """Return the epoch of a partition's owner, or NO_OWNER."""
+        """Return the member epoch of a partition's owner, or NO_OWNER."""
         owner = self._owners.get(topic_id, {}).get(index)
         return NO_OWNER if owner is None else owner[1]
 
@@ -153,7 +155,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         self._take(member)
 
     def remove(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member and its target. Returns the member, or None if there is none."""
+        """Remove a member and its target assignment. Returns the member, or None if there is
+        none."""
         self.rejoining_ids.discard(member_id)
         member = super().remove(member_id)
         if member is not None:
@@ -162,7 +165,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return member
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Set the topics that match a regular expression; None deletes it."""
+        """Set the topics that match a regular expression. None deletes the expression."""
         self._subscribed_topics = None
         if resolved is None:
             self.regexes.pop(regex, None)
@@ -231,7 +234,7 @@ def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id
 
 
 def unknown_member(group_id: str, member_id: str) -> RefusedError:
-    """Return the error for a client that is not a member of the group."""
+    """Return the error for a client that is not a member of a group."""
     return RefusedError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )

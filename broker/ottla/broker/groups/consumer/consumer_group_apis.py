@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (KIP-848).  Pure.
+"""Handler of ConsumerGroupHeartbeat (KIP-848). Pure.
 
-A handler checks everything that does not depend on the group, and passes the request on.  The
+The handler checks everything that does not depend on the group, and passes the request on. The
 response is sent when the records that it depends on are committed.
 """
 
@@ -37,7 +37,7 @@ OWN_MEMBER_ID_FROM = 1
 class ConsumerGroupApis:
     """Handler of ConsumerGroupHeartbeat, versions 0 and 1.
 
-    `is_finalised` returns True if the cluster's group.version includes this protocol.
+    `is_finalised` returns True if the cluster's group.version includes the consumer protocol.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ConsumerGroupApis:
 
     def heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
         """Pass a heartbeat to the coordinator, which answers with the member's epoch and assignment
-        when both are committed."""
+        once they are committed."""
 
         def answer(answer: ConsumerGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
@@ -133,6 +133,6 @@ def _invalid(reason: str) -> RefusedError:
 
 
 def _texts_of(request: ConsumerGroupHeartbeatRequest) -> list[str]:
-    """Return the texts of the request that become keys of records. Flexible versions do not bound
+    """Return the texts in the request that become keys of records. Flexible versions do not bound
     their length."""
     return [request.member_id, request.rack_id or "", request.subscribed_topic_regex or ""]

@@ -1,7 +1,7 @@
-"""Group kind of the consumer protocol (KIP-848) in one shard.  Pure.
+"""Rules for groups of the consumer protocol (KIP-848) in one shard. Pure.
 
-A group may also have members of the classic protocol.  The first heartbeat upgrades a classic
-group, and the group is downgraded when its last member of the consumer protocol leaves.
+A group may also have members of the classic protocol. The first ConsumerGroupHeartbeat upgrades a
+classic group. The group is downgraded when its last member of the consumer protocol leaves.
 group.consumer.migration.policy permits these changes.
 """
 
@@ -48,7 +48,7 @@ from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 class ConsumerGroups(GroupKind[ConsumerGroup]):
-    """The consumer groups of a shard, their changes, and the computation of their target
+    """Consumer groups of a shard, their changes, and the computation of their target
     assignments."""
 
     keys: ClassVar[tuple[type[Message], ...]] = CONSUMER_GROUP_KEYS
@@ -95,13 +95,13 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of a group was incremented."""
+        """Number of times that the epoch of any group was incremented."""
         return self._changes.rebalance_count
 
     # ---- the log
 
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply one record of a group."""
+        """Apply one record of a consumer group."""
         group = self.find(key.group_id)
         if isinstance(key, ConsumerGroupMetadataKey) and value is None:
             if group is not None:
@@ -115,7 +115,7 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
             replay_consumer(group, key, value)
 
     def resume(self, group: ConsumerGroup, now: Instant) -> int:
-        """Start serving a group that was loaded.  Returns the number of its members and topics."""
+        """Start to serve a loaded group. Returns the number of its members and topics."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
 
@@ -130,8 +130,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
         self._rebalancer.restart_sessions(group, now)
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group.  Returns the number of entries checked, 0 for
-        none."""
+        """Apply changes of topics to a group. Returns the number of entries checked, which is 0 if
+        none was."""
         if not group.members:
             return 0
         epoch = group.group_epoch
@@ -193,7 +193,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def _begin_group(
         self, old: ClassicGroup | None, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Create a group for its first member, or upgrade the classic group."""
+        """Create a group for its first member, or upgrade a classic group to the consumer
+        protocol."""
         request = heartbeat.request
         group = ConsumerGroup(request.group_id)
         self._rebalancer.check_first(group, heartbeat)

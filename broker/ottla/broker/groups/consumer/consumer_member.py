@@ -1,4 +1,4 @@
-"""One member of a consumer group (KIP-848): its subscription and its assignment. Pure.
+"""Member of a consumer group (KIP-848): its subscription and its assignment. Pure.
 
 Members are immutable. Each change creates a new object, so code that is computing an assignment
 never sees the member change.
@@ -37,9 +37,10 @@ class MemberState(IntEnum):
     STABLE = 0
     """The member owns its whole assignment for its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """The member stays in its epoch until it has revoked partitions."""
+    """The member stays in its epoch until it has revoked the partitions that it must give up."""
     UNRELEASED_PARTITIONS = 2
-    """The member has the target's epoch, while other members still own partitions of its target."""
+    """The member has entered the target's epoch, while other members still own partitions of its
+    target."""
     UNKNOWN = 127
     """State written by a later version of the coordinator.  The member must join again."""
 
@@ -55,14 +56,14 @@ class ClassicMemberState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """Member of a consumer group.  The timers of the shard store its deadlines."""
+    """Member of a consumer group. Its deadlines are stored in the timers of the shard."""
 
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
     client: MemberClient = NO_CLIENT
     rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
-    """Milliseconds that the member has to revoke partitions."""
+    """Maximum milliseconds that the member may take to revoke partitions."""
     server_assignor: str | None = None
     """Preferred assignor of the member, or None."""
     subscribed_names: frozenset[str] = frozenset()
@@ -89,7 +90,7 @@ class ConsumerMember:
         return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Return True if the member owns exactly its target of this epoch."""
+        """Return True if the member owns exactly its target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
 

@@ -1,7 +1,7 @@
-"""Consumer protocol (KIP-848): joining, assignment, heartbeats, leaving. Pure.
+"""Membership of consumer groups (KIP-848): joining, assignment, heartbeats, leaving. Pure.
 
 Members do all of this with heartbeats. Epoch 0 joins, -1 leaves, and -2 leaves temporarily (static
-members). Any other epoch keeps the member alive and reports its changes. Each heartbeat takes these
+members). Any other epoch keeps the member alive and reports its changes. Each heartbeat has these
 steps:
 
 1. The member is added or updated.
@@ -60,7 +60,7 @@ from ottla.wire.messages.consumer_group_heartbeat_response import (
 
 
 class MemberHeartbeat(NamedTuple):
-    """One ConsumerGroupHeartbeat and its client."""
+    """ConsumerGroupHeartbeat request, and the client that sent it."""
 
     request: ConsumerGroupHeartbeatRequest
     client: MemberClient
@@ -103,8 +103,8 @@ class MemberHeartbeat(NamedTuple):
 
 
 class ConsumerRebalancer:
-    """Steps of the members of consumer groups. It stores only the targets that are being computed,
-    and adds timers to those of the shard."""
+    """Performs the steps of members of consumer groups. It stores only the target assignments that
+    are being computed, and adds its timers to the shard's."""
 
     def __init__(
         self,
@@ -206,7 +206,8 @@ class ConsumerRebalancer:
         owned: Assignment | None,
         now: Instant,
     ) -> ConsumerMember:
-        """Update the description of a member, and perform one step towards its target."""
+        """Update the description of a member, and perform its next step towards its target
+        assignment."""
         self._take_description(group, member, described, now)
         self._targets.is_behind(group, now)
         return self._reconcile(group, described, owned, now)
@@ -243,8 +244,8 @@ class ConsumerRebalancer:
     def _find(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was before the heartbeat, and the static member that it
-        replaces."""
+        """Return the member as it was before the heartbeat, and the static member that it replaces,
+        or None."""
         request = heartbeat.request
         instance_id, is_joining = request.instance_id, request.member_epoch == JOINING_EPOCH
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -274,7 +275,7 @@ class ConsumerRebalancer:
         return member, None
 
     def check_room(self, member_count: int) -> None:
-        """Raise RefusedError if a group of `member_count` members is full."""
+        """Raise RefusedError if a group with `member_count` members is full."""
         size_max = self._config.consumer_size_max
         if member_count >= size_max:
             raise RefusedError(
@@ -285,7 +286,7 @@ class ConsumerRebalancer:
     def replace_static(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Replace the member id of a restarted static member. It keeps its target assignment."""
+        """Replace the member id of a restarted static member, which keeps its target assignment."""
         self._targets.rename(group, old.member_id, new.member_id)
         target = group.target_of(old.member_id)
         self.cancel_timers(group, old.member_id)
@@ -347,7 +348,7 @@ class ConsumerRebalancer:
         )
 
     def find_static(self, group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-        """Return a static member.  Raises RefusedError if another id has replaced it."""
+        """Return a static member. Raises RefusedError if another member id has replaced it."""
         known_id = group.static_members.get(instance_id)
         if known_id is None:
             raise RefusedError(
@@ -362,7 +363,7 @@ class ConsumerRebalancer:
         return group.members[known_id]
 
     def remove(self, group: ConsumerGroup, member_ids: Set[str], now: Instant) -> None:
-        """Remove members.  The next heartbeat of another member reassigns their partitions."""
+        """Remove members. The next heartbeat from another member reassigns their partitions."""
         if self._downgrade(group, member_ids, now):
             return
         regexes = dict.fromkeys(group.members[one].subscribed_regex for one in member_ids)
@@ -406,7 +407,7 @@ class ConsumerRebalancer:
     def _answer_join(
         self, group: ConsumerGroup, member_id: str, heartbeat: MemberHeartbeat, now: Instant
     ) -> None:
-        """Answer a join whose target is computed."""
+        """Answer a waiting join after its target assignment is computed."""
         try:
             member = group.members.get(member_id)
             if member is None:
@@ -420,7 +421,8 @@ class ConsumerRebalancer:
         self._outbox.answer_when_committed(heartbeat.responder, answer)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target, of one group or of all."""
+        """Remove and yield the requests that wait for a target assignment, in one group or in
+        all."""
         return self._targets.take_waiting(group_id)
 
     # ---- topics
@@ -432,8 +434,8 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
 
     def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Drop the subscribers to regular expressions that sent no heartbeats since the last check.
-        Returns True if more topics may be visible."""
+        """Remove the subscribers to regular expressions that sent no heartbeats since the last
+        check. Returns True if more topics may now be visible."""
         is_first = not group.readers_due_ms
         session_ms = self._settings(group.group_id).session_timeout_ms
         interval_ms = max(self._config.consumer_regex_refresh_interval_ms, session_ms)
@@ -476,7 +478,7 @@ class ConsumerRebalancer:
     # ---- time
 
     def resume(self, group: ConsumerGroup, now: Instant) -> None:
-        """Start serving a group that was loaded from the log, with new timeouts."""
+        """Start to serve a group that was loaded from the log, with new timeouts."""
         self.restart_sessions(group, now)
         if group.members and (
             self._resolve(group, now)
@@ -485,7 +487,7 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
 
     def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:
-        """Restart all session and revocation timeouts."""
+        """Restart the session and revocation timeouts of all members."""
         for member in group.members.values():
             self.extend_session(group, member, now)
             self._time_revocation(group, member, now)
@@ -506,7 +508,8 @@ class ConsumerRebalancer:
 
 
 def _described(member: ConsumerMember, heartbeat: MemberHeartbeat) -> ConsumerMember:
-    """Return the member as described by the heartbeat.  Fields that it omits are unchanged."""
+    """Return a member as described by a heartbeat. Fields that the heartbeat omits are
+    unchanged."""
     request = heartbeat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

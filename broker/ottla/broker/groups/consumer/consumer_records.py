@@ -1,12 +1,13 @@
-"""Conversion between a consumer group and its records: kinds 3 to 8 and 16 of Kafka.  Pure.
+"""Conversion between a consumer group and its records, which have the kinds 3 to 8 and 16 in
+Kafka's format. Pure.
 
     3  group epoch, and a hash of its topics     6  epoch of the target assignment
     4  topics (before Kafka 4.1)                 7  target of one member
     5  description of a member                   8  current assignment of a member
                                                 16  topics that match a regular expression
 
-A record with a null value deletes the entity in its key.  A compacted log may contain the records
-of a group in any order, so each creates the group and member that it needs.
+A record with a null value deletes the entity in its key. A compacted log may contain the records of
+a group in any order, so each creates the group and member that it needs.
 """
 
 from dataclasses import replace
@@ -84,19 +85,19 @@ CONSUMER_GROUP_KEYS = (
 
 
 def epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
-    """Return the record of the group's epoch."""
+    """Return the record that stores a group's epoch."""
     value = GroupValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
     return record(GroupKey(group_id=group.group_id), value)
 
 
 def target_epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
-    """Return the record of the target assignment's epoch."""
+    """Return the record that stores the epoch of a group's target assignment."""
     value = TargetEpochValue(assignment_epoch=group.target_epoch)
     return record(TargetEpochKey(group_id=group.group_id), value)
 
 
 def group_tombstones(group_id: str, *, has_old_topics: bool) -> list[CoordinatorRecord]:
-    """Return the tombstones of a group without members."""
+    """Return the tombstones for the records of a group without members."""
     gone = [record(TargetEpochKey(group_id=group_id), None)]
     if has_old_topics:
         gone.append(old_topics_tombstone(group_id))
@@ -104,12 +105,12 @@ def group_tombstones(group_id: str, *, has_old_topics: bool) -> list[Coordinator
 
 
 def old_topics_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the tombstone of the topics that a coordinator before Kafka 4.1 wrote."""
+    """Return the tombstone for the record of topics that a coordinator before Kafka 4.1 wrote."""
     return record(OldTopicsKey(group_id=group_id), None)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record of a member's description."""
+    """Return the record that stores a member's description."""
     classic = member.classic
     value = MemberValue(
         instance_id=member.instance_id,
@@ -133,7 +134,7 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record of a member's current assignment."""
+    """Return the record that stores a member's current assignment."""
     value = CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -145,7 +146,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
+    """Return the record that stores a member's target assignment."""
     value = TargetValue(
         topic_partitions=[
             TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -156,7 +157,8 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones of a member, in the order that Kafka's coordinator requires."""
+    """Return the tombstones for all records of a member, in the order that Kafka's coordinator
+    requires."""
     return [
         record(CurrentKey(group_id=group_id, member_id=member_id), None),
         record(TargetKey(group_id=group_id, member_id=member_id), None),
@@ -165,7 +167,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """Return the record of a regular expression's topics; None makes a tombstone."""
+    """Return the record that stores the topics matching a regular expression. None makes a
+    tombstone."""
     key = RegexKey(group_id=group_id, regular_expression=regex)
     if resolved is None:
         return record(key, None)

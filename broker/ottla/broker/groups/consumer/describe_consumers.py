@@ -1,4 +1,5 @@
-"""ConsumerGroupDescribe: epochs and assignments of a group and its members (KIP-848).  Pure."""
+"""ConsumerGroupDescribe: describes groups and members, with their epochs and assignments (KIP-848).
+Pure."""
 
 from collections.abc import Callable, Iterable
 
@@ -21,10 +22,10 @@ from ottla.wire.messages.consumer_group_describe_response import (
 )
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-"""Values for the protocol of a member, in the response since version 1."""
+"""Values for the protocol of a member in responses since version 1."""
 
 MEMBER_COST = 10
-"""Cost of describing a member with its assignment and target, in entries of a response."""
+"""Cost of describing a member with its assignment and target, measured in entries of a response."""
 
 
 class ConsumerGroupDescribeApi:

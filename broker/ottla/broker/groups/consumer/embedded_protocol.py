@@ -1,4 +1,4 @@
-"""Subscriptions and assignments in the format of classic consumers.  Pure.
+"""Reads and writes subscriptions and assignments in the format of classic consumers. Pure.
 
 The coordinator reads them only for groups that are upgraded to the consumer protocol.
 """
@@ -21,7 +21,7 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 M = TypeVar("M", bound=Message)
 
 PREFIX_BYTES = 2
-"""Bytes of the int16 version before each message."""
+"""Bytes of the version (int16) before each message."""
 
 NamedPartitions = dict[str, frozenset[int]]
 
@@ -34,7 +34,8 @@ class EmbeddedSubscription(NamedTuple):
     owned: NamedPartitions
 
     def owned_ids(self, topics: TopicView) -> Assignment:
-        """Return the claimed partitions by topic id. Topics that do not exist are left out."""
+        """Return the partitions that the consumer claims to own, by topic id. Topics that do not
+        exist are left out."""
         return _by_id(self.owned, topics)
 
 
@@ -48,8 +49,8 @@ def read_subscription(data: bytes) -> EmbeddedSubscription | None:
 
 
 def read_assignment(data: bytes, topics: TopicView) -> Assignment:
-    """Return the assignment of a consumer as computed by its leader, or an empty one if it cannot
-    be read."""
+    """Return a consumer's assignment as computed by the group's leader, or an empty one if it
+    cannot be read."""
     found = _read(ConsumerProtocolAssignment, data)
     if found is None:
         return NOTHING
@@ -58,7 +59,7 @@ def read_assignment(data: bytes, topics: TopicView) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView) -> bytes:
-    """Return an assignment encoded, in the version of the consumer's subscription in `metadata`."""
+    """Encode an assignment, in the version of the consumer's subscription in `metadata`."""
     version = max(0, _version_of(metadata, ConsumerProtocolAssignment.VERSIONS[-1]))
     named = [
         AssignedPartitions(topic=topic.name, partitions=sorted(indexes))
@@ -71,7 +72,7 @@ def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView)
 
 
 def _read(kind: type[M], data: bytes) -> M | None:
-    """Return the message after its version, or None if it cannot be read."""
+    """Decode the message that follows its version. Returns None if it cannot be read."""
     version = _version_of(data, kind.VERSIONS[-1])
     if version < 0:
         return None
@@ -83,8 +84,8 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 
 def _version_of(data: bytes, latest: int) -> int:
-    """Return the version in which to decode the bytes, at most `latest`; negative if they have
-    none."""
+    """Return the version in which to decode the bytes, at most `latest`. It is negative if the
+    bytes contain no version."""
     if len(data) < PREFIX_BYTES:
         return -1
     return min(int.from_bytes(data[:PREFIX_BYTES], signed=True), latest)

@@ -1,10 +1,10 @@
-"""Members of the classic protocol in a consumer group: online upgrade and downgrade.  Pure.
+"""Members of the classic protocol in a consumer group: online upgrade and downgrade. Pure.
 
 When the first member of the consumer protocol joins a classic group of consumers, the group becomes
-a consumer group.  Its members stay, with their partitions.  Members of the classic protocol join,
-sync, send heartbeats and leave as before.  But none of them is the leader, the generation is the
-member's own epoch, and the coordinator reads their embedded subscriptions.  When the last member of
-the consumer protocol leaves, the group becomes a classic one.  `group.consumer.migration.policy`
+a consumer group. Its members stay, with their partitions. Members of the classic protocol join,
+sync, send heartbeats and leave as before. But none of them is the leader, the generation is the
+member's own epoch, and the coordinator reads their embedded subscriptions. When the last member of
+the consumer protocol leaves, the group becomes a classic one. `group.consumer.migration.policy`
 permits either direction.
 """
 
@@ -41,12 +41,12 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 UPGRADING, DOWNGRADING = ("bidirectional", "upgrade"), ("bidirectional", "downgrade")
-"""Values of `group.consumer.migration.policy` that permit an upgrade, and those that permit a
+"""Values of `group.consumer.migration.policy` that permit an upgrade, and values that permit a
 downgrade."""
 
 
 class MixedGroups:
-    """Requests of the classic protocol to consumer groups.  The object has no state."""
+    """Handles requests of the classic protocol to consumer groups. The object has no state."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class MixedGroups:
     # ---- upgrade and downgrade
 
     def may_upgrade(self, group: ClassicGroup) -> bool:
-        """Return True if this classic group may become a consumer group with all of its members."""
+        """Return True if a classic group may become a consumer group with all of its members."""
         return (
             self._config.consumer_migration_policy in UPGRADING
             and group.protocol_type == CONSUMER_PROTOCOL
@@ -80,7 +80,7 @@ class MixedGroups:
         )
 
     def _can_be_written(self, group: ClassicGroup) -> bool:
-        """Return True if each member's description fits into a record of a consumer group."""
+        """Return True if the description of each member fits into a record of a consumer group."""
         made = ConsumerGroup(group.group_id)
         return all(
             self._changes.fits(made, self._upgraded_member(group, one))
@@ -121,7 +121,7 @@ class MixedGroups:
         )
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Set[str] = frozenset()) -> bool:
-        """Return True if all members use the classic protocol once the members `leaving` have
+        """Return True if all members use the classic protocol after the members in `leaving` have
         left."""
         staying_count = len(group.members) - len(leaving & group.members.keys())
         return (
@@ -135,8 +135,8 @@ class MixedGroups:
         )
 
     def downgraded(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> ClassicGroup:
-        """Convert a consumer group into a classic group without the members `leaving`, and delete
-        the consumer group's records. Returns the classic group."""
+        """Convert a consumer group into a classic group without the members in `leaving`, and
+        delete the consumer group's records. Returns the classic group."""
         made = ClassicGroup(group.group_id)
         made.generation_id = group.group_epoch
         made.state, made.state_timestamp_ms = GroupState.STABLE, now.wall_ms
@@ -170,8 +170,8 @@ class MixedGroups:
     # ---- requests of members of the classic protocol
 
     def join(self, group: ConsumerGroup, join: Join, now: Instant) -> None:
-        """Handle the JoinGroup request of a classic member. It is answered without waiting for
-        other members."""
+        """Handle a classic member's JoinGroup request. It is answered without waiting for other
+        members."""
         request = join.request
         try:
             subscription = self._subscription_of(group, join)
@@ -216,8 +216,8 @@ class MixedGroups:
         self._outbox.answer_when_committed(join.responder, response)
 
     def _subscription_of(self, group: ConsumerGroup, join: Join) -> EmbeddedSubscription:
-        """Return the subscription in a JoinGroup request.  Raises RefusedError for another
-        protocol."""
+        """Return the subscription in a JoinGroup request. Raises RefusedError if the request has
+        another protocol type."""
         request = join.request
         if request.member_id not in group.members:
             self._consumers.check_room(len(group.members))
@@ -231,8 +231,8 @@ class MixedGroups:
     def _find_or_make(
         self, group: ConsumerGroup, join: Join
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was before the request, and the static member that it
-        replaces."""
+        """Return the member as it was before the request, and the static member that it replaces,
+        or None."""
         request = join.request
         instance_id, member_id = request.group_instance_id, request.member_id
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -249,7 +249,7 @@ class MixedGroups:
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Answer a SyncGroup of a classic member with its assignment for its current epoch."""
+        """Answer a classic member's SyncGroup with its assignment for its current epoch."""
         try:
             member, classic = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -305,8 +305,8 @@ class MixedGroups:
         """Remove members of either protocol. An admin client may name a static member by its
         instance id alone.
 
-        Returns an error code for each member. As in Kafka, all are looked up before the first one
-        is removed.
+        Returns an error code for each member. As in Kafka, all members are looked up before the
+        first one is removed.
         """
         codes, leaving = [], dict[str, None]()
         for identity in identities:
@@ -334,7 +334,7 @@ class MixedGroups:
     def _find(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicMemberState]:
-        """Return a member of the classic protocol.  Raises RefusedError for a member of the
+        """Return a member of the classic protocol. Raises RefusedError if the member uses the
         consumer protocol."""
         if instance_id is not None:
             member: ConsumerMember | None = self._consumers.find_static(
@@ -357,14 +357,15 @@ class MixedGroups:
 
 
 def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
-    """Return a member's metadata for the group's protocol, or for its own first protocol."""
+    """Return a member's metadata for the group's protocol, or for the first protocol that it
+    lists."""
     if group.protocol_name is None:
         return member.protocols[0].metadata
     return member.metadata_for(group.protocol_name)
 
 
 def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
-    """Return True if all members of the classic protocol support one of these protocols."""
+    """Return True if the members of the classic protocol have one of these protocols in common."""
     known = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()
@@ -379,7 +380,7 @@ def _check_generation(member: ConsumerMember, generation_id: int) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return True if other members still own partitions of a member's target."""
+    """Return True if other members still own partitions of this member's target assignment."""
     return any(
         group.owner_epoch_of(topic_id, index) != NO_OWNER
         for topic_id, indexes in group.target_of(member.member_id).items()

@@ -1,4 +1,4 @@
-"""Steps of a member from its current assignment to its target (KIP-848).  Pure.
+"""Next step of a member from its current assignment to its target assignment (KIP-848). Pure.
 
     STABLE ──a newer target removes partitions──► UNREVOKED_PARTITIONS: keeps its epoch and the
       ▲                                                │ remaining partitions, until it reports
@@ -7,8 +7,8 @@
       │                                                │
       └──others released it ◄── UNRELEASED_PARTITIONS ◄┘ others still own a part of the target
 
-A member enters the target's epoch as soon as it owns nothing outside its target.  The rest of its
-target waits for the current owners.  These are the rules of Kafka's KIP-848.
+A member enters the target's epoch as soon as it owns nothing outside its target. The rest of its
+target waits for the current owners. These are the rules of Kafka's KIP-848.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,10 +35,11 @@ def reconcile(
     owner_epoch_of: Callable[[UUID, int], int],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """Return the member after its next step towards the target, or the same object if there is no
+    """Return a member after its next step towards its target, or the same object if there is no
     step.
 
-    `owned` are the partitions that the member reported to own, or None if it reported none.
+    `owned` contains the partitions that the member reported to own. It is None if the member
+    reported none.
     """
     if member.is_reconciled_to(target_epoch):
         return member

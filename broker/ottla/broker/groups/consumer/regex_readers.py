@@ -1,8 +1,8 @@
-"""Subscribers whose permissions limit the topics of a regular expression.  Pure.
+"""Limits the topics of a regular expression to the ones that all of its subscribers may see. Pure.
 
-A group has one list of topics for each expression, as in Kafka's records.  It contains the topics
+A group has one list of topics for each expression, as in Kafka's records. It contains the topics
 that all subscribers to the expression may describe, so that no member learns of a topic that it may
-not see.  Without an authorizer no subscribers are stored, and all topics are visible.
+not see. Without an authorizer no subscribers are stored, and all topics are visible.
 """
 
 from itertools import islice
@@ -11,12 +11,12 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 
 DECIDED_AT_ONCE = 2_000
-"""Topics whose visibility is decided in one step: some 5 ms, at most 20. The others are decided
-with the next heartbeats."""
+"""Maximum number of topics whose visibility is decided in one step: some 5 ms, at most 20. Further
+topics are decided with the next heartbeats."""
 
 READERS_MAX = 16
-"""Principals whose permissions count for one expression in one group.  Larger costs more per
-topic."""
+"""Maximum number of principals whose permissions count for one expression in one group. Larger
+costs more per topic."""
 
 
 class RegexReaders:
@@ -31,12 +31,13 @@ class RegexReaders:
         self._version = -1
         self._decided: set[str] = set()
         self._visible: set[str] = set()
-        """Visible topics. A topic whose visibility must be decided again keeps its previous
-        decision until then."""
+        """Topics that all subscribers may see. A topic whose visibility must be decided again keeps
+        its previous decision until then."""
         self._has_more = False
 
     def note(self, permissions: Permissions) -> bool:
-        """Store a subscriber. Returns True if that may change the visible topics."""
+        """Store a subscriber. Returns True if that may change the topics that all subscribers may
+        see."""
         principal = permissions.principal
         self._heard.add(principal)
         is_new = principal not in self._readers and len(self._readers) < READERS_MAX
@@ -49,7 +50,8 @@ class RegexReaders:
         return self._has_more
 
     def forget_silent(self) -> bool:
-        """Drop principals without a heartbeat since the last call. Returns True if there were any.
+        """Remove principals without a heartbeat since the last call. Returns True if there were
+        any.
 
         The members of such a principal have left, so its permissions no longer limit the topics of
         other members.
@@ -65,8 +67,8 @@ class RegexReaders:
         return True
 
     def seen(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return those of the topics that all subscribers may see. Topics that are not decided yet
-        are left out."""
+        """Return the given topics that all subscribers may see. Topics whose visibility is not
+        decided yet are left out."""
         if not self._readers:
             return topics
         self._visible &= topics

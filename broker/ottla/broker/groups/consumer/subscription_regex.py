@@ -1,9 +1,10 @@
-"""Regular expressions of subscriptions, in RE2's syntax as in Kafka's coordinator.  Pure.
+"""Compiles and matches the regular expressions of subscriptions, in RE2's syntax as in Kafka's
+coordinator. Pure.
 
-Clients write the expressions, and the broker matches each with every topic.  The cost of a match
-must therefore be bounded.  RE2 takes time linear in the length of the name, whatever the
-expression, and for that reason has no back references and no look-around.  This module bounds the
-size of an expression.
+Clients write the expressions, and the broker matches each with every topic. The cost of a match
+must therefore be bounded. RE2 takes time linear in the length of the name, whatever the expression,
+and for that reason has no back references and no look-around. This module bounds the size of an
+expression.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ TopicRegex = NewType("TopicRegex", object)
 """A compiled regular expression."""
 
 REGEX_CHARS_MAX = 4_096
-"""Maximum characters of an expression. Smaller refuses a list of some hundred topic names; an
+"""Maximum characters in an expression. Smaller refuses a list of some hundred topic names; an
 expression ten times as long takes a second to refuse."""
 
 PROGRAM_BYTES_MAX = 64 << 10
@@ -28,8 +29,9 @@ expressions that take milliseconds for each name."""
 
 
 UNICODE_CLASSES_MAX = 8
-r"""Maximum Unicode classes such as `\pL` in one expression.  Each has hundreds of ranges and takes
-a millisecond to compile, even if the expression is then refused.  Topic names do not need them."""
+r"""Maximum number of Unicode classes, such as `\pL`, in one expression. Each has hundreds of ranges
+and takes a millisecond to compile, even if the expression is then refused. Topic names do not need
+them."""
 
 
 @cache
@@ -67,14 +69,14 @@ def compile_topic_regex(text: str) -> TopicRegex:
 
 
 def instruction_count(regex: TopicRegex) -> int:
-    """Return the number of instructions in the compiled program. The cost of each matched character
-    is proportional to it."""
+    """Return the number of instructions in a compiled expression. The cost of each matched
+    character is proportional to it."""
     size: int = regex.programsize  # type: ignore[attr-defined]
     return size
 
 
 def matches(regex: TopicRegex, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match as a whole, not only in part."""
+    """Return the names that match the expression as a whole, not only in part."""
     return frozenset(name for name in names if regex.fullmatch(name))  # type: ignore[attr-defined]
 
 

@@ -1,11 +1,11 @@
-"""Target of a group, computed from a snapshot in steps.  Pure.
+"""Computes the target assignment of a group from a snapshot, in steps. Pure.
 
 A group may have tens of thousands of partitions and a thousand members, which takes more than one
-event-loop iteration.  The group may change meanwhile.  The result therefore has the epoch of the
-snapshot and is adapted to the current group.  Members that left are skipped.  A member that
-returned under another id gets the target of its old id.  A member with a changed subscription gets
-none of the topics that it unsubscribed.  All of these changes increment the group's epoch, so that
-the next target corrects the result.
+event-loop iteration. The group may change meanwhile. The result therefore has the epoch of the
+snapshot and is adapted to the current group. Members that left are skipped. A member that returned
+under another id gets the target of its old id. A member with a changed subscription gets none of
+the topics that it unsubscribed. All of these changes increment the group's epoch, so that the next
+target corrects the result.
 """
 
 from collections.abc import Iterable
@@ -28,11 +28,11 @@ from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
-"""Partitions in a record that cost as much encoding time as one other operation."""
+"""Number of partitions in a record that cost as much encoding time as one other operation."""
 
 
 class _Change(NamedTuple):
-    """Changed target of one member, and its record."""
+    """Changed target assignment of one member, and its record."""
 
     target: Assignment
     record: CoordinatorRecord
@@ -61,15 +61,15 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         self._renamed: dict[str, str] = {}
 
     def _first_of_each(self) -> list[tuple[Subscription, MemberT]]:
-        """Return one member for each distinct subscription."""
+        """Return one member for each distinct subscription in the snapshot."""
         return list({one.subscription: one for one in self._members.values()}.items())
 
     def rename(self, old_id: str, new_id: str) -> None:
-        """Rename a static member that joined under another id."""
+        """Use the new id of a static member that joined again under another id."""
         self._renamed[old_id] = new_id
 
     def steps(self) -> Steps[None]:
-        """Compute the target of each member, and the records of changed targets."""
+        """Compute the target assignment of each member, and the records of changed targets."""
         pace = StepPace()
         ids: dict[Subscription, frozenset[UUID]] = {}
         counts: dict[UUID, int] = {}
@@ -106,7 +106,7 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
                 yield
 
     def _racks(self, topic_ids: Iterable[UUID], pace: StepPace) -> Steps[PartitionRacks]:
-        """Return the racks of each partition, or nothing if no member has a rack."""
+        """Return the racks of each partition's replicas, or nothing if no member has a rack."""
         if not any(member.rack_id for member in self._members.values()):
             return NO_RACKS
         brokers = self._image.brokers
@@ -129,7 +129,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         return found
 
     def apply(self) -> None:
-        """Apply the computed targets to the group, as far as they fit its current members."""
+        """Apply the computed targets to the group, as far as they fit its current members and
+        subscriptions."""
         group, changes = self.group, self._group_changes
         for old_id, (target, record) in self._changes.items():
             member_id = self._id_now(old_id)

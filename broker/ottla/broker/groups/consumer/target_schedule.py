@@ -1,4 +1,4 @@
-"""Computation of the target assignments of groups, and the joins that wait for it.  Pure.
+"""Schedules the computation of groups' target assignments, and the joins that wait for them. Pure.
 
 A target that is older than its group's epoch is computed again, at most once per assignment
 interval (KIP-1263). A large one takes several event-loop iterations. Members meanwhile keep to the
@@ -20,17 +20,17 @@ from ottla.broker.groups.timer_names import TimerKind, TimerName
 
 
 class WaitingJoin(NamedTuple):
-    """Join request that waits until the target of an epoch is computed."""
+    """Join request that waits until the target assignment for an epoch is computed."""
 
     member_id: str
     epoch: int
     responder: Responder
     on_target: Callable[[Instant], None]
-    """Answers the request."""
+    """Called to answer the request when the target assignment is computed."""
 
 
 class TargetSchedule(Generic[AssignedGroupT, MemberT]):
-    """The target assignments that are being computed, and the joins that wait for them."""
+    """Target assignments that are being computed, and the joins that wait for them."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         assignor_of: Callable[[AssignedGroupT], Assignor],
     ) -> None:
         """`interval_ms` returns the minimum interval between two assignments of one group, in
-        milliseconds, and `assignor_of` the assignor that a group uses now."""
+        milliseconds. `assignor_of` returns the assignor that a group uses now."""
         self._timers = timers
         self._changes = changes
         self._topics = topics
@@ -55,8 +55,9 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         """Joins that wait for the target of their epoch, by group."""
 
     def is_behind(self, group: AssignedGroupT, now: Instant) -> bool:
-        """Start the computation of a target that is older than the group epoch. Returns True if the
-        computation takes several event-loop iterations."""
+        """Start to compute a group's target if it is older than the group epoch. Returns True if
+        the target is not ready yet, since its computation takes several event-loop iterations or
+        has to wait for the assignment interval."""
         if group.group_epoch <= group.target_epoch:
             return False
         under_way = self._jobs.get(group.group_id)
@@ -72,7 +73,7 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         return not self._backlog.begin(self._compute(job), now)
 
     def rename(self, group: AssignedGroupT, old_id: str, new_id: str) -> None:
-        """Rename a static member that joined under another id."""
+        """Use the new id of a static member that joined again under another id."""
         job = self._jobs.get(group.group_id)
         if job is not None and job.group is group:
             job.rename(old_id, new_id)
@@ -84,19 +85,21 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         responder: Responder,
         on_target: Callable[[Instant], None],
     ) -> None:
-        """Call `on_target` when the target of the current epoch is computed or the member is gone,
-        unless the request is taken by `take_waiting` before."""
+        """Call `on_target` when the target for the current epoch is computed or the member is gone.
+        Does nothing if `take_waiting` removes the request before."""
         waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
         self._waiting.setdefault(group.group_id, []).append(waiting)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target, of one group or of all."""
+        """Remove and yield the requests that wait for a target assignment, in one group or in
+        all."""
         for each in list(self._waiting) if group_id is None else [group_id]:
             for one in self._waiting.pop(each, []):
                 yield one.responder
 
     def _compute(self, job: TargetJob[AssignedGroupT, MemberT]) -> Iterator[None]:
-        """Compute a target, apply it to the group, and answer the joins that wait for it."""
+        """Compute a target assignment, apply it to the group, and answer the joins that wait for
+        it."""
         yield from job.steps()
         group = job.group
         if self._jobs.get(group.group_id) is not job:

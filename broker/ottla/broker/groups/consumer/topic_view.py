@@ -1,11 +1,12 @@
-"""Topics as groups see them: names, partitions, matches of regular expressions.  Pure.
+"""View of the cluster's topics for groups: names, partitions, and matches of regular expressions.
+Pure.
 
-A regular expression is matched with every topic once, and after that only with new topics.  Each
-call does a bounded slice of work, the cheapest expression first.  The driver requests the other
-slices between other tasks (`resolve_slice`).  `resolve` returns None until the first search is
-complete.  While new topics are being searched, it returns the previous result.
+A regular expression is matched with every topic once, and after that only with new topics. Each
+call does a bounded slice of work, the cheapest expression first. The driver requests further slices
+between other tasks (`resolve_slice`). `resolve` returns None until the first search is complete.
+While new topics are being searched, it returns the previous result.
 
-The matches are stored for every expression in use.  Compiled programs are stored only for recently
+The matches are stored for every expression in use. Compiled programs are stored only for recently
 used expressions; others are compiled again at each change of topics.
 """
 
@@ -26,25 +27,27 @@ from ottla.metadata.image import EMPTY, MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
-"""Cost of one slice of work, as instructions of expressions times characters of names: some 5 ms at
-most. Larger blocks the event loop longer with costly expressions. Smaller makes a member wait for
-its partitions until its next heartbeat even with few topics."""
+"""Cost of one slice of work, measured as instructions of expressions times characters of names:
+some 5 ms at most. Larger blocks the event loop longer with costly expressions. Smaller makes a
+member wait for its partitions until its next heartbeat even with few topics."""
 
 COMPILE_COST = SLICE_COST // 2
-"""Cost of compiling an expression again: a millisecond or two, at most ten."""
+"""Cost of compiling an expression again, in the same unit as SLICE_COST: a millisecond or two, at
+most ten."""
 
 PROGRAMS_MAX = 1_000
-"""Maximum stored programs; at 64 KiB each they take at most 64 MB."""
+"""Maximum number of stored programs; at 64 KiB each they take at most 64 MB."""
 
 REGEX_COUNT_MAX = 5_000
-"""Maximum expressions in use; a further one is refused.  Each takes time for every new topic."""
+"""Maximum number of expressions in use; a further one is refused. Each takes time for every new
+topic."""
 
 PRUNE_COUNT_MIN = 500
 """Number of stored expressions above which unused expressions are searched for and deleted."""
 
 
 class _TopicChanges(NamedTuple):
-    """Topics that one metadata image created and deleted. Regular expressions are matched with them
+    """Topics that one metadata image created and deleted, to be matched with regular expressions
     later."""
 
     gone: frozenset[str]
@@ -53,7 +56,7 @@ class _TopicChanges(NamedTuple):
 
 class _Resolution:
     """Matches of one regular expression. They are complete if no created or deleted topics are left
-    to search."""
+    to match."""
 
     __slots__ = ("at", "found", "instructions", "is_known", "news", "topics", "version")
 
@@ -67,7 +70,7 @@ class _Resolution:
         self.at = 0
         """Number of names in the oldest entry of `news` that have been searched already."""
         self.found: set[str] = set()
-        """Matches found so far. They become `topics` when all news are searched."""
+        """Matches found so far. They become `topics` when all of `news` are searched."""
 
 
 class ResolvedTopics(NamedTuple):
@@ -78,23 +81,24 @@ class ResolvedTopics(NamedTuple):
 
 
 class TopicView:
-    """Topics of the current image; `follow` applies the next one."""
+    """Topics of the current metadata image; `follow` applies the next image."""
 
     def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
-        """`used_regexes` returns the expressions that groups use.  Others may be deleted."""
+        """`used_regexes` returns the regular expressions that groups use. Others may be deleted."""
         self.image: MetadataImage = EMPTY
         self._used_regexes = used_regexes
         self._names: set[str] = set()
         self._resolutions: dict[str, _Resolution] = {}
         self._programs: OrderedDict[str, TopicRegex] = OrderedDict()
         self._open: list[tuple[int, int, str]] = []
-        """Heap of the expressions with topics left to search, by the cost of that search."""
+        """Heap of the expressions that still have topics to match, ordered by the cost of matching
+        them."""
         self._sequence = count()
         self._prune_at = PRUNE_COUNT_MIN
 
     @property
     def has_work(self) -> bool:
-        """True if an expression has created or deleted topics left to search."""
+        """True if an expression is still to be matched with created or deleted topics."""
         return bool(self._open)
 
     def topic(self, name: str) -> Topic | None:
@@ -102,7 +106,7 @@ class TopicView:
         return self.image.topic(name)
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
-        """Apply a new image.  Returns the names of topics that were created, deleted or
+        """Apply a new metadata image. Returns the names of topics that were created, deleted or
         extended."""
         if self.image is EMPTY or delta.base.provenance != self.image.provenance:
             delta = MetadataDelta.between(self.image, image)
@@ -127,8 +131,8 @@ class TopicView:
         return frozenset(deleted | created | resized)
 
     def check(self, text: str) -> None:
-        """Raise RefusedError if an expression is invalid, or if REGEX_COUNT_MAX expressions are in
-        use already."""
+        """Raise RefusedError if a regular expression is invalid, or if REGEX_COUNT_MAX expressions
+        are in use already."""
         if text in self._resolutions:
             return
         self._program(text)
@@ -141,7 +145,7 @@ class TopicView:
             )
 
     def resolve(self, text: str) -> ResolvedTopics | None:
-        """Return the topics that match an expression, or None if they are not known yet.
+        """Return the topics that match a regular expression, or None if they are not known yet.
 
         Raises RefusedError as `check` does.
         """
@@ -155,7 +159,8 @@ class TopicView:
         return ResolvedTopics(found.topics, found.version) if found.is_known else None
 
     def resolve_slice(self) -> bool:
-        """Search some more topics.  Returns True if that changed the topics of an expression."""
+        """Match expressions with some more topics. Returns True if that changed the topics of an
+        expression."""
         return self._work(SLICE_COST)
 
     def _queue(self, text: str, resolution: _Resolution, news: _TopicChanges) -> None:

@@ -29,7 +29,8 @@ def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None
 
 
 def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
-    """Raise RefusedError unless the commit comes from a member in the group's generation."""
+    """Raise RefusedError unless the commit comes from a member in the group's current
+    generation."""
     generation_id = request.generation_id_or_member_epoch
     is_member = bool(request.member_id) or request.group_instance_id is not None
     if generation_id < 0 and not is_member:
@@ -70,7 +71,7 @@ def check_transactional_commit_of_no_group(request: TxnOffsetCommitRequest, vers
 
 
 def names_member(request: TxnOffsetCommitRequest) -> bool:
-    """Return whether the commit names a member.
+    """Return whether a transactional commit names a member.
 
     Clients before KIP-447 name none, and are fenced by their producer epoch alone.
     """

@@ -1,4 +1,4 @@
-"""Committed offsets of the groups of one partition of `__consumer_offsets`.  Pure."""
+"""Committed offsets of the groups in one partition of `__consumer_offsets`. Pure."""
 
 from collections.abc import Iterable, Iterator
 from uuid import UUID
@@ -47,7 +47,7 @@ class CommittedOffset:
     __hash__ = None  # type: ignore[assignment]  # nothing is kept by it
 
     def encoded(self) -> bytes:
-        """Return the encoded value of the offset's record."""
+        """Return the encoded record value that stores this offset."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return offset_value(self.as_value())
         return lasting_offset_value(
@@ -55,7 +55,7 @@ class CommittedOffset:
         )
 
     def as_value(self) -> OffsetCommitValue:
-        """Return the value of the offset's record."""
+        """Return the record value that stores this offset, as a message object."""
         return OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -67,7 +67,7 @@ class CommittedOffset:
 
 
 def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
-    """Return the offset in a record value."""
+    """Return the committed offset that a record value stores."""
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -79,8 +79,8 @@ def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
 
 
 UNSTABLE, PENDING = CommittedOffset(-1), CommittedOffset(-1)
-"""Placeholders in place of an offset. UNSTABLE: an open transaction may change the offset. PENDING:
-only open transactions have committed one. They are compared by identity."""
+"""Placeholders that are returned instead of an offset. UNSTABLE: an open transaction may change the
+offset. PENDING: only open transactions have committed one. They are compared by identity."""
 
 
 class OffsetTable:
@@ -92,7 +92,7 @@ class OffsetTable:
         self._by_group: dict[str, dict[TopicAndIndex, CommittedOffset]] = {}
 
     def put(self, group: str, topic: str, index: int, offset: CommittedOffset) -> None:
-        """Set the committed offset of a partition."""
+        """Set a group's committed offset in a partition."""
         offsets = self._by_group.get(group)
         if offsets is None:
             offsets = self._by_group[group] = {}
@@ -112,7 +112,7 @@ class OffsetTable:
         return None if offsets is None else offsets.get((topic, index))
 
     def of_group(self, group: str) -> dict[TopicAndIndex, CommittedOffset]:
-        """Return the committed offsets of a group.  The caller must not modify them."""
+        """Return the committed offsets of a group. The caller must not modify the result."""
         return self._by_group.get(group, {})
 
     @property
@@ -125,7 +125,7 @@ class OffsetTable:
         return group in self._by_group
 
     def __iter__(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Yield (group, topic, partition, offset) of every committed offset."""
+        """Yield the group, topic, partition and offset for every committed offset."""
         for group, offsets in self._by_group.items():
             for (topic, index), offset in offsets.items():
                 yield group, topic, index, offset

@@ -48,23 +48,23 @@ from ottla.wire.messages.offset_fetch_response import (
 )
 
 SEVERAL_GROUPS_FROM = 8
-"""First version of OffsetFetch for several groups (KIP-709)."""
+"""First version of OffsetFetch that can name several groups (KIP-709)."""
 
 ERROR_OF_ALL_FROM = 2
-"""First version of OffsetFetch with an error code for the whole response."""
+"""First version of OffsetFetch whose response has an error code for the whole request."""
 
 NO_OFFSET = -1
 
 FetchedPartition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 FetchedTopic: TypeAlias = OffsetFetchResponseTopic | OffsetFetchResponseTopics
-"""Topic and partition classes of OffsetFetch responses, before and from SEVERAL_GROUPS_FROM on.
-Each object is created once, in its version's class, since there may be hundreds of thousands."""
+"""Classes for a topic in OffsetFetch responses, before and from SEVERAL_GROUPS_FROM on. Each object
+is created once, in its version's class, since there may be hundreds of thousands."""
 
 GROUP_COST = 5
-"""Cost of asking the coordinator for one group's offsets, in entries of a response."""
+"""Cost of asking the coordinator for one group's offsets, measured in entries of a response."""
 
 OFFSETS_PER_COST = 4
-"""Offsets that can be collected in the time of adding one to a response."""
+"""Number of offsets that can be collected in the time of adding one to a response."""
 
 
 class OffsetApis:
@@ -133,8 +133,7 @@ class OffsetApis:
         version: int,
         permissions: Permissions | None,
     ) -> Steps[OffsetFetchResponse]:
-        """Build the response from the offsets, or the error codes, that the coordinator
-        returned."""
+        """Build the response from the offsets or error codes that the coordinator returned."""
         pace = StepPace()
         answers: list[OffsetFetchResponseGroup] = []
         for group, offsets in zip(groups, found, strict=True):
@@ -276,10 +275,9 @@ class OffsetApis:
 def asked_once(
     groups: Iterable[OffsetFetchRequestGroup],
 ) -> Steps[list[OffsetFetchRequestGroup]]:
-    """Return each group once, with each topic and partition once. A null list of topics selects all
-    of them.
+    """Return each group once, with each topic and partition once. A null list selects all topics.
 
-    If a group is named several times, the member of its first entry counts.
+    If a group is named several times, the member in its first entry counts.
     """
     pace = StepPace()
     asked: dict[str, OffsetFetchRequestGroup] = {}
@@ -318,7 +316,7 @@ def _fetched_partition(
     version: int,
     code: ErrorCode = ErrorCode.NONE,
 ) -> FetchedPartition:
-    """Return the response of a partition. A partition without a committed offset is not an
+    """Return the response entry for a partition. A partition without a committed offset is not an
     error."""
     if offset is UNSTABLE or offset is PENDING:
         code = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -335,7 +333,7 @@ def _fetched_partition(
 def _fetched_topic(
     name: str, topic_id: UUID, partitions: list[FetchedPartition], version: int
 ) -> FetchedTopic:
-    """Return the response of a topic, in the class of its version."""
+    """Return the response entry for a topic, as an object of the class that its version uses."""
     made: list[Any] = partitions
     if version < SEVERAL_GROUPS_FROM:
         return OffsetFetchResponseTopic(name=name, partitions=made)
@@ -359,8 +357,8 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
 def _single(
     answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: StepPace
 ) -> Steps[OffsetFetchResponse]:
-    """Convert a group's response to that of old versions for one group.  Its topics already have
-    their classes."""
+    """Convert the response for one group to the format of old versions. Its topics already have the
+    right classes."""
     code = ErrorCode(answer.error_code)
     topics: list[Any] = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
@@ -371,8 +369,8 @@ def _single(
 def _all_refused(
     asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: StepPace
 ) -> Steps[list[FetchedTopic]]:
-    """Return the requested partitions, each with the group's error code. Used for versions that
-    have no error code for the whole response."""
+    """Return the requested partitions, each with the group's error code. Used for versions whose
+    response has no error code of its own."""
     topics = []
     for topic in asked:
         partitions = []

@@ -1,9 +1,10 @@
 """OffsetCommit: commits offsets of groups. Pure.
 
-`OffsetCommitApi.handle` decides every request. A `FlatCommit` is a request whose offsets are read
-straight from its bytes; only the encoding of its response differs. A request with many offsets is
-committed in steps. Topics are named by id from version 10 on, and by name before. The coordinator
-stores both, so that offsets of a deleted topic are not used for a new topic with its name.
+`OffsetCommitApi.handle` serves every request. A `FlatCommit` is a request whose offsets are read
+straight from its bytes, without message objects; only the encoding of its response differs. A
+request with many offsets is committed in steps, so that it does not hold up others. Topics are
+named by id from version 10 on, and by name before. The coordinator stores both, so that offsets of
+a deleted topic are not used for a new topic with its name.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,11 +31,12 @@ from ottla.wire.messages.offset_commit_response import (
 )
 
 CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
-"""OffsetCommit request as read by the generated codec or the flat codec."""
+"""OffsetCommit request, as message objects or as a `FlatCommit`, which is read straight from its
+bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Partitions committed per event-loop iteration: ten milliseconds at most.  Smaller yields more
-often; larger delays other connections."""
+"""Number of partitions committed per event-loop iteration: ten milliseconds at most. Smaller yields
+more often; larger delays other connections."""
 
 COMMITTERS_MAX: Final = 1_024
 """Maximum cached committers. Smaller repeats some lookups; larger takes up to two KiB for each."""
@@ -48,14 +50,14 @@ class TopicCommitter:
 
     def __init__(self, flat: FlatCommit, topic: Topic) -> None:
         self.request = flat.head()
-        """Head of the member's requests: all fields except the topics."""
+        """Fields that the member's requests have in common: all except the topics."""
         self.place = flat.place
         self.topic = OffsetTopic(self.request.group_id, topic.name, topic.id)
         self.partitions: Collection[int] = topic.partitions
 
 
 class FlatTopicCommit(TopicCommit):
-    """Commit of one topic's offsets from a flat request, kept until it is answered."""
+    """Offsets of one topic in a `FlatCommit`, with the response slot of the request."""
 
     __slots__ = ("_committer", "_slot")
 
@@ -69,12 +71,13 @@ class FlatTopicCommit(TopicCommit):
         self._committer = committer
 
     def decide(self, shard: GroupShard, now: Instant) -> None:
-        """Commit the offsets in the shard of the group."""
+        """Commit the offsets in the shard that serves the group."""
         version = self._slot.header.api_version
         shard.commit(self._committer.request, (self,), self.answer, now, version)
 
     def answer(self, said: Any) -> None:
-        """Complete the response with one error code for all partitions, or with one for each."""
+        """Complete the response with one error code for all partitions, or with one for each
+        partition."""
         slot, rows = self._slot, self.rows
         codes: list[ErrorCode] = [said] * len(rows) if isinstance(said, ErrorCode) else said[0]
         correlation_id, place = slot.header.correlation_id, self._committer.place
@@ -92,11 +95,10 @@ class OffsetCommitApi:
         """Metadata image with the topics of the cached committers."""
         self._by_name: dict[bytes, TopicCommitter] = {}
         self._by_id: dict[bytes, TopicCommitter] = {}
-        """Committers by the bytes of a flat request that identify them."""
+        """Committers by the bytes of a `FlatCommit` that identify the member and the topic."""
 
     def handle(self, context: RequestContext, request: CommitForm) -> HandlerResult:
-        """Commit the offsets of partitions that exist.  Answers when they are committed in the
-        log."""
+        """Commit the offsets of partitions that exist. Answers when their records are committed."""
         if isinstance(request, FlatCommit):
             if self._image is not self._metadata.image:
                 self._forget_all()
@@ -116,13 +118,13 @@ class OffsetCommitApi:
         return begun(self._commit(context, request))
 
     def _forget_all(self) -> None:
-        """Drop the cached committers, since the metadata may have other topics."""
+        """Drop the cached committers, since the metadata may contain other topics now."""
         self._image = self._metadata.image
         self._by_name.clear()
         self._by_id.clear()
 
     def _look_up(self, flat: FlatCommit) -> TopicCommitter | None:
-        """Look up the committer of a flat request and cache it.  Returns None if the topic does not
+        """Look up the committer for a `FlatCommit` and cache it. Returns None if the topic does not
         exist."""
         version = OFFSETS_TOPIC_IDS_FROM if flat.is_by_id else 0
         topic = self._topic(flat.name, flat.topic_id, version)
@@ -199,7 +201,7 @@ class OffsetCommitApi:
 def _known_rows(
     asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[CommitRow]]:
-    """Return the offsets in a request for the partitions that exist."""
+    """Return the rows of a request for partitions that exist."""
     there = topic.partitions
     rows: list[CommitRow] = []
     for at in range(0, len(asked.partitions), VALUES_PER_STEP):
@@ -223,7 +225,8 @@ def _known_rows(
 def _response(
     request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
 ) -> Steps[OffsetCommitResponse]:
-    """Build the response.  `codes` are those of the partitions that exist, in order."""
+    """Build the response. `codes` contains the error codes of the partitions that exist, in
+    order."""
     # Built without constructors, whose named arguments would be most of the cost.
     pace = StepPace()
     left = iter(codes)
@@ -249,7 +252,7 @@ def _response(
 
 
 def missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
-    """Return the error code of a partition that does not exist, or NONE for one that does."""
+    """Return the error code for a partition that does not exist, or NONE if it exists."""
     if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None or index not in topic.partitions:

@@ -14,7 +14,7 @@ from ottla.node.network.steps import StepPace
 
 
 class OffsetRetention:
-    """Deletion of the expired groups and offsets of one shard. The shard owns the groups and
+    """Deletes the expired groups and offsets of one shard. The shard owns these groups and
     offsets."""
 
     def __init__(
@@ -57,8 +57,8 @@ class OffsetRetention:
         """Delete the expired offsets of one group.
 
         While the group has members, only offsets of topics to which they do not subscribe expire.
-        For an empty classic group that had members, the retention counts from the time when its
-        last member left (KIP-211).
+        For an empty classic group that once had members, the retention counts from the time when
+        its last member left (KIP-211).
         """
         used, emptied_ms = group.used_topics(), group.emptied_ms
         if used is None:

@@ -1,6 +1,7 @@
-"""Offsets of one partition's groups: committed ones, and those of open transactions.  Pure.
+"""Offsets of the groups in one partition of `__consumer_offsets`: committed ones, and pending ones
+of open transactions. Pure.
 
-Every change is applied in memory and written in the same step.  A transactional commit is written
+Every change is applied in memory and written in the same step. A transactional commit is written
 first, as a batch of its own, and then waits in memory for the end of its transaction.
 """
 
@@ -36,7 +37,7 @@ class SeparateBatch(NamedTuple):
 
 
 class OffsetStore:
-    """Committed and pending offsets of a shard's groups."""
+    """Committed and pending offsets of the groups in a shard."""
 
     __slots__ = ("_metadata_bytes_max", "_outbox", "committed", "pending")
 
@@ -88,7 +89,7 @@ class OffsetStore:
         wall_ms: int,
         batch_bytes_max: int,
     ) -> SeparateBatch:
-        """Return the batch that stores offsets until the end of their transaction."""
+        """Return the batch of records that store offsets until their transaction ends."""
         codes: list[list[ErrorCode]] = []
         kept: list[tuple[str, str, int, CommittedOffset]] = []
         records: list[list[CoordinatorRecord]] = []
@@ -122,8 +123,8 @@ class OffsetStore:
         return SeparateBatch(data, codes, wait)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """End a transaction whose marker is in the log: its pending offsets become committed, or
-        are dropped after an abort."""
+        """End a transaction whose marker is in the log. After a commit its pending offsets become
+        committed; after an abort they are dropped."""
         for (group, topic, index), offset in self.pending.end(producer_id, is_commit=is_commit):
             self.committed.put(group, topic, index, offset)
 
@@ -179,7 +180,8 @@ class OffsetStore:
         said: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Apply one record of the log."""
+        """Apply one record of an offset. `producer_id` is given if the record belongs to a
+        transaction."""
         group, topic, index = named.group, named.topic, named.partition
         if said is None:
             self.committed.remove(group, topic, index)

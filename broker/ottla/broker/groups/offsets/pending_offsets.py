@@ -1,8 +1,8 @@
-"""Offsets that wait for the end of their transaction. Pure.
+"""Offsets that wait until their transaction ends. Pure.
 
-Of two records for a partition, the later one in the log wins. A pending offset is therefore
-superseded by any later commit without a transaction, and by a later offset whose transaction has
-ended before. A tombstone deletes it.
+If two records are about the same partition, the later one in the log wins. A pending offset is
+therefore superseded by any later commit without a transaction, and by a later offset whose
+transaction has ended before. A tombstone deletes it.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, TopicAndIndex
 
 OffsetPlace = tuple[str, str, int]
-"""Group, topic and partition."""
+"""Group, topic and partition that an offset belongs to."""
 
 
 class PendingOffset:
-    """Offset that was committed in a transaction which has not ended yet."""
+    """Offset that was committed in a transaction that has not ended yet."""
 
     __slots__ = ("is_superseded", "offset", "order")
 
@@ -26,7 +26,7 @@ class PendingOffset:
 
 
 class PendingOffsets:
-    """Offsets of all open transactions, by producer and by group."""
+    """Pending offsets of all open transactions, by producer and by group."""
 
     __slots__ = ("_by_group", "_by_producer", "_written_count")
 
@@ -86,7 +86,7 @@ class PendingOffsets:
         return waiting is not None and (topic, index) in waiting
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return a pending offset, or None."""
+        """Return the pending offset of a partition, or None."""
         for producer_id in self._by_group.get(group, {}).get((topic, index), ()):
             return self._by_producer[producer_id][group, topic, index].offset
         return None
@@ -96,7 +96,7 @@ class PendingOffsets:
         return group in self._by_group
 
     def of_group(self, group: str) -> list[TopicAndIndex]:
-        """Return the partitions of a group with pending offsets."""
+        """Return the partitions in which a group has pending offsets."""
         return list(self._by_group.get(group, ()))
 
     @property

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets that take effect when their transaction is committed.  Pure.
+"""TxnOffsetCommit: stores offsets that take effect when their transaction is committed. Pure.
 
 Before the first write, the transaction coordinator verifies that the group's partition of
 `__consumer_offsets` belongs to the transaction, or adds it.
@@ -32,10 +32,10 @@ from ottla.wire.messages.txn_offset_commit_response import (
 )
 
 TRANSACTIONAL_TOPIC_IDS_FROM = 6
-"""First version that names topics by id (KIP-1319)."""
+"""First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 
 OFFSETS_PER_PIECE = 500
-"""Partitions committed per event-loop iteration: some ten milliseconds at most."""
+"""Number of partitions committed per event-loop iteration: some ten milliseconds at most."""
 
 UNCHANGED_CODES = frozenset(
     (
@@ -79,8 +79,7 @@ class TransactionalOffsetsApi:
         self._timeout_ms = timeout_ms
 
     def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
-        """Write the offsets of partitions that exist.  Answers when they are committed in the
-        log."""
+        """Write the offsets of partitions that exist. Answers when their records are committed."""
         return begun(self._begin(context, request))
 
     def _begin(self, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:

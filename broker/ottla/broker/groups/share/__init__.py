@@ -12,6 +12,6 @@ simple_assignor.py       the assignor
 share_group_apis.py      ShareGroupHeartbeat
 describe_share_groups.py ShareGroupDescribe
 share_offset_apis.py     DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
-end_offsets.py           the seam to the end offsets of partitions, for the lag
+end_offsets.py           interface to the end offsets of partitions, for the lag
 end_offsets_driver.py    end offsets by ListOffsets at the leaders
 """

@@ -1,4 +1,5 @@
-"""ShareGroupDescribe: epochs, members and assignments of share groups (KIP-932).  Pure."""
+"""ShareGroupDescribe: describes the epochs, members and assignments of share groups (KIP-932).
+Pure."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""End offsets of partitions, wherever their leaders are: the seam to other brokers. Pure."""
+"""Interface to the end offsets of partitions on any broker of the cluster. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -22,7 +22,8 @@ class EndOffsets(Protocol):
 
 
 class UnknownEndOffsets:
-    """Implementation without other brokers and logs, for simulations: every offset is unknown."""
+    """Implementation of `EndOffsets` for simulations without other brokers and logs: every offset
+    is unknown."""
 
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]

@@ -1,4 +1,5 @@
-"""End offsets of partitions by ListOffsets at their leaders, and from the logs of this broker."""
+"""Looks up the end offsets of partitions: in the logs of this broker, or with ListOffsets at their
+leaders."""
 
 from collections.abc import Callable, Sequence
 
@@ -31,9 +32,9 @@ UNKNOWN = ErrorCode.LEADER_NOT_AVAILABLE
 
 
 class EndOffsetsDriver:
-    """Implementation of `EndOffsets`: a connection to each leader for each question.
+    """Implementation of `EndOffsets`. Each lookup opens a connection to every leader that it needs.
 
-    Only the description of share groups asks, so that no connection is kept.
+    Only the description of share groups uses it, so no connection is kept.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class EndOffsetsDriver:
         self._start_soon: Callable[..., None]
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task in which questions are sent."""
+        """Register the background task that sends the lookups."""
         parts.task("end offsets of share partitions", self.run)
 
     async def run(self) -> None:
-        """Send questions until cancelled."""
+        """Send lookups until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -66,7 +67,8 @@ class EndOffsetsDriver:
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
     ) -> None:
-        """Look up the high watermarks of partitions."""
+        """Look up the high watermarks of partitions at their leaders, and call `on_done` with
+        them."""
         answers: dict[TopicPartition, int | ErrorCode] = dict.fromkeys(wanted, UNKNOWN)
         for one in wanted:
             own = self._table.by_name.get(one.topic, {}).get(one.partition)

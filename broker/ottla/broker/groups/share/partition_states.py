@@ -1,4 +1,4 @@
-"""Initialisation, reset and deletion of the durable states of a group's partitions. Pure.
+"""Initialises, resets and deletes the durable states of a share group's partitions. Pure.
 
 A request is sent to the share coordinator once the records that announce it are committed. Its
 outcome returns as a new event of the shard that then serves the group, which may be another shard
@@ -18,15 +18,16 @@ Codes: TypeAlias = Sequence[ErrorCode]
 
 
 ROUND_MAX = 1_000
-"""Requests about states of a group that are sent at once: some ten milliseconds. Larger blocks the
-event loop longer; smaller takes more rounds for a large group."""
+"""Number of requests about states of one group that are sent at once: some ten milliseconds. Larger
+blocks the event loop longer; smaller takes more rounds for a large group."""
 
 
 def ask_in_rounds(
     count: int, ask: Callable[[int, Responder], None], on_all: Callable[[Sequence[Any]], None]
 ) -> None:
-    """Call `ask` for each index below `count`, in rounds of at most ROUND_MAX: the next round
-    begins when all of a round are answered. Then `on_all` is called with the answers, in order."""
+    """Call `ask` for each index below `count`, in rounds of at most ROUND_MAX. The next round
+    begins when all calls of the previous one are answered. Finally call `on_all` with all answers,
+    in order."""
     answers: list[Any] = []
 
     def on_round(found: Sequence[Any]) -> None:
@@ -46,12 +47,13 @@ def ask_in_rounds(
 
 
 class StateOutcomes(Protocol):
-    """Receiver of the outcomes: the share groups of a shard."""
+    """Interface of a shard's share groups, which receive the outcomes of requests to share
+    coordinators."""
 
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to initialisations."""
+        """Handle the answers to requests that initialise states."""
         ...
 
     def on_reset(
@@ -62,8 +64,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to a change of offsets. The response is an error code for each
-        partition."""
+        """Handle the answers to requests that change start offsets. The responder gets an error
+        code for each partition."""
         ...
 
     def on_deleted(
@@ -74,7 +76,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to deletions. The response is an error code for each partition."""
+        """Handle the answers to requests that delete states. The responder gets an error code for
+        each partition."""
         ...
 
 
@@ -84,14 +87,14 @@ with an error code if no shard serves it here."""
 
 
 class SharePorts(NamedTuple):
-    """Access of the share groups of a shard to the share coordinators."""
+    """Access to the share coordinators for the share groups of a shard."""
 
     persister: SharePersister
     later: Later
 
 
 class PartitionStates:
-    """Requests about durable states of one shard's groups."""
+    """Sends requests about the durable states of share partitions, for the groups of one shard."""
 
     def __init__(self, outbox: Outbox, ports: SharePorts | None) -> None:
         """Without ports, no request is sent, and no partition is ever initialised."""
@@ -99,7 +102,8 @@ class PartitionStates:
         self._ports = ports
 
     def initialize(self, group_id: str, wanted: Sequence[Initialization]) -> None:
-        """Initialise states when everything written so far is committed."""
+        """Initialise the states of share partitions, as soon as everything written so far is
+        committed."""
         self._initialize(
             group_id,
             wanted,
@@ -108,8 +112,8 @@ class PartitionStates:
         )
 
     def reset(self, group_id: str, wanted: Sequence[Initialization], responder: Responder) -> None:
-        """Initialise states again, with other start offsets. The responder gets an error code for
-        each partition, or one for all."""
+        """Initialise the states of share partitions again, with other start offsets. The responder
+        gets an error code for each partition, or one for all."""
         self._initialize(
             group_id,
             wanted,
@@ -120,7 +124,8 @@ class PartitionStates:
     def delete(
         self, group_id: str, keys: Sequence[SharePartitionKey], responder: Responder
     ) -> None:
-        """Delete states. The responder gets an error code for each partition, or one for all."""
+        """Delete the states of share partitions. The responder gets an error code for each
+        partition, or one for all."""
         ports = self._ports
 
         def send(code: ErrorCode) -> None:
@@ -175,5 +180,5 @@ class PartitionStates:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore that an initialisation could not be sent: a timer or the next coordinator repeats
-    it."""
+    """Ignore an initialisation that could not be sent, since a timer or the next coordinator
+    repeats it."""

@@ -1,7 +1,7 @@
-"""One share group (KIP-932): its members, epochs and partitions.  Pure.
+"""One share group (KIP-932): its members, epochs and partitions. Pure.
 
-Members of a share group may consume a partition together, so that an assignment needs no
-revocation: a member has its target with its next heartbeat.
+Members of a share group may consume a partition together. An assignment therefore needs no
+revocation: a member gets its target assignment in its next heartbeat response.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ SHARE = "share"
 
 
 class ShareGroupState(StrEnum):
-    """States of a group, with the names used in responses."""
+    """States of a share group, with the names used in responses."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -26,7 +26,8 @@ class ShareGroupState(StrEnum):
 
 
 class ShareGroup(AssignedGroup[ShareMember]):
-    """Members of one group, their targets, and the partitions that they consume."""
+    """Members of one share group, their target assignments, and the partitions that they
+    consume."""
 
     type: ClassVar[str] = SHARE
 
@@ -36,7 +37,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
         super().__init__(group_id, SHARE)
         self.partitions = SharePartitions()
         self.searched: tuple[frozenset[str], MetadataImage] | None = None
-        """Topics and image in which no partition without a requested state was found."""
+        """Subscribed topics and metadata image of the last search that found no partition without a
+        requested state."""
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id!r}, {self.state_name}, epoch {self.group_epoch})"
@@ -59,7 +61,7 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
     """Raise RefusedError if an epoch is neither the member's current nor its previous one. Epoch 0
-    joins again."""
+    is accepted, since it joins again."""
     if epoch in (0, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch:

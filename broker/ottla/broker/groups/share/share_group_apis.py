@@ -1,6 +1,6 @@
-"""ShareGroupHeartbeat (KIP-932).  Pure.
+"""Handler of ShareGroupHeartbeat (KIP-932). Pure.
 
-A handler checks everything that does not depend on the group, and passes the request on.  The
+The handler checks everything that does not depend on the group, and passes the request on. The
 response is sent when the records that it depends on are committed.
 """
 
@@ -29,7 +29,7 @@ class ShareGroupApis:
 
     def heartbeat(self, context: RequestContext, request: ShareGroupHeartbeatRequest) -> None:
         """Pass a heartbeat to the coordinator, which answers with the member's epoch and assignment
-        when both are committed."""
+        once they are committed."""
 
         def answer(answer: ShareGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):

@@ -1,4 +1,4 @@
-"""Group kind of share groups (KIP-932) in one shard.  Pure."""
+"""Rules for share groups (KIP-932) in one shard. Pure."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -35,7 +35,7 @@ from ottla.wire.messages.share_group_metadata_key import ShareGroupMetadataKey
 
 
 class DeletedOffsets(NamedTuple):
-    """Outcome of the deletion of a group's offsets in one topic."""
+    """Outcome of deleting a group's offsets in one topic."""
 
     name: str
     topic_id: UUID
@@ -44,7 +44,7 @@ class DeletedOffsets(NamedTuple):
 
 
 class ShareGroups(GroupKind[ShareGroup]):
-    """The share groups of a shard."""
+    """Share groups of a shard, their changes, and the requests about their durable states."""
 
     keys: ClassVar[tuple[type[Message], ...]] = SHARE_GROUP_KEYS
     type: ClassVar[str] = SHARE
@@ -105,13 +105,13 @@ class ShareGroups(GroupKind[ShareGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of a group was incremented."""
+        """Number of times that the epoch of any group was incremented."""
         return self._changes.rebalance_count
 
     # ---- the log
 
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply one record of a group."""
+        """Apply one record of a share group."""
         group = self.find(key.group_id)
         if isinstance(key, ShareGroupMetadataKey) and value is None:
             if group is not None:
@@ -124,7 +124,7 @@ class ShareGroups(GroupKind[ShareGroup]):
             replay_share(group, key, value)
 
     def resume(self, group: ShareGroup, now: Instant) -> int:
-        """Start serving a group that was loaded.  Returns the number of its members and topics."""
+        """Start to serve a loaded group. Returns the number of its members and topics."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
 
@@ -175,7 +175,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         return self._rebalancer.heartbeat(group, heartbeat, now)
 
     def existing(self, group_id: str) -> ShareGroup:
-        """Return a share group.  Raises RefusedError if there is none with that id."""
+        """Return a share group. Raises RefusedError if there is none with this id."""
         group = self.find(group_id)
         if group is None and group_id in self._groups:
             reason = f"Group {group_id} is not a share group."
@@ -190,7 +190,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         self, group_id: str, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
         """Set the start offsets of partitions that exist. The group is created if it does not
-        exist. The response is an error code for each partition, or a RefusedError."""
+        exist. The answer is an error code for each partition, or a RefusedError."""
         try:
             if group_id in self._groups:
                 group = self._empty(group_id)
@@ -202,8 +202,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self._rebalancer.alter_offsets(group, wanted, responder)
 
     def delete_offsets(self, group_id: str, names: Sequence[str], responder: Responder) -> None:
-        """Delete the states of topics. The response is a `DeletedOffsets` for each name, or a
-        RefusedError."""
+        """Delete a group's durable states in topics. The answer is a `DeletedOffsets` for each
+        name, or a RefusedError."""
         try:
             group = self._empty(group_id)
         except RefusedError as refusal:
@@ -239,7 +239,8 @@ class ShareGroups(GroupKind[ShareGroup]):
             self._outbox.answer(responder, found)
 
     def _empty(self, group_id: str) -> ShareGroup:
-        """Return a share group without members.  Raises RefusedError if there is none."""
+        """Return a share group that has no members. Raises RefusedError if it does not exist or has
+        members."""
         group = self.existing(group_id)
         if group.members:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
@@ -250,7 +251,7 @@ class ShareGroups(GroupKind[ShareGroup]):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to initialisations."""
+        """Handle the answers to requests that initialise states."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_initialized(group, wanted, codes, now)
@@ -263,8 +264,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to a change of offsets. The response is an error code for each
-        partition."""
+        """Handle the answers to requests that change start offsets. The responder gets an error
+        code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_reset(group, wanted, codes)
@@ -278,7 +279,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to deletions. The response is an error code for each partition."""
+        """Handle the answers to requests that delete states. The responder gets an error code for
+        each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_deleted(group, keys, codes, now)

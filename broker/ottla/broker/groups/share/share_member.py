@@ -1,6 +1,6 @@
-"""One member of a share group (KIP-932): its subscription and its assignment. Pure.
+"""Member of a share group (KIP-932): its subscription and its assignment. Pure.
 
-Members are immutable, as those of consumer groups.
+Members are immutable, like the members of consumer groups.
 """
 
 from dataclasses import field
@@ -12,7 +12,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ShareMember:
-    """Member of a share group.  The timers of the shard store its deadline."""
+    """Member of a share group. Its deadline is stored in the timers of the shard."""
 
     member_id: str
     rack_id: str | None = None
@@ -26,10 +26,10 @@ class ShareMember:
 
     @property
     def instance_id(self) -> None:
-        """None: share groups have no static members."""
+        """None, since share groups have no static members."""
         return None
 
     @property
     def subscription(self) -> tuple[frozenset[str], str]:
-        """Topic names to which the member subscribes, and no regular expression."""
+        """Topic names to which the member subscribes, and an empty regular expression."""
         return self.subscribed_names, ""

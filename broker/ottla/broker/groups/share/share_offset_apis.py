@@ -1,7 +1,9 @@
-"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets (KIP-932). Pure.
+"""Handlers of DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets
+(KIP-932). Pure.
 
-Start offsets are those that the share coordinators store. The lag of a partition is its end offset
-minus the start offset and the records beyond it that need no delivery (KIP-1226).
+The start offsets are the ones that the share coordinators store. The lag of a partition is the
+number of records from the start offset to the end offset, except the records that need no delivery
+any longer (KIP-1226).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -52,7 +54,7 @@ from ottla.wire.messages.describe_share_group_offsets_response import (
 NO_LAG = -1
 
 GROUP_COST = 20
-"""Cost of the first step of describing a group, in entries of a response."""
+"""Cost of the first step of describing a group, measured in entries of a response."""
 
 NO_LEADER_EPOCH = 0
 
@@ -149,7 +151,7 @@ class ShareOffsetApis:
         permissions: Permissions | None,
     ) -> list[tuple[Topic, int]]:
         """Return the partitions to describe. Topics that do not exist, or that the client may not
-        describe, are answered in `found`."""
+        describe, are added to `found` with an error."""
         shard, image = self._coordinator.shard_of(asked.group_id), self._image()
         if asked.topics is None:
             group = shard.shares.find(asked.group_id)
@@ -190,7 +192,8 @@ class ShareOffsetApis:
     # ---- changing
 
     def alter(self, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> None:
-        """Set start offsets of a group without members, which is created if it does not exist."""
+        """Set start offsets of a share group without members. The group is created if it does not
+        exist."""
         response = AlterShareGroupOffsetsResponse()
         places: list[AlterShareGroupOffsetsResponsePartition] = []
         wanted: list[NewOffset] = []
@@ -238,7 +241,7 @@ class ShareOffsetApis:
         )
 
     def delete(self, context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> None:
-        """Delete the offsets of topics in a group without members."""
+        """Delete the offsets of a share group without members in the named topics."""
 
         def answer(deleted: Sequence[DeletedOffsets] | ErrorCode | RefusedError) -> None:
             if isinstance(deleted, ErrorCode | RefusedError):
@@ -286,7 +289,7 @@ def _check_count(counts: Iterable[int]) -> None:
 
 
 def _refuse_place(place: Any, code: ErrorCode, reason: str | None = None) -> None:
-    """Set the error code of a struct, and the message if there is an error."""
+    """Set the error code of a response entry, and its message if there is an error."""
     place.error_code = code
     if code is not ErrorCode.NONE:
         place.error_message = reason or RefusedError(code).message

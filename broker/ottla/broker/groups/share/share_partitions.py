@@ -1,8 +1,8 @@
 """Partitions that a share group consumes, by the progress of their durable state. Pure.
 
 The share coordinator must create the state of a partition before the partition is assigned. The
-group records that it is waiting for that, and for deletions, so that another coordinator continues
-(KIP-932).
+group records that it is waiting for that, and for deletions. If the group coordinator changes, the
+new one continues (KIP-932).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,15 +13,15 @@ from ottla.broker.coordinators.share_persister import NO_START_OFFSET
 
 
 class TopicStates(NamedTuple):
-    """Partitions of one topic."""
+    """Name of a topic, and some of its partitions."""
 
     name: str
     partitions: frozenset[int]
 
 
 class Initialization(NamedTuple):
-    """Requested initialisation of one partition. A retry repeats it unchanged, so that it cannot
-    undo the progress of a request whose answer is late."""
+    """Request to initialise the state of one partition. A retry repeats it unchanged, so that it
+    cannot undo progress if only the answer to the first attempt is late."""
 
     topic_id: UUID
     partition: int
@@ -30,7 +30,7 @@ class Initialization(NamedTuple):
 
 
 class SharePartitions:
-    """Partitions of one group. Topics without partitions are left out."""
+    """Partitions that one group consumes. Topics without partitions are left out."""
 
     __slots__ = ("attempts", "deleting", "initialized", "initializing", "starting")
 
@@ -45,10 +45,10 @@ class SharePartitions:
         """Requests of this coordinator for the partitions in `initializing`. Not stored in the
         log."""
         self.starting: set[UUID] = set()
-        """Topics whose first initialisation takes further rounds. Not stored in the log."""
+        """Topics whose first initialisation needs further rounds. Not stored in the log."""
 
     def missing(self, topic_id: UUID, count: int) -> list[int]:
-        """Return the partitions of a topic with `count` partitions whose state was not requested
+        """Return the indexes below `count` of a topic's partitions whose state was not requested
         yet."""
         known: set[int] = set()
         for states in (self.initializing, self.initialized):
@@ -57,12 +57,12 @@ class SharePartitions:
         return [] if len(known) >= count else [one for one in range(count) if one not in known]
 
     def is_known(self, topic_id: UUID) -> bool:
-        """Return True if the group has consumed the topic. New partitions of it are then read from
-        their start."""
+        """Return True if the group has consumed the topic before. New partitions of it are then
+        read from their start."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def topic_ids(self) -> set[UUID]:
-        """Return the ids of all topics of the group."""
+        """Return the ids of all topics that the group consumes."""
         return {*self.initializing, *self.initialized, *self.deleting}
 
     def states_of(self, topic_id: UUID) -> frozenset[int]:
@@ -78,13 +78,13 @@ class SharePartitions:
     # ---- changes
 
     def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
-        """Note that states of a topic are requested."""
+        """Record that states of a topic's partitions are requested."""
         for one in wanted:
             self.attempts[one.topic_id, one.partition] = one
             _add(self.initializing, one.topic_id, name, (one.partition,))
 
     def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
-        """Note that states of a topic exist."""
+        """Record that states of a topic's partitions exist."""
         found = frozenset(partitions)
         waiting = self.initializing.get(topic_id)
         if waiting is not None and waiting.partitions <= found:
@@ -97,7 +97,7 @@ class SharePartitions:
         _add(self.initialized, topic_id, name, found)
 
     def begin_deletion(self, topic_id: UUID, name: str) -> None:
-        """Note that the states of a topic are being deleted."""
+        """Record that the states of a topic's partitions are being deleted."""
         self.forget(topic_id)
         self.deleting[topic_id] = name
 
@@ -110,7 +110,7 @@ class SharePartitions:
         self.starting.discard(topic_id)
 
     def unfinished(self, state_epoch: int) -> Iterator[Initialization]:
-        """Yield the requested states whose creation is not confirmed. Requests of a former
+        """Yield the requested initialisations that are not confirmed. Requests of an earlier
         coordinator are unknown, and are repeated with the given epoch."""
         for topic_id, states in self.initializing.items():
             for partition in sorted(states.partitions):
@@ -122,8 +122,8 @@ class SharePartitions:
                 yield attempt
 
     def assignable(self, counts: Mapping[UUID, int]) -> dict[UUID, list[int]]:
-        """Return the partitions that may be assigned, of topics with the given numbers of
-        partitions."""
+        """Return the partitions that may be assigned, by topic id. `counts` maps each topic to its
+        number of partitions."""
         found = {}
         for topic_id, count in counts.items():
             states = self.initialized.get(topic_id)

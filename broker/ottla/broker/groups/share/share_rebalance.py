@@ -51,7 +51,7 @@ from ottla.wire.messages.share_group_heartbeat_response import (
 
 
 class ShareHeartbeat(NamedTuple):
-    """One ShareGroupHeartbeat and its client."""
+    """ShareGroupHeartbeat request, and the client that sent it."""
 
     request: ShareGroupHeartbeatRequest
     client: MemberClient
@@ -67,8 +67,8 @@ class NewOffset(NamedTuple):
 
 
 class ShareRebalancer:
-    """Steps of the members of share groups. It stores only the targets that are being computed, and
-    adds timers to those of the shard."""
+    """Performs the steps of members of share groups. It stores only the target assignments that are
+    being computed, and adds its timers to the shard's."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class ShareRebalancer:
     def _answer_join(
         self, group: ShareGroup, member_id: str, heartbeat: ShareHeartbeat, now: Instant
     ) -> None:
-        """Answer a join whose target is computed."""
+        """Answer a waiting join after its target assignment is computed."""
         member = group.members.get(member_id)
         if member is None:
             refusal = refused_share_heartbeat(unknown_member(group.group_id, member_id))
@@ -187,7 +187,7 @@ class ShareRebalancer:
         )
 
     def _reconcile(self, group: ShareGroup, member: ShareMember) -> ShareMember:
-        """Give a member its target, as far as it still subscribes to its topics."""
+        """Give a member its target assignment, without topics to which it no longer subscribes."""
         target = group.target_of(member.member_id)
         if group.group_epoch > group.target_epoch:
             topics = map(self._topics.image.topic, member.subscribed_names)
@@ -212,7 +212,7 @@ class ShareRebalancer:
     def leave(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
-        """Remove a member."""
+        """Remove a member that leaves the group. Returns the response."""
         if request.member_id not in group.members:
             raise unknown_member(group.group_id, request.member_id)
         self._remove(group, request.member_id)
@@ -221,7 +221,7 @@ class ShareRebalancer:
         )
 
     def _remove(self, group: ShareGroup, member_id: str) -> None:
-        """Remove a member.  The next heartbeat of another member reassigns its partitions."""
+        """Remove a member. The next heartbeat from another member reassigns its partitions."""
         self._timers.cancel(TimerName(group.group_id, TimerKind.SESSION, member_id))
         self._changes.remove(group, member_id)
         self._raise_epoch(group)
@@ -251,9 +251,9 @@ class ShareRebalancer:
     def _initialize_missing(self, group: ShareGroup, now: Instant) -> None:
         """Request the states of the subscribed partitions that the group has not consumed yet.
 
-        Partitions of a topic that the group knows were added to it, and are read from their start.
-        For others, `share.auto.offset.reset` applies when they are first read. Very many are
-        requested in rounds.
+        New partitions of a topic that the group has consumed before are read from their start. For
+        other topics, `share.auto.offset.reset` applies when their partitions are first read. If
+        there are very many, they are requested in rounds.
         """
         names, image, partitions = group.subscribed_topics(), self._topics.image, group.partitions
         searched = group.searched
@@ -305,10 +305,10 @@ class ShareRebalancer:
     def on_initialized(
         self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Note the states that now exist, and have the group's target computed again.
+        """Record the states that now exist, so that the group's target is computed again.
 
-        Others stay requested, and are repeated after a while. The next round begins, if there is
-        one.
+        Other states stay requested, and their requests are repeated after a while. If further
+        rounds are needed, the next one begins.
         """
         partitions = group.partitions
         done: dict[UUID, list[int]] = {}
@@ -334,9 +334,10 @@ class ShareRebalancer:
         """Initialise states again with other start offsets. The responder gets an error code for
         each partition.
 
-        The state epoch is a new epoch of the group, higher than that of every earlier state. So
-        partition leaders that hold the former state are fenced, and read the new one: Kafka 4.4
-        repeats the epoch, and a leader whose consumer is frozen goes on with the former offsets.
+        The state epoch is a new epoch of the group, higher than that of every earlier state.
+        Partition leaders that hold an earlier state are therefore fenced, and read the new one.
+        Kafka 4.4 repeats the epoch, so that a leader whose consumer is frozen continues with the
+        old offsets.
         """
         self._raise_epoch(group)
         epoch = group.group_epoch
@@ -350,7 +351,7 @@ class ShareRebalancer:
         )
 
     def on_reset(self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes) -> None:
-        """Note the states that an administrator created."""
+        """Record the states that an administrator has created."""
         partitions = group.partitions
         done: dict[UUID, set[int]] = {}
         for one, code in zip(wanted, codes, strict=True):
@@ -371,8 +372,8 @@ class ShareRebalancer:
     def begin_deletion(
         self, group: ShareGroup, topic_ids: Collection[UUID], responder: Responder
     ) -> Sequence[SharePartitionKey]:
-        """Delete the states of topics, and return them. The responder gets an error code for each,
-        or one for all."""
+        """Begin to delete the states of topics, and return the keys of their partitions. The
+        responder gets an error code for each key, or one for all."""
         partitions, keys = group.partitions, []
         for topic_id in sorted(topic_ids):
             indexes = set(partitions.states_of(topic_id))
@@ -399,8 +400,8 @@ class ShareRebalancer:
     def on_deleted(
         self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes, now: Instant
     ) -> None:
-        """Note the topics of which no state is left. The deletion of others is repeated after a
-        while, since the group cannot consume these topics before."""
+        """Record the topics whose states are all deleted. Deletions that failed are repeated after
+        a while, since the group cannot consume these topics before."""
         failed = {
             key.topic_id
             for key, code in zip(keys, codes, strict=True)
@@ -427,7 +428,7 @@ class ShareRebalancer:
             self._initialize_missing(group, now)
 
     def _forget_deleted(self, group: ShareGroup) -> None:
-        """Forget the partitions of deleted topics, whose states the share coordinator deletes."""
+        """Remove the partitions of deleted topics, whose states the share coordinator deletes."""
         gone = [one for one in group.partitions.topic_ids() if one not in self._topics.image.topics]
         for topic_id in gone:
             group.partitions.forget(topic_id)
@@ -435,8 +436,8 @@ class ShareRebalancer:
             self._changes.write_partitions(group)
 
     def resume(self, group: ShareGroup, now: Instant) -> None:
-        """Start serving a group that was loaded from the log, with new timeouts. Initialisations
-        and deletions that a former coordinator left unfinished are repeated."""
+        """Start to serve a group that was loaded from the log, with new timeouts. Initialisations
+        and deletions that an earlier coordinator left unfinished are repeated."""
         self.restart_sessions(group, now)
         self._forget_deleted(group)
         if group.members and group.hash_of_topics(self._topics.image) != group.metadata_hash:
@@ -448,7 +449,7 @@ class ShareRebalancer:
             self.begin_deletion(group, list(group.partitions.deleting), lambda _codes: None)
 
     def restart_sessions(self, group: ShareGroup, now: Instant) -> None:
-        """Restart all session timeouts."""
+        """Restart the session timeouts of all members."""
         for member_id in group.members:
             self._extend_session(group, member_id, now)
 
@@ -459,7 +460,8 @@ class ShareRebalancer:
 
 
 def _assignor_of(group: ShareGroup) -> Assignor:
-    """Return the assignor of a group, which assigns the partitions that are initialised now."""
+    """Return the assignor for a group, which assigns only partitions whose state is initialised
+    now."""
     partitions = group.partitions
 
     def assign(
@@ -473,7 +475,8 @@ def _assignor_of(group: ShareGroup) -> Assignor:
 
 
 def _described(member: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
-    """Return the member as described by the heartbeat.  Fields that it omits are unchanged."""
+    """Return a member as described by a heartbeat. Fields that the heartbeat omits are
+    unchanged."""
     request = heartbeat.request
     names = request.subscribed_topic_names
     return replace(

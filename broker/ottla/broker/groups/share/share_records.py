@@ -1,11 +1,12 @@
-"""Conversion between a share group and its records: kinds 10 to 15 of Kafka.  Pure.
+"""Conversion between a share group and its records, which have the kinds 10 to 15 in Kafka's
+format. Pure.
 
     10  description of a member             13  target of one member
     11  group epoch, hash of its topics     14  current assignment of a member
     12  epoch of the target assignment      15  partitions by the progress of their state
 
-A record with a null value deletes the entity in its key.  A compacted log may contain the records
-of a group in any order, so each creates the group and member that it needs.
+A record with a null value deletes the entity in its key. A compacted log may contain the records of
+a group in any order, so each creates the group and member that it needs.
 """
 
 from collections.abc import Mapping
@@ -74,19 +75,19 @@ SHARE_GROUP_KEYS = (
 
 
 def epoch_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record of the group's epoch."""
+    """Return the record that stores a group's epoch."""
     value = GroupValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
     return record(GroupKey(group_id=group.group_id), value)
 
 
 def target_epoch_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record of the target assignment's epoch."""
+    """Return the record that stores the epoch of a group's target assignment."""
     value = TargetEpochValue(assignment_epoch=group.target_epoch)
     return record(TargetEpochKey(group_id=group.group_id), value)
 
 
 def partitions_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record of the partitions by the progress of their state."""
+    """Return the record that stores a group's partitions by the progress of their state."""
     partitions = group.partitions
     value = PartitionsValue(
         initializing_topics=_topics(partitions.initializing),
@@ -100,7 +101,7 @@ def partitions_record(group: ShareGroup) -> CoordinatorRecord:
 
 
 def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones of a group without members."""
+    """Return the tombstones for the records of a group without members."""
     return [
         record(PartitionsKey(group_id=group_id), None),
         record(TargetEpochKey(group_id=group_id), None),
@@ -109,7 +110,7 @@ def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
 
 
 def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
-    """Return the record of a member's description."""
+    """Return the record that stores a member's description."""
     value = MemberValue(
         rack_id=member.rack_id,
         client_id=member.client.id,
@@ -120,7 +121,7 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
-    """Return the record of a member's current assignment."""
+    """Return the record that stores a member's current assignment."""
     value = CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -133,7 +134,7 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
+    """Return the record that stores a member's target assignment."""
     value = TargetValue(
         topic_partitions=[
             TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -144,7 +145,8 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones of a member, in the order that Kafka's coordinator requires."""
+    """Return the tombstones for all records of a member, in the order that Kafka's coordinator
+    requires."""
     return [
         record(CurrentKey(group_id=group_id, member_id=member_id), None),
         record(TargetKey(group_id=group_id, member_id=member_id), None),

@@ -1,10 +1,10 @@
-"""Simple assignor: each partition has at least one member, and each member at least one partition.
-Pure.
+"""Simple assignor of share groups: each partition has at least one member, and each member at least
+one partition. Pure.
 
-The members of a share group may consume one partition together (KIP-932). With enough partitions
-each has one member, as the uniform assignor selects it. Members that then have no partition share
-those of others: always the one with the fewest members. Balance comes before stickiness, and
-stickiness decides between equals (KIP-1263).
+The members of a share group may consume one partition together (KIP-932). With enough partitions,
+each has one member, which the uniform assignor selects. A member that then has no partition shares
+one with other members: always the partition with the fewest members. Balance comes before
+stickiness, and stickiness decides between equals (KIP-1263).
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,8 @@ def _places(indexes: Sequence[int]) -> dict[int, int]:
 
 
 def _renumbered(assigned: Assignment, places: Mapping[UUID, Mapping[int, int]]) -> Assignment:
-    """Return an assignment with the place of each partition among those that may be assigned."""
+    """Return an assignment in which each partition index is replaced by its position among the
+    assignable partitions."""
     found = {}
     for topic_id, indexes in assigned.items():
         of_topic = places.get(topic_id, {})
@@ -77,7 +78,7 @@ def _share(
     """Give each member without a partition one partition of its subscription.
 
     First, such a member keeps a partition that it had. Then members move from the partitions with
-    the most members to those with the fewest, while that improves the balance.
+    the most members to the partitions with the fewest, while that improves the balance.
     """
     idle: dict[frozenset[UUID], list[str]] = {}
     assignable = frozenset(counts)
@@ -135,7 +136,8 @@ def _share(
 def _former(
     member: AssignedSubscription, topic_ids: frozenset[UUID], sharers: Mapping[Partition, int]
 ) -> Partition | None:
-    """Return the partition with the fewest members of those that a member had, or None."""
+    """Return the partition with the fewest members among the partitions that a member had, or
+    None."""
     former = [
         (sharers[topic_id, place], topic_id.int, place, topic_id)
         for topic_id, places in member.assigned.items()

@@ -1,7 +1,7 @@
-"""Exchanges that bring partitions nearer to their members.  Pure.
+"""Exchanges that move partitions to members in the racks of their replicas. Pure.
 
-A partition is near if one of its replicas is in the rack of its member.  Exchanges never change how
-many partitions a member has.  Kafka 4.4 ignores racks here; its client's assignors put balance
+A partition is near if one of its replicas is in the rack of its member. Exchanges never change how
+many partitions a member has. Kafka 4.4 ignores racks here; its client's assignors put balance
 before racks too (KIP-881).
 """
 
@@ -22,9 +22,10 @@ def exchange(
     members: Mapping[str, AssignedSubscription],
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions in `owners`, whose members may all own all of them.
+    """Exchange partitions between the members in `owners`, so that more partitions are in the rack
+    of their member. All members may own all of these partitions.
 
-    Any two partitions are exchanged if both become near.  Two partitions in `new`, which have moved
+    Any two partitions are exchanged if both become near. Two partitions in `new`, which have moved
     already, are also exchanged if only one becomes near and the other was not near before.
     """
     yield from _exchange_both(owners, racks, members, pace)

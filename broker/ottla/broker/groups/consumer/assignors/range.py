@@ -1,12 +1,12 @@
-"""Range assignor: each member gets a range of consecutive partitions of each topic.  Pure.
+"""Range assignor: each member gets a range of consecutive partitions of each topic. Pure.
 
 Topics with the same number of partitions and the same subscribers are split at the same places.
-Partition 7 of both goes to one member, as joins require.  Static members come first, ordered by
-group.instance.id, so that their ranges are the same after a restart.  Earlier assignments are
+Partition 7 of both goes to one member, as joins require. Static members come first, ordered by
+group.instance.id, so that their ranges are the same after a restart. Earlier assignments are
 ignored: when a member joins or leaves, the ranges of later members move.
 
-Where members have racks, they exchange partitions that are nearer to each other (near.py). Ranges
-then are not consecutive, but still alike.
+If members have racks, they exchange partitions so that more are in the rack of their member
+(near.py). Ranges then are not consecutive, but topics are still split alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ def assign_in_steps(
 ) -> Steps[dict[str, Assignment]]:
     """Assign the partitions of each topic evenly to its subscribers, in steps. Returns the
     assignments by member id. If the partitions do not divide evenly, the first subscribers get one
-    partition more."""
+    more."""
     order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
     pace = StepPace()

@@ -1,4 +1,4 @@
-"""Input and output of an assignor: subscriptions and targets.  Pure."""
+"""Input and output of an assignor: subscriptions and target assignments. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 
 
 class AssignedSubscription(NamedTuple):
-    """Subscription of one member, and its current target."""
+    """Subscription of one member, and its current target assignment."""
 
     instance_id: str | None
     rack: str | None
@@ -48,9 +48,9 @@ number_of = attrgetter("int")
 def topics_by_subscribers(
     order: Sequence[str], members: Mapping[str, AssignedSubscription]
 ) -> Steps[dict[tuple[str, ...], list[UUID]]]:
-    """Return the topics by their subscribers, which are ordered tuples of member ids.
+    """Return the topics by their subscribers, given as ordered tuples of member ids.
 
-    Most members share one subscription, so each distinct subscription is searched once.
+    Most members share one subscription, so each distinct subscription is processed once.
     """
     pace = StepPace()
     places: dict[frozenset[UUID], list[int]] = {}

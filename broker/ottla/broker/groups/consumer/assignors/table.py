@@ -1,4 +1,4 @@
-"""Assignors by name.  Pure."""
+"""Table of the assignors by name. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -36,15 +36,15 @@ from ottla.node.network.steps import StepPace, Steps, run_through
 Partition: TypeAlias = tuple[UUID, int]
 
 SEARCH_STEPS_MAX = 200_000
-"""Maximum steps of the search for moves through other members: some 50 ms.
+"""Maximum steps in the search for moves through other members: some 50 ms.
 
-Larger finds moves in larger groups with different subscriptions, and takes longer.  Smaller leaves
-loads less balanced than possible.
+Larger finds moves in larger groups with different subscriptions, and takes longer. Smaller leaves
+members less balanced than possible.
 """
 
 
 class _Pool(NamedTuple):
-    """Topics with the same subscribers, and the owner of each partition."""
+    """Topics with the same subscribers, and the owner of each of their partitions."""
 
     topic_ids: tuple[UUID, ...]
     subscribers: tuple[str, ...]
@@ -52,7 +52,7 @@ class _Pool(NamedTuple):
     """Partitions without an owner, in the order of topics and partitions."""
     owned: dict[str, list[Partition]]
     """Partitions of each member. New ones are appended, and the last one is given up first, so that
-    a member keeps longest what it has owned longest."""
+    a member keeps the partitions that it has owned longest."""
 
     def move(self, giver: str, taker: str) -> None:
         self.owned[taker].append(self.owned[giver].pop())
@@ -72,8 +72,8 @@ def assign_in_steps(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> Steps[dict[str, Assignment]]:
-    """Assign all partitions so that the loads of members differ as little as possible. Returns the
-    assignments by member id."""
+    """Assign all partitions so that the members' numbers of partitions differ as little as
+    possible. Returns the assignments by member id."""
     pools = yield from _pools_of(members, partition_counts)
     loads = dict.fromkeys(sorted(members), 0)
     yield from _keep(members, pools, loads)
@@ -93,8 +93,8 @@ def assign_in_steps(
 def _pools_of(
     members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[list[_Pool]]:
-    """Return the pools: topics with the same subscribers. Pools with the fewest subscribers come
-    first, since their partitions can go to the fewest members."""
+    """Return the pools: groups of topics with the same subscribers. Pools with the fewest
+    subscribers come first, since their partitions can go to the fewest members."""
     found = yield from topics_by_subscribers(sorted(members), members)
     pace = StepPace()
     pools = []
@@ -116,8 +116,7 @@ def _pools_of(
 def _keep(
     members: Mapping[str, AssignedSubscription], pools: Iterable[_Pool], loads: dict[str, int]
 ) -> Steps[None]:
-    """Let each member keep the partitions that it is assigned now, if it still subscribes to their
-    topics."""
+    """Let each member keep its assigned partitions, if it still subscribes to their topics."""
     pace = StepPace()
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topic_ids}
     for member_id in loads:
@@ -153,8 +152,8 @@ def _fill(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
 
 
 def _level(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
-    """Move partitions within a pool from the members with the most partitions to those with the
-    fewest."""
+    """Move partitions within a pool from the members with the most partitions to the members with
+    the fewest."""
     takers = [(loads[member_id], member_id) for member_id in pool.subscribers]
     givers = [(-loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(takers)
@@ -189,9 +188,9 @@ def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]
     """Move partitions between members without a common topic, through members that share topics
     with both.
 
-    If no path of moves starts at the most loaded member, that member is finished, and so are all
-    members that it could reach. Their loads differ by at most one, and no other member has enough
-    partitions to give them one.
+    If no path of moves starts at the member with the most partitions, that member is finished, and
+    so are all members that it could reach. Their numbers of partitions differ by at most one, and
+    no other member has enough partitions to give them one.
     """
     ways = _PathSearch(pools, loads)
     heap = [(-load, member_id) for member_id, load in loads.items()]
@@ -209,7 +208,7 @@ def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]
 
 
 class _Step(NamedTuple):
-    """Move of one partition of a pool from one member to another."""
+    """Move of one partition in a pool from one member to another."""
 
     giver: str
     pool: _Pool
@@ -217,8 +216,8 @@ class _Step(NamedTuple):
 
 
 class _PathSearch:
-    """Search for paths of moves between members. Stores the set of finished members and the cost so
-    far."""
+    """Search for paths of moves between members. Stores the members that are finished and the cost
+    so far."""
 
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
         self.done: set[str] = set()
@@ -231,11 +230,11 @@ class _PathSearch:
                 self._pools_of[member_id].append(pool)
 
     def shortest_from(self, giver: str) -> Steps[list[_Step]]:
-        """Return the moves that transfer one partition from a member to one with at least two
+        """Return moves that together transfer one partition from a member to one with at least two
         partitions fewer.
 
         The last move of the path comes first, so that each member owns the partition that it gives.
-        Without a path the list is empty, and all members that were searched are finished.
+        If there is no path, the list is empty, and all members that were searched are finished.
         """
         came_by: dict[str, _Step | None] = {giver: None}
         seen: set[int] = set()
@@ -273,8 +272,9 @@ def _bring_nearer(
     racks: PartitionRacks,
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions of a pool between members in different racks, and add nothing to what
-    moves except exchanges that bring both partitions nearer."""
+    """Exchange partitions of a pool between members in different racks, so that more are in the
+    rack of their member. A partition that would otherwise stay is exchanged only if both become
+    near."""
     owners: dict[Partition, str] = {}
     new = []
     for member_id, partitions in pool.owned.items():
