@@ -35,7 +35,7 @@ class IsrController(Protocol):
 
 
 class IsrDriver:
-    """Background task that sends the changes of one ISR keeper."""
+    """Background task that sends the changes of one `IsrKeeper` to the controller."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ logger = logging.getLogger("ottla.broker.isr")
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds between retries.  Smaller finds a recovered controller sooner; larger spares
+"""Maximum milliseconds between retries. Smaller finds a recovered controller sooner; larger spares
 a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
@@ -44,14 +44,14 @@ TICK_MS_MAX = 1_000
 """Milliseconds between checks for a pause of the process.  Shorter pauses are not noticed."""
 
 CHANGES_PER_REQUEST_MAX = 2_000
-"""Maximum changes in one request, and thus in one batch of the controller.  Further ones go into
-the next request."""
+"""Maximum number of changes in one request, and thus in one batch of the controller. Further
+changes are in the next request."""
 
 Changes = Mapping[Partition, IsrChange]
 
 
 class IsrKeeper:
-    """ISR changes of this broker's partitions: due, unanswered and rejected."""
+    """ISR changes of the partitions that this broker leads: due, unanswered and rejected."""
 
     def __init__(
         self, table: PartitionTable, config: BrokerConfig, broker_epoch: Callable[[], int]
@@ -82,12 +82,12 @@ class IsrKeeper:
 
     @property
     def unanswered(self) -> Changes:
-        """Changes that were sent to the controller and not answered yet."""
+        """ISR changes that were sent to the controller and not answered yet."""
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Mark a partition so that the next call of `changes` checks whether its ISR should grow or
-        be confirmed."""
+        """Mark a partition whose ISR may have to grow or be confirmed. The next call of `changes`
+        checks it."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()
@@ -95,7 +95,7 @@ class IsrKeeper:
     # ---- time
 
     def start(self, now_ms: int) -> None:
-        """Start the interval until the first lag check."""
+        """Start the interval that ends with the first lag check."""
         self._planned_ms = now_ms + self.tick_ms
         self._check_at_ms = now_ms + self._check_ms
 
@@ -125,7 +125,7 @@ class IsrKeeper:
             partition.extend_catch_up_time(elapsed_ms, now_ms)
 
     def begin_isr_shrinks(self, now_ms: int) -> None:
-        """Begin a change for every partition whose ISR contains a lagging replica."""
+        """Begin an ISR change for every partition whose ISR contains a lagging replica."""
         for partition in self._table:
             self._begin(partition, now_ms, may_shrink=True)
         if self._unanswered:
@@ -147,7 +147,7 @@ class IsrKeeper:
     # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the changes to send now: first the unanswered ones again, then the newly due
+        """Return the ISR changes to send now: first the unanswered ones again, then the newly due
         ones."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
@@ -160,7 +160,7 @@ class IsrKeeper:
         return dict(list(self._unanswered.items())[:CHANGES_PER_REQUEST_MAX])
 
     def request(self, changes: Changes) -> pb.AlterPartitionRequest:
-        """Return one AlterPartition request for all changes."""
+        """Return one AlterPartition request for all given ISR changes."""
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:
@@ -172,7 +172,7 @@ class IsrKeeper:
         return 0 if self._retry_at_ms is None else max(0, self._retry_at_ms - now_ms)
 
     def on_silence(self, reason: str, now_ms: int) -> None:
-        """Keep all changes of a request that was not answered, so that they are sent again."""
+        """Keep all ISR changes of a request that was not answered, so that they are sent again."""
         if reason != self._logged_silence:
             self._logged_silence = reason
             logger.warning("ISR changes are unanswered and will be repeated: %s", reason)
@@ -183,7 +183,8 @@ class IsrKeeper:
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 
     def on_answer(self, changes: Changes, response: pb.AlterPartitionResponse, now_ms: int) -> None:
-        """Apply the controller's answers.  Changes without an answer are sent again."""
+        """Apply the controller's answers to ISR changes. Changes without an answer are sent
+        again."""
         results = results_of(response)
         is_whole = True
         for partition, change in changes.items():

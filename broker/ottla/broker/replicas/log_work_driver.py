@@ -1,10 +1,12 @@
-"""Runs the disk work of publishers: in order for each partition, concurrently for different ones.
+"""Runs the disk work of metadata publishers: in order for each partition, concurrently for
+different ones.
 
 If a publisher awaited a disk, one hanging disk would block all metadata of its broker. So would the
-sequential creation of a thousand logs. Publishers therefore add steps here and return. Steps of one
-partition (by name, since files are named so) run in the order of addition. If a log is deleted and
-then created again, it is therefore deleted first. Each step reads the metadata again when it runs.
-The log manager bounds the number of logs of one directory that are worked on at the same time.
+sequential creation of a thousand logs. Publishers therefore add steps here and return. Steps for
+one partition (by name, since files are named so) run in the order in which they were added. If a
+log is deleted and then created again, it is therefore deleted first. Each step reads the metadata
+again when it runs. The log manager bounds the number of logs in one directory that are worked on at
+the same time.
 
 Steps without a waiting caller, such as the creation of a new topic's logs, start a little later and
 in small numbers. They start at once when a step for the same partition is added with `add`, or when
@@ -23,33 +25,34 @@ from ottla.node.part_registry import PartRegistry
 Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
-"""Partitions whose work is started before other tasks get their turn. A step without an await
-occupies the event loop for some 100 us. Smaller only adds turns."""
+"""Number of partitions whose work is started before other tasks get their turn. A step without an
+await occupies the event loop for some 100 us. Smaller only adds turns."""
 
 LATER_S = 0.01
-"""Seconds that steps without a waiter are delayed.  Shorter takes processor time from the response
-to the client that creates topics.  Longer leaves more work for the time when a client needs the
-topic."""
+"""Seconds by which steps without a waiting caller are delayed. Shorter takes processor time from
+the response to the client that creates topics. Longer leaves more work for the time when a client
+needs the topic."""
 
 LATER_AT_ONCE = 64
-"""Maximum partitions without a waiter that are worked on at the same time: two batches of the
-workers that create directories.  Smaller leaves the workers idle; larger makes a deletion after a
-creation wait for more."""
+"""Maximum number of partitions without a waiting caller that are worked on at the same time: two
+batches of the workers that create directories. Smaller leaves the workers idle; larger makes a
+deletion after a creation wait for more."""
 
 
 class LogWork:
-    """Steps of disk work that are not done yet, by partition."""
+    """Unfinished steps of disk work, by partition."""
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self._errors = errors or UnexpectedErrors()
         self._steps: dict[TopicPartition, deque[Step]] = {}
         self._to_start: deque[TopicPartition] = deque()
         self._later: dict[TopicPartition, None] = {}
-        """Partitions whose first step has no waiter, in the order of addition."""
+        """Partitions whose first step has no waiting caller, in the order in which they were
+        added."""
         self._late_slots = trio.Semaphore(LATER_AT_ONCE)
         self._is_late_due = trio.Event()
         self._awaited: dict[TopicPartition, trio.Event] = {}
-        """Event of each partition with a waiter, set when its steps are done."""
+        """Event of each partition with a waiting caller, set when its steps are done."""
         self._is_due = trio.Event()
         self._is_done = trio.Event()
         self._is_done.set()
@@ -100,7 +103,7 @@ class LogWork:
         return partition in self._steps
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks have a turn."""
+        """Let other tasks run for one turn of the event loop."""
         await trio.lowlevel.checkpoint()
 
     async def wait_done(self) -> None:
@@ -108,7 +111,7 @@ class LogWork:
         await self._is_done.wait()
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of these partitions are left, or until the timeout."""
+        """Wait until no steps for the given partitions are left, or until the timeout."""
         waiting = [partition for partition in partitions if partition in self._steps]
         self.start_delayed(waiting)
         with trio.move_on_after(timeout_s):
@@ -117,11 +120,11 @@ class LogWork:
                     await self._awaited.setdefault(partition, trio.Event()).wait()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that runs the steps."""
+        """Register the background task that runs the steps of disk work."""
         parts.task("opening and deletion of logs", self.run)
 
     async def run(self) -> None:
-        """Run the steps until cancelled."""
+        """Run steps of disk work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_later, nursery)
             while True:

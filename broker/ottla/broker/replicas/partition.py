@@ -1,19 +1,19 @@
 """One partition as this broker sees it: its leader, its in-sync replicas and its high watermark.
 
-Pure: no clock, no await; the log below it appends synchronously.  The metadata image decides who
-leads (`apply`).  The followers' fetches decide what is committed (`on_follower_fetch`).  While an
-ISR change is pending, the *maximal* ISR (the old and the new members) holds the high watermark
-back.  No committed record is lost, whichever way the controller decides.  A replica removed by the
-controller's answer counts until the metadata has removed it too.  Until then it may be an eligible
-leader under a min.insync.replicas that is not known here yet.
+Pure: no clock, no await; the log below it appends synchronously. The metadata image decides who
+leads (`apply`). The followers' fetches decide what is committed (`on_follower_fetch`). While an ISR
+change is pending, the *maximal* ISR (the old and the new members) holds the high watermark back. No
+committed record is lost, whichever way the controller decides. A replica that the controller's
+answer removed counts until the metadata has removed it too. Until then it may be an eligible leader
+under a min.insync.replicas that is not known here yet.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (the high watermark does not advance with fewer in-sync replicas than `min.insync.replicas`,
 KIP-966), MaximalIsrCoversController (each replica that the controller may elect in this epoch is
 waited for).
 
-A partition owns the consequences of its changes.  Through its `PartitionPort` it wakes waiting
-requests, and requests flushes of its log and reviews of its ISR.  No caller does so for it.
+A partition causes the consequences of its changes itself. Through its `PartitionPort` it wakes
+waiting requests, and requests flushes of its log and reviews of its ISR. No caller does so for it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -39,10 +39,10 @@ ACKS_ALL: Final = -1
 
 
 class Partition:
-    """One replica on this broker, as a leader or a follower.
+    """Replica of a partition on this broker, as a leader or a follower.
 
     A partition whose log is still being opened or has been removed does not lead. Requests that
-    wait for a commit watch `high_watermark_key`, and those that wait for records watch
+    wait for a commit watch `high_watermark_key`, and requests that wait for records watch
     `end_offset_key`. Both keys are woken when the partition begins to lead or follow, or fails.
     """
 
@@ -91,7 +91,8 @@ class Partition:
         """Reason why the log cannot be opened: corrupt data or a failed disk. None if the log is
         usable."""
         self.damage: str | None = None
-        """Last corruption of stored records that a fetch found.  They cannot be served."""
+        """Description of the last corruption that a fetch found in stored records, which cannot be
+        served."""
         self.config = TOPIC_DEFAULTS
         self.inspects_records = False
         """True if the records of a produced batch must be read, or recompressed with another
@@ -106,7 +107,7 @@ class Partition:
         self.is_reassigning = False
         self.isr: frozenset[NodeId] = frozenset()
         self.pending_change: IsrChange | None = None
-        """Change requested from the controller, until its outcome is known."""
+        """ISR change requested from the controller, until its outcome is known."""
         self.is_recovering = False
         """True after an unclean election, until the controller has confirmed the recovery."""
         self.unclean_leader_epoch = FIRST_EPOCH
@@ -114,12 +115,12 @@ class Partition:
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
         self._leaving: frozenset[NodeId] = frozenset()
-        """Replicas that the controller's answers removed from the ISR, while the metadata still has
-        them in it."""
+        """Replicas that answers from the controller removed from the ISR, while the metadata still
+        has them in it."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
         self.consumer_read_ms: int | None = None
-        """Time, in monotonic ms, at which a consumer last read from this replica as a follower.
-        None if none has."""
+        """Monotonic time in milliseconds at which a consumer last read from this replica as a
+        follower, or None if no consumer has."""
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
 
@@ -220,7 +221,7 @@ class Partition:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> Offset:
-        """Append batches of a coordinator on this broker in one write. Returns their end offset.
+        """Append batches from a coordinator on this broker in one write. Returns their end offset.
 
         With too few in-sync replicas they are still written, and committed when there are enough.
         `guard` is given for transactional batches, and `transaction_version` for transaction
@@ -249,7 +250,7 @@ class Partition:
         """Advance the high watermark after a flush of `log`, and wake the produce requests that
         wait for the flush.
 
-        They are woken also after a failed flush, and are then answered with its error.
+        They are woken after a failed flush too, and are then answered with its error.
         """
         if self.log is log and self.is_leader:
             self.advance_high_watermark(now_ms)
@@ -313,8 +314,8 @@ class Partition:
     # ---- metadata ----
 
     def attach(self, log: Log, now_ms: int) -> None:
-        """Set the opened log. If the metadata names this broker as leader, the partition leads from
-        now on."""
+        """Set the log after it was opened. If the metadata names this broker as leader, the
+        partition leads from now on."""
         assert self.log is None
         assert not self.is_removed
         self.log = log
@@ -323,15 +324,15 @@ class Partition:
         self._on_changed()
 
     def change_log(self, log: Log) -> None:
-        """Replace the log by one with all of its records, after a move between directories."""
+        """Replace the log by a copy with all of its records, after a move between directories."""
         assert self.log is not None
         self.log = log
         self._wake()
         self._flush_if_awaited()
 
     def fail(self, reason: str) -> None:
-        """Stop leading and following until the next start of the broker, because the log's disk
-        failed with `reason`."""
+        """Stop leading and following until the next start of the broker, because the disk of the
+        log failed with `reason`."""
         self.log = None
         self.storage_failure = reason
         self.is_leader = False
@@ -352,7 +353,8 @@ class Partition:
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
         """Apply the controller's state of the partition.
 
-        The answer to our own ISR change may have brought this state already, or a later one.
+        The answer to this broker's own ISR change may have brought this state already, or a later
+        one.
         """
         if state.partition_epoch < self.partition_epoch:
             return
@@ -382,14 +384,15 @@ class Partition:
         self._on_changed()
 
     def apply_config(self, config: TopicConfig, now_ms: int) -> None:
-        """Apply changed topic settings."""
+        """Apply changed settings of the topic."""
         self._apply_config(config)
         if self.is_leader:
             self.advance_high_watermark(now_ms)
         self._flush_if_awaited()
 
     def on_brokers_changed(self, now_ms: int) -> None:
-        """Update the replicas after a change of brokers, which may have fenced or unfenced some.
+        """Update the replicas after a change of brokers, which may have fenced or unfenced some of
+        them.
 
         An unfenced replica may join the ISR. A fenced one no longer holds back the high watermark
         or a deletion.
@@ -420,8 +423,8 @@ class Partition:
         self._port.wake(self.end_offset_key)
 
     def _flush_if_awaited(self) -> None:
-        """Request a flush if there are records that count only when durable. Without it they might
-        never be flushed, since no further append requests one."""
+        """Request a flush if the log has records that count only when durable. Otherwise they might
+        never be flushed, since no further append requests a flush."""
         if self.is_flush_due:
             self._port.on_flush_due(self)
 
@@ -484,7 +487,7 @@ class Partition:
         """Store the log start and end offsets that a follower's fetch reports.
 
         `broker_epoch` is an epoch that the metadata has registered. Raises RefusedError for a fetch
-        of an earlier incarnation of the follower, which may have lost records since (KIP-903). A
+        from an earlier incarnation of the follower, which may have lost records since (KIP-903). A
         delayed fetch may replace the offsets of a newer one. The follower's session, which reads
         only partitions with news, is then woken to report them again, even if nothing is ever
         appended.
@@ -511,10 +514,10 @@ class Partition:
             self._port.on_isr_due(self)
 
     def advance_high_watermark(self, now_ms: int) -> None:
-        """Commit the records that every replica of the maximal ISR has, and wake the requests
-        waiting for them.
+        """Commit the records that every replica in the maximal ISR has, and wake the requests that
+        wait for them.
 
-        A caught-up replica about to join the ISR is waited for as well.  Otherwise the high
+        A caught-up replica that is about to join the ISR is waited for as well. Otherwise the high
         watermark could run ahead of it permanently, and KIP-966's strict rule needs it to join.
         """
         log = self.log
@@ -539,7 +542,7 @@ class Partition:
 
     def follow_high_watermark(self, offset: Offset) -> bool:
         """Raise the high watermark of a follower to its leader's, and wake the consumers that wait
-        here.  Returns True if it changed."""
+        on this broker. Returns True if it changed."""
         log = self.log
         if log is None or not log.update_high_watermark(offset):
             return False
@@ -550,11 +553,11 @@ class Partition:
     def may_join(self, replica: NodeId) -> bool:
         """Return whether a replica outside the ISR should join it now.
 
-        It must have all committed records and reach the start offset of this leader epoch.  Records
-        that an earlier leader committed are below that offset, even if our high watermark is still
-        lower.  A replica that has just left must wait until the metadata shows that; otherwise it
-        would return at once.  A follower whose log ends at our log start offset must also start
-        there, since its records below may belong to another log.
+        It must have all committed records and reach the start offset of this leader epoch. Records
+        that an earlier leader committed are below that offset, even if this leader's high watermark
+        is still lower. A replica that has just left must wait until the metadata shows that;
+        otherwise it would return at once. A follower whose log ends at this leader's log start
+        offset must also start there, since its records below may belong to another log.
         """
         if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
@@ -572,7 +575,7 @@ class Partition:
     def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
         """Return the ISR to request from the controller, or None if no change is due.
 
-        Returns None while a change is pending.  Lag counts only if `may_shrink` is True; the caller
+        Returns None while a change is pending. Lag counts only if `may_shrink` is True; the caller
         has then checked that this process was not paused.
         """
         if not self.is_leader or self.pending_change is not None:
@@ -585,10 +588,10 @@ class Partition:
         return None if wanted == self.isr and not self.is_recovering else wanted
 
     def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
-        """Store that `isr` is being requested from the controller. Returns the change to send.
+        """Record that `isr` is being requested from the controller. Returns the change to send.
 
-        `broker_epoch` is that of this broker. Until the outcome is known, both the old and the new
-        ISR count.
+        `broker_epoch` is the epoch of this broker. Until the outcome is known, both the old and the
+        new ISR count.
         """
         assert self.is_leader
         assert self.pending_change is None
@@ -618,12 +621,12 @@ class Partition:
         partition_epoch: int,
         now_ms: int,
     ) -> None:
-        """Apply the controller's answer to a change of the ISR.
+        """Apply the controller's answer to an ISR change.
 
-        It takes effect before the metadata arrives (KIP-497), except for a replica that left.  The
+        It takes effect before the metadata arrives (KIP-497), except for a replica that left. The
         controller applies the current min.insync.replicas and keeps leaving replicas eligible below
-        it, while our value may be older and lower.  An answer that metadata has overtaken, or for
-        another leader epoch, has no effect.
+        it, while this broker's value may be older and lower. An answer that metadata has overtaken,
+        or for another leader epoch, has no effect.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return
@@ -639,10 +642,10 @@ class Partition:
         self.advance_high_watermark(now_ms)
 
     def abandon_isr_change(self, change: IsrChange, now_ms: int) -> None:
-        """Drop a pending change that the controller has not made and never will make.
+        """Drop a pending ISR change that the controller has not made and never will make.
 
         Call it only if that is certain. Otherwise the controller's ISR could be larger than the ISR
-        that holds our high watermark back.
+        that holds the high watermark back.
         """
         if self.pending_change is not change:
             return

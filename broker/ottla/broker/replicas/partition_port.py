@@ -8,21 +8,21 @@ P = TypeVar("P")
 
 
 class WakeKey:
-    """Key that waiting requests watch. It is cheap to hash. Each partition has one key for its high
-    watermark and one for its log end."""
+    """Key that waiting requests watch, and that is cheap to hash. Each partition has one for its
+    high watermark and one for its log end."""
 
     __slots__ = ()
 
 
 class AllKeys(Container[object]):
-    """Container that reports every key as contained."""
+    """Container that seems to contain every key."""
 
     def __contains__(self, key: object) -> bool:
         return True
 
 
 class PartitionPort(NamedTuple, Generic[P]):
-    """Callbacks for the changes of partitions `P`; none of them may change the partition."""
+    """Callbacks for changes of partitions of class `P`. None of them may change the partition."""
 
     wake: Callable[[WakeKey], object]
     on_flush_due: Callable[[P], None]
@@ -30,5 +30,5 @@ class PartitionPort(NamedTuple, Generic[P]):
     on_isr_due: Callable[[P], None]
     """Called when the ISR of a partition led here may have to change."""
     watched: Container[object] = AllKeys()
-    """Keys that some request watches.  Checking it costs less than a wake-up, which is rarely
-    needed."""
+    """Keys that at least one request watches. Checking this costs less than a wake-up, which is
+    rarely needed."""

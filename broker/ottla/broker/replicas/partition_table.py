@@ -15,7 +15,8 @@ from ottla.model.ids import NO_EPOCH, NO_NODE, ZERO_UUID
 
 
 class PartitionTable:
-    """Local partitions by (name, index) and (id, index), with the last published image."""
+    """Partitions on this broker by (name, index) and (id, index), with the last published metadata
+    image."""
 
     __slots__ = ("by_id", "by_name", "image", "opening")
 
@@ -37,15 +38,15 @@ class PartitionTable:
         return sum(map(len, self.by_id.values()))
 
     def add(self, partition: Partition) -> None:
-        """Add a local replica. The replica of a recreated topic replaces that of the old topic with
-        the same name."""
+        """Add a replica on this broker. The replica of a recreated topic replaces the one of the
+        old topic with the same name."""
         indexed = self.by_id.setdefault(partition.topic_id, {})
         assert partition.index not in indexed
         indexed[partition.index] = partition
         self.by_name[partition.topic] = indexed
 
     def remove(self, partition: Partition) -> None:
-        """Remove a local replica."""
+        """Remove a replica on this broker."""
         indexed = self.by_id[partition.topic_id]
         del indexed[partition.index]
         if not indexed:
@@ -59,8 +60,8 @@ class PartitionTable:
         return None if topic is None else topic.name
 
     def find(self, topic: str, index: int) -> Partition:
-        """Return the local partition. If it is not on this broker, raises RefusedError with the
-        error code that follows from the metadata image."""
+        """Return a partition on this broker. If it is not here, raises RefusedError with the error
+        code that follows from the metadata image."""
         indexed = self.by_name.get(topic)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:
@@ -71,8 +72,8 @@ class PartitionTable:
         return partition
 
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Return the local partition. If it is not on this broker, raises RefusedError with the
-        error code that follows from the metadata image."""
+        """Return a partition on this broker. If it is not here, raises RefusedError with the error
+        code that follows from the metadata image."""
         indexed = self.by_id.get(topic_id)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:
@@ -85,7 +86,8 @@ class PartitionTable:
         return partition
 
     def current_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[int, int]:
-        """Return (leader, leader epoch) from the image, or (-1, -1) if the partition is unknown."""
+        """Return the leader and leader epoch of a partition from the metadata image, or (-1, -1) if
+        it is unknown."""
         image = self.image
         known = image.topic(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
         state = None if known is None else known.partitions.get(index)

@@ -62,8 +62,8 @@ RECONNECT_MS_MAX = 1_000
 larger spares a machine that is down."""
 
 FAILURES_TOLERATED = 6
-"""Consecutive failures after which a leader that cannot be followed is logged, once.  They take
-some 2 s."""
+"""Number of consecutive failures after which it is logged, once, that a leader cannot be followed.
+They take some 2 s."""
 
 Left = Callable[[], Awaitable[None]]
 """Callable that waits until no disk work changes the log of a partition that is no longer
@@ -75,14 +75,14 @@ for a request that includes more partitions.  Smaller abandons responses that ar
 larger delays failovers."""
 
 TURN_BYTES = 1 << 20
-"""Bytes of records appended before other tasks get a turn."""
+"""Number of record bytes appended before other tasks get a turn."""
 
 PARTITIONS_PER_SLICE = 1_000
-"""Partitions read for metrics before other tasks get a turn."""
+"""Number of partitions read for metrics before other tasks get a turn."""
 
 
 class ReplicaFetchers:
-    """All followed partitions of this broker, by leader."""
+    """Partitions that this broker follows, and one fetcher for each of their leaders."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ReplicaFetchers:
         quota: ReplicationQuota,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`quota` is the replication quota of throttled replicas, for all leaders together."""
+        """`quota` is the replication quota for throttled replicas, shared by all leaders."""
         self._config = config
         self._quota = quota
         self._table = table
@@ -193,17 +193,18 @@ class ReplicaFetchers:
 
     @property
     def failed_count(self) -> int:
-        """Number of partitions that failed and are not fetched until their retry."""
+        """Number of failed partitions that are not fetched until their retry."""
         return sum(fetcher.core.failed_count for fetcher in self._fetchers.values())
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each leader or partition that cannot be followed."""
+        """Yield a problem description for each leader or partition that cannot be followed."""
         for fetcher in self._fetchers.values():
             yield from fetcher.problems()
 
 
 class LeaderFetcher:
-    """Fetcher of one leader. Its task ends when no partition of that leader is left to follow."""
+    """Fetches partitions from one leader. Its task ends when no partition of that leader is left to
+    follow."""
 
     def __init__(
         self,
@@ -248,12 +249,12 @@ class LeaderFetcher:
             self._asking.deadline = min(self._asking.deadline, parked_at)
 
     def stop(self) -> None:
-        """Stop the task. Disk work in progress is completed first."""
+        """Stop the task that fetches from this leader. Disk work in progress is completed first."""
         self._scope.cancel()
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each reason why the leader or one of its partitions cannot be
-        followed."""
+        """Yield a problem description for each reason why the leader or one of its partitions
+        cannot be followed."""
         if self._failure is not None:
             yield f"broker {self.core.leader_id} cannot be followed: {self._failure}"
         yield from self.core.problems()
@@ -261,7 +262,7 @@ class LeaderFetcher:
     # ---- task
 
     async def run(self) -> None:
-        """Fetch and apply responses, reconnecting whenever the connection is lost."""
+        """Fetch from the leader and apply responses. Reconnects whenever the connection is lost."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 self.duties.set_nursery(nursery)
@@ -313,7 +314,7 @@ class LeaderFetcher:
         self._failure, self._failure_count = None, 0
 
     async def _fetch_over(self, connection: BrokerConnection) -> None:
-        """Fetch until the connection is lost, or is abandoned together with a long poll."""
+        """Fetch over one connection until it is lost, or is abandoned together with a long poll."""
         while True:
             self._has_more = trio.Event()
             await self._flush_all(self.core.take_unflushed())
@@ -422,7 +423,7 @@ class LeaderFetcher:
 
     def _mark_failed(self, followed: FollowedPartition, error: Exception) -> None:
         """Stop fetching a partition until its retry, because of an unexpected exception (a bug).
-        The other partitions continue."""
+        Other partitions are still fetched."""
         self._errors.note("partition", followed.name, error)
         self.core.mark_failed(followed, error, self._clock.monotonic_ms())
 
@@ -430,7 +431,7 @@ class LeaderFetcher:
         self, connection: BrokerConnection, followed: FollowedPartition
     ) -> Truncate | TruncateFully | RaiseStart | None:
         """Ask the leader for its log start and end offsets. Returns the work (`Duty`) that brings
-        our log within them."""
+        the follower's log within them."""
         end = await self._offset_of_leader(connection, followed, LATEST)
         start = await self._offset_of_leader(connection, followed, EARLIEST)
         if self.core.find(followed.key) is not followed:

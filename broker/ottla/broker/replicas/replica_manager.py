@@ -1,9 +1,9 @@
 """Applies the metadata to the replicas on this broker: creates, deletes, leads and follows them.
 
-It is a publisher that waits for no disk. Changes in memory are made at once. Disk work (open,
-delete, complete a truncation) is added to `LogWork`, whose steps read the metadata again when they
-run. Requests are served from the partition table meanwhile: with NOT_LEADER_OR_FOLLOWER until a new
-log is open, and as unknown once a topic is deleted.
+It is a metadata publisher that waits for no disk. Changes in memory are made at once. Disk work
+(open, delete, complete a truncation) is added to `LogWork`, whose steps read the metadata again
+when they run. Requests are served from the partition table meanwhile: with NOT_LEADER_OR_FOLLOWER
+until a new log is open, and as unknown once a topic is deleted.
 
 For each partition, the log of a deleted topic is deleted before one of the same name is created.
 This broker stops following a partition before it leads the partition, follows another leader or
@@ -51,12 +51,12 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""Milliseconds between attempts to create a log. Shorter costs a slow disk more writes, since each
-attempt may write."""
+"""Minimum milliseconds between attempts to create a log. Shorter costs a slow disk more writes,
+since each attempt may write."""
 
 APPLIED_PER_TURN = 100
-"""Partitions updated to an image before other tasks get their turn.  Each takes some 20 us.  Larger
-occupies the event loop longer; smaller only adds turns."""
+"""Number of partitions updated to an image before other tasks get their turn. Each takes some 20
+us. Larger occupies the event loop longer; smaller only adds turns."""
 
 
 class TopicSettings(NamedTuple):
@@ -67,8 +67,8 @@ class TopicSettings(NamedTuple):
 
 
 class ReplicaManager:
-    """Publisher that applies the metadata to the replicas of this broker. Owns the partition
-    table."""
+    """Metadata publisher that applies the metadata to the replicas on this broker. It owns the
+    partition table."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class ReplicaManager:
     ) -> None:
         """`port` is passed to each partition.
 
-        `on_placed` is called for each replica whose directory differs from the metadata.  `on_led`
-        is called for each replica that begins to lead when its log is opened, perhaps long after
-        the metadata.
+        `on_placed` is called for each replica whose log directory is not the one in the metadata.
+        `on_led` is called for each replica that begins to lead when its log is opened, perhaps long
+        after the metadata.
         """
         self._config = config
         self._local_id = config.node_id
@@ -116,11 +116,11 @@ class ReplicaManager:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "replicas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Lead, follow and remove partitions as the delta requires, and request the creation and
+        """Lead, follow and remove partitions as the metadata changes, and request the creation and
         deletion of logs."""
         if not self._has_published:
             self._begin(image)
@@ -157,8 +157,8 @@ class ReplicaManager:
     def _begin(self, image: MetadataImage) -> None:
         """Apply the first published image to the replicas that were recovered under an older image.
 
-        A replica assigned here by the older image, and not by this one, is deleted.  The change
-        between the two images would have deleted it.
+        A replica that the older image assigns to this broker, but the first published one does not,
+        is deleted. The change between the two images would have deleted it.
         """
         self._has_published = True
         self._settings.clear()
@@ -209,8 +209,8 @@ class ReplicaManager:
     def _apply(
         self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
     ) -> None:
-        """Apply the image to a local partition. If the partition has no log, request the opening of
-        one."""
+        """Apply a metadata image to a partition on this broker. If the partition has no log,
+        request the opening of one."""
         topic = image.topics[found.topic_id]
         state = topic.partitions[found.partition]
         partition = self.table.by_id.get(topic.id, {}).get(found.partition)
@@ -237,8 +237,8 @@ class ReplicaManager:
             self._open_soon(partition, state)
 
     def _detach_log(self, partition: Partition, until_left: Left) -> None:
-        """Stop leading and following until the follower's running disk operation has finished with
-        the log."""
+        """Stop leading and following a partition until the follower's running disk operation has
+        finished with the log."""
         log = partition.detach_log()
         self._detached.add(partition)
 
@@ -255,7 +255,8 @@ class ReplicaManager:
         self._work.add(_name_of(partition), take_back)
 
     def _follow(self, partition: Partition) -> None:
-        """Follow the leader, unless this broker is the leader. The partition must have a log."""
+        """Follow the leader of a partition, unless this broker leads it. The partition must have a
+        log."""
         if not partition.is_leader:
             self._fetchers.follow(partition)
 
@@ -264,8 +265,8 @@ class ReplicaManager:
         return broker is not None and broker.is_active and broker_epoch in (broker.epoch, -1)
 
     def _forget_settings(self, delta: MetadataDelta) -> Iterable[str]:
-        """Drop the cached settings of topics that the delta may have changed.  Returns their
-        names."""
+        """Drop the cached settings of topics that a metadata change may have affected. Returns the
+        names of these topics."""
         changed = delta.changed_configs
         defaults_changed = any(
             kind == BROKER_RESOURCE and name in ("", str(self._local_id)) for kind, name in changed
@@ -291,7 +292,7 @@ class ReplicaManager:
                 local.apply_config(settings.topic, self._clock.monotonic_ms())
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
-        """Return a topic's settings. All topics without dynamic settings share one object."""
+        """Return the settings of a topic. All topics without dynamic settings share one object."""
         name = topic if (TOPIC_RESOURCE, topic) in image.configs else ""
         found = self._settings.get(name)
         if found is None:
@@ -312,7 +313,7 @@ class ReplicaManager:
     # ---- disk work
 
     def is_opening(self, topic: str) -> bool:
-        """Return whether logs of a topic are being opened here for the first time.
+        """Return whether logs of a topic are being opened on this broker for the first time.
 
         The caller waits for them.
         """
@@ -322,8 +323,8 @@ class ReplicaManager:
         return opening is not None
 
     def retry(self) -> None:
-        """Retry the creation of logs that failed, if it is time: a full disk may have space
-        again."""
+        """Retry the creation of logs that failed, if the time for a retry has come: a full disk may
+        have space again."""
         now_ms = self._clock.monotonic_ms()
         if not self._without_log or now_ms < self._retry_at_ms:
             return
@@ -345,7 +346,7 @@ class ReplicaManager:
             logger.error("%s is not deleted: %s", at, error.message)
 
     def _open_soon(self, partition: Partition, state: PartitionState) -> None:
-        """Attach the log if it exists, or request its creation."""
+        """Attach the log of a partition if it exists, or request its creation."""
         if partition.storage_failure is not None:
             return  # `retry` tries again later.
         at = _name_of(partition)
@@ -405,7 +406,7 @@ class ReplicaManager:
             self._report_placement(partition, state)
 
     def _attach(self, partition: Partition, log: Log) -> None:
-        """Attach a log to a partition under the current settings, and lead or follow."""
+        """Attach a log to a partition under the current settings, and let it lead or follow."""
         if log.failure is not None:  # Its directory failed while the log was detached.
             partition.fail(log.failure)
             return
@@ -435,14 +436,14 @@ class ReplicaManager:
             partition.change_log(log)
 
     def report_place(self, at: TopicPartition, directory_id: UUID) -> None:
-        """Report the directory of our replica to the controller, even if another directory was
-        reported before."""
+        """Report the log directory of this broker's replica to the controller, even if another
+        directory was reported before."""
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         if partition is not None:
             self._on_placed(partition.key, directory_id)
 
     def is_placed(self, at: TopicPartition, directory_id: UUID) -> bool:
-        """Return whether the metadata names this directory for our replica.
+        """Return whether the metadata names this log directory for the broker's replica.
 
         If not, the directory is reported to the controller. Raises RefusedError if there is no such
         replica.
@@ -457,9 +458,9 @@ class ReplicaManager:
         return is_placed
 
     def on_directory_failed(self, path: str, reason: str) -> None:
-        """Stop leading and following the partitions of a directory that went offline.
+        """Stop leading and following the partitions in a log directory that went offline.
 
-        If such a follower continued to fetch from its log end, it would count as caught up.  It
+        If such a follower continued to fetch from its log end, it would count as caught up. It
         would rejoin the ISR with a log that rejects appends.
         """
         failed = [
@@ -480,12 +481,13 @@ class ReplicaManager:
                 partition.fail(reason)
 
     def log_config_of(self, image: MetadataImage, partition: TopicPartition) -> LogConfig:
-        """Return the settings with which a partition's log is opened when the broker starts."""
+        """Return the settings with which the log of a partition is opened when the broker
+        starts."""
         return self._settings_of(image, partition.topic).log
 
     def directory_id_of(self, image: MetadataImage, partition: TopicPartition) -> UUID | None:
-        """Return the id of the directory of our replica according to the metadata, or None if it
-        has none."""
+        """Return the id of the log directory that the metadata names for this broker's replica, or
+        None if it names none."""
         topic = image.topic(partition.topic)
         state = None if topic is None else topic.partitions.get(partition.partition)
         if state is None or self._local_id not in state.replicas:
@@ -512,9 +514,10 @@ class ReplicaManager:
         return placements
 
     def _forget_losses(self, image: MetadataImage) -> None:
-        """Clear the recorded losses of replicas that are in sync again, or no longer here.
+        """Clear the recorded losses of replicas that are in sync again, or no longer on this
+        broker.
 
-        The loss of a follower with a hole in its log stays, although the follower may be in sync.
+        The loss of a follower with a hole in its log is kept, although the follower may be in sync.
         """
         for key, loss in self._logs.losses.items():
             state = image.partition(key)
@@ -572,7 +575,7 @@ def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
 
 
 def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
-    """Return the id of the replica's directory according to the metadata, or None if it has
+    """Return the id of the log directory that the metadata names for a replica, or None if it names
     none."""
     found = _directory_of(state, replica)
     return None if found in (UNASSIGNED, MIGRATING) else found
@@ -581,7 +584,7 @@ def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | Non
 def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
     """Return whether a replica is new, so that it cannot have had any record.
 
-    This is so if no directory was reported for it yet, or if its partition is unchanged since its
+    It is new if no directory was reported for it yet, or if its partition is unchanged since its
     creation. A replica that only left the ISR is not new: an unclean election may still need its
     records. A replica that lost its log is filled again. The controller knows that it lacks
     records, and elects it last.

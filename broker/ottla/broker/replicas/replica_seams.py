@@ -1,4 +1,4 @@
-"""Interfaces of a broker's replicas to its logs, its followers and its disk workers."""
+"""Interfaces through which a broker's replicas use logs, followers and disk workers."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
@@ -20,20 +20,20 @@ class ReplicaDirectory(Protocol):
 
     @property
     def directory_id(self) -> UUID | None:
-        """The directory's id."""
+        """Id of the log directory, or None if it has none."""
         ...
 
 
 class ReplicaLogs(Protocol):
-    """Interface of the log manager for replicas."""
+    """Part of the log manager that replicas use."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that is online, with its log."""
+        """Yield every partition whose log is online, with that log."""
         ...
 
     @property
     def offline(self) -> Mapping[TopicPartition, str]:
-        """Offline partitions, each with its reason."""
+        """Partitions whose logs are offline, each with the reason."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class ReplicaLogs(Protocol):
         ...
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if there is none.  Raises RefusedError if it is
+        """Return the log of a partition, or None if there is none. Raises RefusedError if it is
         offline."""
         ...
 
@@ -60,16 +60,16 @@ class ReplicaLogs(Protocol):
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log. Creates it if it does not exist, unless a directory that
+        """Return the log of a partition. Creates it if it does not exist, unless a directory that
         might contain it is missing."""
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Delete a partition's log."""
+        """Delete the log of a partition."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return the directory of a partition's log."""
+        """Return the log directory that contains a partition's log, or None if there is no log."""
         ...
 
     def apply_retention_soon(self) -> None:
@@ -78,7 +78,7 @@ class ReplicaLogs(Protocol):
 
 
 class Fetchers(Protocol):
-    """Interface of the followers for the replica manager."""
+    """Part of the followers that the replica manager uses."""
 
     def follow(self, partition: Partition) -> None:
         """Start to follow a partition's leader. Has no effect if it is followed already."""
@@ -91,7 +91,7 @@ class Fetchers(Protocol):
 
 
 class DiskWork(Protocol):
-    """Interface of the disk workers for the replica manager."""
+    """Part of the disk workers that the replica manager uses."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
         """Add a step that runs after the earlier steps of the same partition."""
@@ -106,7 +106,7 @@ class DiskWork(Protocol):
         ...
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of these partitions are left, or until the timeout."""
+        """Wait until no steps for the given partitions are left, or until the timeout."""
         ...
 
     def has_steps(self, partition: TopicPartition) -> bool:
@@ -114,5 +114,5 @@ class DiskWork(Protocol):
         ...
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks have a turn."""
+        """Let other tasks run for one turn of the event loop."""
         ...

@@ -1,8 +1,8 @@
-"""Traffic by topic: plain integers that the data path increments.
+"""Counts traffic by topic, in plain integers that the data path increments.
 
-Pure.  A partition has a reference to its topic's counters, so that counting needs no lookup.
-Nothing is counted for each record.  When a topic leaves this broker, its counts remain in the
-broker's sum, since a counter never decreases.
+Pure. A partition has a reference to its topic's counters, so that counting needs no lookup. Nothing
+is counted for each record. When a topic leaves this broker, its counts remain in the broker's sum,
+since a counter never decreases.
 """
 
 from collections.abc import Iterator
@@ -66,28 +66,29 @@ class TopicTraffic:
             self.bytes_out += size
 
     def add(self, other: "TopicTraffic") -> None:
-        """Add another topic's counters to these."""
+        """Add the counters of another topic to these."""
         for name, _, _ in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class BrokerTraffic:
-    """Traffic counters of every topic with a replica here, and of all topics together."""
+    """Traffic counters of every topic with a replica on this broker, and of all topics together."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
-        """Counters of topics that have left, and of requests for topics that are not here."""
+        """Counters of topics that have left this broker, and of requests for topics without a
+        replica here."""
 
     def of(self, topic: str) -> TopicTraffic:
-        """Return the counters of a topic that has a replica here."""
+        """Return the counters of a topic that has a replica on this broker."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicTraffic()
         return found
 
     def by_topic(self) -> dict[str, TopicTraffic]:
-        """Return the counters of each topic that has a replica here."""
+        """Return the counters of each topic that has a replica on this broker."""
         return dict(self._topics)
 
     def forget(self, topic: str) -> None:
@@ -97,12 +98,12 @@ class BrokerTraffic:
             self._elsewhere.add(left)
 
     def note_failed_produce(self, topic: str) -> None:
-        """Count a refused batch. If the topic has no replica here, only the broker's sum counts
-        it."""
+        """Count a refused batch. If the topic has no replica on this broker, only the broker's sum
+        counts it."""
         self._topics.get(topic, self._elsewhere).failed_produces += 1
 
     def families(self) -> Iterator[Family]:
-        """Yield each counter, for all topics together and by topic."""
+        """Yield each counter as a metric, for all topics together and by topic."""
         topics = list(self._topics.items())
         for attribute, name, text in COUNTS:
             values = [(topic, getattr(traffic, attribute)) for topic, traffic in topics]

@@ -1,4 +1,4 @@
-"""Coordinator of the transactions whose partition of `__transaction_state` this broker leads.
+"""Coordinator of the transactions whose partitions of `__transaction_state` this broker leads.
 
 transaction_coordinator.py   the shards led here, and the writes that wait for commits: start here
                              (leadership, appending: `coordinators/shard_coordinator`)

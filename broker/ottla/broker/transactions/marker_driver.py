@@ -36,16 +36,16 @@ RETRY_MS_MAX = 1_000
 spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
-"""Consecutive failures after which a broker that accepts no markers is logged, once.  They take
-some 2 s."""
+"""Number of consecutive failures after which it is logged, once, that a broker accepts no markers.
+They take some 2 s."""
 
 IDLE_S = 60.0
-"""Seconds for which a connection without markers is kept open."""
+"""Seconds after which a connection without markers is closed."""
 
 
 class MarkerSender:
-    """Sender of all transaction markers of this broker. `on_marked` is called with each order and
-    those of its partitions that have received their marker."""
+    """Sender of all transaction markers of this broker. `on_marked` is called with an order and its
+    partitions that have just received their marker."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class MarkerSender:
         errors: UnexpectedErrors | None = None,
         own: Loopback | None = None,
     ) -> None:
-        """`own` serves the requests that this broker sends to itself. Without it, they use a
-        connection like all others."""
+        """`own` is the loopback for requests that this broker sends to itself. Without it, they use
+        a connection like all others."""
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
         self._queues = MarkerQueues(self._note_marked)
         self._orders: dict[int, dict[MarkerOrder, None]] = {}
-        """Orders whose markers are not all written, by partition of `__transaction_state`, oldest
-        first."""
+        """Orders whose markers are not all written, by partition of `__transaction_state`, the
+        oldest first."""
         self._channels: dict[NodeId, MarkerChannel] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
@@ -75,7 +75,7 @@ class MarkerSender:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "transaction markers"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -90,7 +90,7 @@ class MarkerSender:
         self._queue(order, frozenset(order.missing))
 
     def cancel(self, state_partition: int) -> None:
-        """Stop sending markers for a partition of `__transaction_state`."""
+        """Stop sending markers of transactions that a partition of `__transaction_state` stores."""
         for order in self._orders.pop(state_partition, ()):
             order.is_cancelled = True
 
@@ -118,7 +118,7 @@ class MarkerSender:
                 self._nursery = None
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of waiting markers, and other counts of marker sending."""
+        """Return the number of waiting markers, and other counters about sending them."""
         return {
             "transactions.markers.waiting": self._queues.waiting_count,
             "transactions.markers.unknown.destination": self._queues.unknown_count,
@@ -126,7 +126,7 @@ class MarkerSender:
         }
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each broker that accepts no markers."""
+        """Yield a problem description for each broker that accepts no markers."""
         for channel in self._channels.values():
             if channel.failure is not None:
                 yield f"broker {channel.node_id} accepts no transaction markers: {channel.failure}"
@@ -198,12 +198,12 @@ class MarkerSender:
         return self._queues.take(node_id)
 
     def give_back(self, batch: MarkerBatch) -> None:
-        """Queue an unanswered batch again."""
+        """Queue the markers of an unanswered batch again."""
         for order, partitions in batch.parts.items():
             self._queue(order, partitions)
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> None:
-        """Apply a broker's response to a batch. Refused markers are retried later."""
+        """Apply a broker's response to a batch of markers. Refused markers are retried later."""
         settled = self._queues.settle(batch, response)
         for order in settled.superseded:
             logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
@@ -239,7 +239,7 @@ class MarkerChannel:
         self._config = config
 
     async def run(self) -> None:
-        """Send batches over one connection, until no marker has been queued for IDLE_S.
+        """Send batches of markers over one connection, until no marker has been queued for IDLE_S.
 
         Raises OttlaError if the broker is unreachable.
         """

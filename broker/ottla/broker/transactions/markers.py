@@ -1,4 +1,4 @@
-"""Queues of transaction markers, and the outcome of brokers' responses. Pure.
+"""Queues transaction markers for each broker, and interprets the brokers' responses. Pure.
 
 A `MarkerOrder` lists the partitions that need the marker of one transaction. It is created when the
 transaction's Prepare record is committed. Its partitions wait in the queue of their leader, or
@@ -26,7 +26,7 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 E = ErrorCode
 
 DROPPED = frozenset((E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION))
-"""Error codes of a partition that never accepts a marker.  It is skipped."""
+"""Error codes of a partition that never accepts a marker. Such a partition is skipped."""
 SUPERSEDED = frozenset((E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED))
 """Error codes that mean that a newer coordinator or producer ends this transaction.  Any other
 error is retried."""
@@ -81,12 +81,12 @@ class MarkerOrder:
 
 
 class MarkerBatch(NamedTuple):
-    """The markers of one request to one broker."""
+    """Markers that one request to a broker contains."""
 
     parts: dict[MarkerOrder, frozenset[TopicPartition]]
 
     def request(self) -> WriteTxnMarkersRequest:
-        """Return the WriteTxnMarkers request for the batch."""
+        """Return the WriteTxnMarkers request that contains the batch."""
         return WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
@@ -119,8 +119,8 @@ class MarkerOutcome(NamedTuple):
 
 
 class MarkerQueues:
-    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with each
-    order and those of its partitions that have received their marker."""
+    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with an
+    order and its partitions that have just received their marker."""
 
     def __init__(self, on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None]) -> None:
         self._on_marked = on_marked
@@ -146,8 +146,8 @@ class MarkerQueues:
     def add(
         self, order: MarkerOrder, partitions: Iterable[TopicPartition], image: MetadataImage
     ) -> None:
-        """Queue the markers of partitions for their leaders. Partitions of a deleted topic count as
-        done."""
+        """Queue an order's markers for the leaders of the given partitions. Partitions of a deleted
+        topic count as done."""
         if order.is_cancelled:
             return
         gone = set()
@@ -171,7 +171,8 @@ class MarkerQueues:
             self.add(order, partitions, image)
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Remove and return the next batch for a broker. Returns None if its queue is empty."""
+        """Remove and return the next batch of markers for a broker. Returns None if its queue is
+        empty."""
         waiting = self._by_broker.get(node_id, {})
         parts: dict[MarkerOrder, frozenset[TopicPartition]] = {}
         producer_ids: set[ProducerId] = set()
@@ -191,8 +192,8 @@ class MarkerQueues:
         return MarkerBatch(parts) if parts else None
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> MarkerOutcome:
-        """Apply a response. Returns the partitions to retry: those with a temporary error, and
-        those that the response omits."""
+        """Apply a broker's response to a batch. Returns the partitions to retry: the ones with a
+        temporary error, and the ones that the response omits."""
         codes: dict[tuple[int, str, int], int] = {
             (marker.producer_id, topic.name, partition.partition_index): partition.error_code
             for marker in response.markers

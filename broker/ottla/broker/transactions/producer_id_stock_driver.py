@@ -1,4 +1,5 @@
-"""Stock of producer ids: the next block is fetched before the current one is used up (KIP-730)."""
+"""Keeps producer ids in stock: the next block is fetched before the current one is used up
+(KIP-730)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,7 +14,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 FETCHED_BELOW_SHARE = 0.1
-"""Fraction of a block below which the next block is requested."""
+"""Fraction of a block of producer ids below which the next block is requested."""
 
 RETRY_S = 1.0
 """Seconds before the next request to the controller after a failed one. Producers that wait for an
@@ -21,7 +22,7 @@ id retry meanwhile."""
 
 
 class ProducerIdStock:
-    """Producer ids for this broker's transactions; `run` keeps the stock filled."""
+    """Stock of producer ids for this broker's transactions; `run` keeps it filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
         """`allocate` requests a block of producer ids from the controller, and raises RefusedError
@@ -35,11 +36,11 @@ class ProducerIdStock:
 
     @property
     def has_some(self) -> bool:
-        """True if an id is in stock."""
+        """True if a producer id is in stock."""
         return self._ids.left_count > 0 or self._next is not None
 
     def take(self) -> ProducerId:
-        """Return a new id.
+        """Return a new producer id.
 
         Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if no id is in stock.
         """
@@ -55,18 +56,18 @@ class ProducerIdStock:
         return taken
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until an id is in stock, or until the timeout."""
+        """Wait until a producer id is in stock, or until the timeout in seconds."""
         if not self.has_some:
             self._is_low.set()
             with trio.move_on_after(timeout_s):
                 await self._is_changed.wait()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that fetches blocks."""
+        """Register the background task that fetches blocks of producer ids."""
         parts.task("producer ids of transactions", self.run)
 
     async def run(self) -> None:
-        """Fetch blocks when they are due, until cancelled."""
+        """Fetch blocks of producer ids when they are due, until cancelled."""
         while True:
             await self._is_low.wait()
             try:
@@ -86,7 +87,7 @@ class ProducerIdStock:
 async def allocate_block(
     config: BrokerConfig, controller: ControllerClient, broker_epoch: Callable[[], int]
 ) -> Block:
-    """Return a block of producer ids from the controller.
+    """Request a block of producer ids from the controller, and return it.
 
     Raises RefusedError if the controller does not answer.
     """

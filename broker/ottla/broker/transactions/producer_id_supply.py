@@ -7,20 +7,20 @@ from ottla.model.ids import ProducerId
 
 
 class ProducerIdSupply(Protocol):
-    """Source of producer ids, each of which is handed out once."""
+    """Source of producer ids, which returns each id once."""
 
     @property
     def has_some(self) -> bool:
-        """True if an id is available."""
+        """True if a producer id is available."""
         ...
 
     def take(self) -> ProducerId:
-        """Return a new id.
+        """Return a new producer id.
 
         Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is available.
         """
         ...
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until an id is available, or until the timeout."""
+        """Wait until a producer id is available, or until the timeout in seconds."""
         ...

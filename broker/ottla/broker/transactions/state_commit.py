@@ -1,4 +1,5 @@
-"""Writes of the transaction coordinator that wait until they are committed.  Pure."""
+"""Holds back the responses to the transaction coordinator's writes until they are committed.
+Pure."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -19,7 +20,7 @@ OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 
 
 class StateCommit(WaitingEntry):
-    """Write that waits until the high watermark has passed it.
+    """Write of the transaction coordinator that waits until the high watermark has passed it.
 
     `on_end` is called with the outcome as an error code, which is REQUEST_TIMED_OUT if it is still
     unknown.
@@ -44,7 +45,8 @@ class StateCommit(WaitingEntry):
         self.write = write
 
     def try_complete(self) -> bool:
-        """End the wait if the records are committed or lost. Returns whether it has ended."""
+        """End the wait if the written records are committed or lost. Returns whether it has
+        ended."""
         partition = self._partition
         log = partition.log
         if log is None or not partition.is_leader or partition.leader_epoch != self._epoch:
@@ -58,12 +60,12 @@ class StateCommit(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Report that the outcome is unknown."""
+        """Report that the outcome of the write is unknown."""
         self._on_end(self.write, E.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Report the outcome as unknown after an unexpected error in the steps that follow the
-        commit."""
+        """Report the outcome of the write as unknown, after an unexpected error in the steps that
+        follow the commit."""
         self._on_end(self.write, E.UNKNOWN_SERVER_ERROR)
 
 

@@ -22,7 +22,7 @@ NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
 """Highest producer epoch, used only by markers: the fencing epoch is one above the producer's."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
-"""Epoch from which a producer gets a new id, whose epochs begin at 0."""
+"""Epoch at which a producer gets a new producer id, whose epochs begin at 0."""
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
@@ -30,7 +30,7 @@ NO_TIMEOUT_MS = INT32_MAX
 (KIP-939)."""
 
 EPOCH_BUMPS_FROM = 2
-"""First transaction.version in which each end of a transaction bumps the epoch (KIP-890)."""
+"""First transaction.version in which every end of a transaction bumps the epoch (KIP-890)."""
 
 
 class TransactionStatus(IntEnum):
@@ -74,14 +74,14 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
 }
 """States from which each state may be entered.
 
-Kafka's PrepareEpochFence is not among them.  Fencing a producer and aborting its open transaction
-is one step here, which is written as PrepareAbort.
+Kafka's PrepareEpochFence is not among them. Fencing a producer and aborting its open transaction is
+one step here, which is written as PrepareAbort.
 """
 
 
 @frozen(kw_only=True)
 class TransactionFacts:
-    """State of one transactional id, as its record stores it."""
+    """State of one transactional id, as its record in `__transaction_state` stores it."""
 
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
@@ -92,15 +92,15 @@ class TransactionFacts:
     is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Epoch before the last bump, which identifies a retry.  It is not stored, so that a retry
-    after a failover is fenced."""
+    """Epoch before the last bump, which identifies a retry. It is not stored in the log, so that a
+    retry after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_START
     last_update_ms: int
     client_version: int = 0
-    """transaction.version of the client's last step."""
+    """transaction.version that the client used in its last step."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -109,14 +109,14 @@ class TransactionFacts:
 
     @property
     def identity_after_end(self) -> tuple[ProducerId, int]:
-        """Producer id and epoch of the next transaction of a client with transaction.version 2."""
+        """Producer id and epoch for the next transaction of a client with transaction.version 2."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
 
 class Transaction:
-    """The committed facts of one transactional id, and its step that is not committed yet."""
+    """Committed state of one transactional id, and its next step if that is not committed yet."""
 
     __slots__ = ("facts", "pending", "transactional_id")
 
@@ -133,8 +133,8 @@ class Transaction:
     def prepare_epoch_bump(
         self, *, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that gives the producer a new epoch of the same producer id. Returns the
-        state after it."""
+        """Prepare the step that gives the producer a new epoch for the same producer id. Returns
+        the state after it."""
         assert 0 <= epoch < PRODUCER_EPOCH_MAX
         assert epoch in (self.facts.producer_epoch, self.facts.producer_epoch + 1)
         return self._prepare(
@@ -151,7 +151,7 @@ class Transaction:
         self, producer_id: ProducerId, *, timeout_ms: int, is_last_kept: bool, now_ms: int
     ) -> TransactionFacts:
         """Prepare the step that gives the producer a new producer id, because the epochs of the old
-        one are used up. Returns the state after it."""
+        id are used up. Returns the state after it."""
         assert producer_id != self.facts.producer_id
         return self._prepare(
             S.EMPTY,
@@ -167,8 +167,8 @@ class Transaction:
     def prepare_add(
         self, partitions: Iterable[TopicPartition], *, client_version: int, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that adds partitions. The first ones begin a transaction. Returns the
-        state after the step."""
+        """Prepare the step that adds partitions to the transaction. The first partitions begin a
+        transaction. Returns the state after the step."""
         is_first = self.facts.status in IDLE
         return self._prepare(
             S.ONGOING,
@@ -186,8 +186,8 @@ class Transaction:
         next_producer_id: ProducerId,
         now_ms: int,
     ) -> TransactionFacts:
-        """Prepare the commit or abort that the client requested. Returns the state after the
-        step."""
+        """Prepare the step that commits or aborts the transaction, as the client requested. Returns
+        the state after the step."""
         facts = self.facts
         epoch, last_epoch = facts.producer_epoch, facts.last_producer_epoch
         if client_version >= EPOCH_BUMPS_FROM:
@@ -210,7 +210,7 @@ class Transaction:
     def prepare_fence(
         self, *, server_version: int, next_producer_id: ProducerId, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the abort of the open transaction, with an epoch above that of its producer.
+        """Prepare the step that aborts the open transaction, with an epoch above its producer's.
         Returns the state after the step."""
         assert self.facts.status is S.ONGOING
         if server_version >= EPOCH_BUMPS_FROM:
@@ -238,7 +238,7 @@ class Transaction:
         )
 
     def completed_facts(self, now_ms: int) -> TransactionFacts:
-        """Return the state to write when every partition has its marker."""
+        """Return the state to write when every partition of the transaction has its marker."""
         assert self.pending in COMPLETED
         facts = self.facts
         producer_id, epoch = facts.producer_id, facts.producer_epoch
@@ -263,7 +263,7 @@ class Transaction:
     # ---- ends of steps
 
     def apply(self, facts: TransactionFacts) -> None:
-        """Set the committed state. No step is pending then."""
+        """Set the committed state of the transactional id. No step is pending afterwards."""
         assert self.pending is facts.status
         self.facts, self.pending = facts, None
 

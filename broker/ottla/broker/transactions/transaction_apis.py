@@ -1,8 +1,8 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn.  Pure.
+"""Handlers of InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn. Pure.
 
-A handler checks everything that does not depend on the state, and passes the request on.  The
-coordinator completes the slot when its decision is committed.  AddPartitionsToTxn 4 and later are
-sent by leaders of data partitions, for several transactions at once.
+A handler checks everything that does not depend on the state, and passes the request on to the
+coordinator. The response is sent when the coordinator's decision is committed. AddPartitionsToTxn 4
+and later are sent by leaders of data partitions, for several transactions at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -49,22 +49,25 @@ BUMPING_FROM = 5
 """First version of EndTxn in which every end bumps the client's epoch (KIP-890)."""
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
-"""For each request, the first version whose clients know PRODUCER_FENCED. Earlier versions get
-another code instead."""
+"""First version, for each request, whose clients know PRODUCER_FENCED. Earlier versions get another
+code instead."""
 
 IMPLICIT_VERSION = 2
 """transaction.version of a client whose partitions are added to its transaction by their
 leaders."""
 
 ID_WAIT_S = 2.0
-"""Seconds that a producer waits for the first block of producer ids.  Its client retries."""
+"""Maximum seconds that a producer waits for the first block of producer ids. After that its client
+retries."""
 
 TRANSACTION_COST = 5
-"""Cost of one transaction's request to the coordinator, in entries of a response."""
+"""Cost of passing one transaction's request to the coordinator, measured in entries of a
+response."""
 
 
 def client_code_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
-    """Return an error code that clients of this version know."""
+    """Return an error code that clients of a request version know, in place of `code` if
+    necessary."""
     if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
         return E.INVALID_PRODUCER_EPOCH
     return code
@@ -241,8 +244,8 @@ class TransactionApis:
         *,
         responder: Responder,
     ) -> None:
-        """Add partitions for a client. If its previous transaction is still ending, wait for that
-        first.
+        """Add partitions to a client's transaction. If its previous transaction is still ending,
+        wait for that first.
 
         A commit is answered before its markers are written. The client's next transaction often
         begins while they are being written.
@@ -287,7 +290,7 @@ class TransactionApis:
         permissions: Permissions | None = None,
     ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
         """Return all partitions that the request names, and an error code for each that cannot be
-        added. If one cannot be added, the others get OPERATION_NOT_ATTEMPTED."""
+        added. If one cannot be added, all others get OPERATION_NOT_ATTEMPTED."""
         image = self._image()
         pace = StepPace()
         partitions: set[TopicPartition] = set()
@@ -348,7 +351,7 @@ class TransactionApis:
     # ---- EndTxn
 
     def end(self, context: RequestContext, request: EndTxnRequest) -> None:
-        """Commit or abort a transaction.  Answers when the outcome is committed."""
+        """Commit or abort a transaction. Answers when the decision is committed."""
         version = context.api_version
         is_bumping = version >= BUMPING_FROM
 
@@ -388,7 +391,7 @@ def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProduce
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], answer: dict[TopicPartition, ErrorCode] | ErrorCode
 ) -> Iterator[AddPartitionsToTxnTopicResult]:
-    """Yield the result of each topic, with each partition once."""
+    """Yield the part of the response about each topic, with each partition once."""
     for topic in topics:
         yield AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -1,8 +1,9 @@
-"""Coordinator of the transactions whose partition of `__transaction_state` is led here.  Pure.
+"""Coordinator of the transactions whose partitions of `__transaction_state` this broker leads.
+Pure.
 
-It is a `ShardCoordinator` whose shards contain transactions.  Each step is applied when the high
-watermark has passed its record.  A shard serves requests only when all records that it loaded are
-committed.  The markers of a Prepare record that may still be truncated must not be sent.
+It is a `ShardCoordinator` whose shards contain transactions. Each step is applied when the high
+watermark has passed its record. A shard serves requests only when all records that it loaded are
+committed. The markers for a Prepare record that may still be truncated must not be sent.
 
 Invariants: NoMarkerBeforePrepare, OneCoordinatorPerEpoch (a step is applied only while this broker
 leads in the epoch in which it was decided).
@@ -42,15 +43,15 @@ from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.turn_end import TurnEnd
 
 COMPLETION_RETRY_MS = 200
-"""Milliseconds between attempts to complete transactions whose log had too few in-sync replicas."""
+"""Milliseconds between attempts to complete transactions whose log has too few in-sync replicas."""
 
 COMMIT_AGAIN_MS = 1_000
-"""Minimum milliseconds for which a write whose outcome is unknown waits again for its commit."""
+"""Minimum milliseconds that a write with an unknown outcome waits for its commit again."""
 
 HELD_MS_MAX = 100
-"""Milliseconds that a request to add partitions waits for the end of the previous transaction.
-Shorter refuses more clients, which retry after 20 ms (librdkafka, Java); longer blocks other
-requests of their connections."""
+"""Maximum milliseconds that a request to add partitions waits for the end of the previous
+transaction. Shorter refuses more clients, which retry after 20 ms (librdkafka, Java); longer blocks
+other requests on their connections."""
 
 TRANSACTIONAL_ID_CHARS_MAX = 8_191
 """Maximum characters of a transactional id.  At four bytes each, they fill the 32,767 bytes of a
@@ -60,7 +61,8 @@ LedTransactions: TypeAlias = LedShard[TransactionShard, StateWrite]
 
 
 class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
-    """Coordinator of transactions: the shards whose partitions this broker leads."""
+    """Transaction coordinator: the shards of `__transaction_state` whose partitions this broker
+    leads."""
 
     topic = TRANSACTIONS_TOPIC
     serves = "transactions"
@@ -84,7 +86,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     ) -> None:
         """`send_markers` is called with markers whose Prepare record is committed.
 
-        `cancel_markers` is called with a partition that this broker no longer coordinates.
+        `cancel_markers` is called with a partition of `__transaction_state` that this broker no
+        longer coordinates.
         """
         super().__init__(
             local_id=local_id,
@@ -101,12 +104,12 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "transaction coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
-        """Yield the periodic work: timeouts, expirations, and completions whose append failed
-        before."""
+        """Yield the periodic work: timeouts and expirations of transactions, and completions whose
+        append failed before."""
         config = self._config
         yield PeriodicTask(
             "timeouts of transactions",
@@ -149,7 +152,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     # ---- requests
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of transactions, and the duration of the loads."""
+        """Return the number of transactions, and the duration of loading shards."""
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
         return {
@@ -168,10 +171,10 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         return super()._find(key)
 
     def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
-        """Call `proceed` once the transaction of `transactional_id` that is being ended is
-        complete, or after HELD_MS_MAX.
+        """Call `proceed` once the transaction of `transactional_id` that is ending is complete, or
+        after HELD_MS_MAX.
 
-        Returns False, without a call, if no transaction is being ended.
+        Returns False, without a call, if no transaction is ending.
         """
         if not self.shard_of(transactional_id).is_completing(transactional_id):
             return False
@@ -183,8 +186,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     # ---- markers
 
     def on_marked(self, order: MarkerOrder, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions that have received their marker from their transaction. The last one
-        completes it."""
+        """Remove partitions that have received their marker from their transaction. The last
+        removal completes the transaction."""
         led = self._led.get(order.state_partition)
         if led is None or not led.is_active or led.epoch != order.coordinator_epoch:
             return

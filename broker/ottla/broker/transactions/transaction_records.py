@@ -1,7 +1,7 @@
-"""Records of `__transaction_state`, in Kafka's formats.  Pure.
+"""Encodes and decodes records of `__transaction_state`, in Kafka's formats. Pure.
 
-A key is the int16 0, then the transactional id.  A value is the int16 0 or 1, then the body.  A
-null value is a tombstone.  Keys and values of later versions are skipped when a log is read.
+A key is the int16 0, then the transactional id. A value is the int16 0 or 1, then the body. A null
+value is a tombstone. Keys and values of later versions are skipped when a log is read.
 """
 
 from struct import Struct
@@ -19,7 +19,7 @@ FLEXIBLE_VALUE = 1
 """First value version with tagged fields, which a reader of an older release may skip."""
 
 TRANSACTIONAL_ID_BYTES_MAX = 32_767
-"""Bytes of the longest transactional id that fits into a record."""
+"""Maximum bytes of a transactional id that fits into a record."""
 
 _int16 = Struct(">h")
 _KEY_PREFIX = _int16.pack(KEY_VERSION)
@@ -28,7 +28,8 @@ _KEY_PREFIX = _int16.pack(KEY_VERSION)
 def state_record(
     transactional_id: str, facts: TransactionFacts | None, transaction_version: int = 0
 ) -> CoordinatorRecord:
-    """Return the record of a transactional id, or a tombstone if `facts` is None.
+    """Return the record that stores the state of a transactional id, or a tombstone if `facts` is
+    None.
 
     The version of the value follows from the cluster's transaction.version, but is higher if
     required.
@@ -72,7 +73,7 @@ def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
 def read_state_record(
     key: bytes | None, value: bytes | None
 ) -> tuple[str, TransactionFacts | None] | None:
-    """Decode a record.  Returns the transactional id and its facts, or None for a key of a later
+    """Decode a record. Returns the transactional id and its state, or None for a key of a later
     version.
 
     Raises CorruptDataError if the bytes do not match their version.

@@ -1,4 +1,4 @@
-"""Registers the APIs of transactions.  Pure."""
+"""Registers the handlers of requests about transactions. Pure."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,9 @@
-"""Rules for requests on a transactional id: the tables of KIP-98, KIP-360, KIP-890.  Pure.
+"""Rules for requests about a transactional id: the tables of KIP-98, KIP-360, KIP-890. Pure.
 
-The rules follow from the version of each request, never from the cluster's version.  EndTxn 5 is
+The rules follow from the version of each request, never from the cluster's version. EndTxn 5 is
 sent by clients of transaction.version 2, whose producer epoch is bumped at the end of every
-transaction.  A refusal is a RefusedError with Kafka's code.  Every other decision begins a step,
-such as a commit, and returns the state of the transaction after that step (`TransactionFacts`).
+transaction. A refusal is a RefusedError with Kafka's code. Every other decision begins a step, such
+as a commit, and returns the state of the transaction after that step (`TransactionFacts`).
 """
 
 from collections.abc import Callable, Collection
@@ -31,7 +31,7 @@ no id is available."""
 
 
 class NamedProducer(NamedTuple):
-    """Producer id and epoch in a request."""
+    """Producer id and epoch that a request names."""
 
     producer_id: ProducerId
     epoch: int
@@ -78,8 +78,8 @@ def decide_init(
 
 
 def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
-    """Return True if the producer in the request may have the current producer id, or the previous
-    one."""
+    """Return True if the request names the current producer id, or the previous one with its last
+    epoch. Returns True for any producer if no epoch was assigned yet."""
     is_overflowed = (
         expected.producer_id == facts.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
     )
@@ -88,7 +88,7 @@ def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
 
 
 def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tuple[int, int]:
-    """Return the epoch to assign to the producer, and the epoch by which a retry of this request is
+    """Return the epoch to assign to the producer, and the epoch by which a retry of the request is
     recognized."""
     epoch = facts.producer_epoch
     if expected is None:
@@ -135,8 +135,8 @@ def decide_add(
     client_version: int,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that adds partitions.  Returns the state after the step, or None if all
-    partitions are in the transaction already."""
+    """Begin the step that adds partitions to a transaction. Returns the state after the step, or
+    None if all partitions are in the transaction already."""
     # Check this before the producer id: after an overflow of epochs the new id may be pending.
     if transaction is not None and transaction.pending is not None:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -152,7 +152,7 @@ def verified(
     producer: NamedProducer,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error code for each partition: NONE if it is in the transaction."""
+    """Return an error code for each partition: NONE if it belongs to the transaction."""
     facts = _of_producer(transaction, producer).facts
     return {
         one: ErrorCode.NONE if one in facts.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -173,7 +173,7 @@ def _of_producer(transaction: Transaction | None, producer: NamedProducer) -> Tr
 # ---- EndTxn
 
 DONE = "done"
-"""Rule result for a request that was served before: the same answer is returned again."""
+"""Rule result for a request that was served before, so that the same answer is returned again."""
 PREPARE = "prepare"
 FENCED = ErrorCode.PRODUCER_FENCED
 INVALID = ErrorCode.INVALID_TXN_STATE
@@ -219,7 +219,7 @@ def decide_end(
     take_id: TakeProducerId,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that commits or aborts the transaction. Returns the state after it, or None if
+    """Begin the step that commits or aborts a transaction. Returns the state after it, or None if
     the request was served before."""
     if transaction is None:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

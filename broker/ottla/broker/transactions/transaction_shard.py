@@ -1,10 +1,10 @@
-"""Transactional ids of one partition of `__transaction_state`.  Pure.
+"""Transactional ids stored in one partition of `__transaction_state`. Pure.
 
-A request's step is decided here and returned as a `StateWrite`.  When its record is committed, the
-step is applied and answered, and its markers are ordered.  Until then every other step of that id
-is refused with CONCURRENT_TRANSACTIONS.
+A request's step is decided here and returned as a `StateWrite`. When its record is committed, the
+step is applied and answered, and its markers are ordered. Until then every other step of that id is
+refused with CONCURRENT_TRANSACTIONS.
 
-Invariants: those of `transaction.py`.
+Invariants: the ones of `transaction.py`.
 """
 
 import logging
@@ -47,10 +47,11 @@ from ottla.model.settings.transactions import TransactionConfig
 logger = logging.getLogger("ottla.broker.transactions")
 
 LOOKED_AT_PER_STEP = 2_000
-"""Transactional ids checked per step, before other tasks get their turn: about a millisecond."""
+"""Number of transactional ids checked per step, before other tasks get their turn: about a
+millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
-"""Expired transactional ids in one write of tombstones."""
+"""Maximum number of expired transactional ids in one write of tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
 """Milliseconds after which a write that no client waits for is logged if it is not committed."""
@@ -58,7 +59,7 @@ UNANSWERED_TIMEOUT_MS = 30_000
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StateWrite:
-    """Records to append, and the callbacks for their commit or failure."""
+    """Records to append, and the callbacks for when they are committed or the append fails."""
 
     records: list[CoordinatorRecord]
     timeout_ms: int
@@ -75,7 +76,8 @@ TransactionEffects: TypeAlias = ShardEffects[StateWrite]
 
 
 class TransactionShard:
-    """Transactions of one partition of `__transaction_state`, coordinated by its leader."""
+    """Transactions stored in one partition of `__transaction_state`, which its leader
+    coordinates."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class TransactionShard:
         self.counts[facts.status] += 1
 
     def resume(self, now: Instant) -> Iterator[None]:
-        """Send the markers again of transactions that an earlier coordinator prepared, in steps."""
+        """Send the markers of transactions that an earlier coordinator prepared again, in steps."""
         for at, transaction in enumerate(list(self.transactions.values())):
             if transaction.facts.status in PREPARED:
                 self._send_markers(transaction, now)
@@ -150,7 +152,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Assign an id and epoch to a producer.  The answer is a NamedProducer or an error code."""
+        """Assign an id and epoch to a producer. The responder gets a NamedProducer or an error
+        code."""
         transaction = self.transactions.get(transactional_id)
         try:
             if not 0 < timeout_ms <= self._config.timeout_ms_max:
@@ -192,7 +195,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Add partitions to the open transaction, or begin one.  The answer is an error code."""
+        """Add partitions to the open transaction, or begin one. The responder gets an error
+        code."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_add(
@@ -219,8 +223,8 @@ class TransactionShard:
         *,
         responder: Responder,
     ) -> None:
-        """Verify that partitions belong to the open transaction. The answer is an error code for
-        all, or one for each."""
+        """Verify that partitions belong to the open transaction. The responder gets an error code
+        for all, or one for each."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
@@ -238,8 +242,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Commit or abort the open transaction. The answer is an error code, or the NamedProducer
-        of the next transaction."""
+        """Commit or abort the open transaction. The responder gets an error code, or the
+        NamedProducer for the next transaction."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_end(
@@ -375,7 +379,7 @@ class TransactionShard:
     def on_marked(
         self, order: MarkerOrder, partitions: Collection[TopicPartition], now: Instant
     ) -> None:
-        """Note the partitions that have received their marker. The last one completes the
+        """Record the partitions that have received their marker. The last one completes the
         transaction."""
         transaction = self.transactions[order.transactional_id]
         order.missing.difference_update(partitions)
@@ -402,11 +406,11 @@ class TransactionShard:
 
     @property
     def uncompleted_count(self) -> int:
-        """Number of transactions whose completion failed to be appended."""
+        """Number of transactions whose completion could not be appended."""
         return len(self._uncompleted)
 
     def complete_again(self, now: Instant) -> None:
-        """Retry the completions whose append failed."""
+        """Retry the completions that could not be appended."""
         uncompleted, self._uncompleted = self._uncompleted, []
         for transaction in uncompleted:
             self._complete(transaction, now)
@@ -414,14 +418,15 @@ class TransactionShard:
     # ---- queries
 
     def is_completing(self, transactional_id: str) -> bool:
-        """Return True while the markers of a transaction, or its last record, are being written."""
+        """Return True while a transaction is being completed: its markers or its last record are
+        being written."""
         transaction = self.transactions.get(transactional_id)
         return transaction is not None and transaction.pending in COMPLETED
 
     def described(self, transactional_id: str) -> TransactionFacts:
-        """Return the facts of a transactional id.
+        """Return the committed state of a transactional id.
 
-        Raises RefusedError with TRANSACTIONAL_ID_NOT_FOUND if there are none.
+        Raises RefusedError with TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
         """
         transaction = self.transactions.get(transactional_id)
         if (
@@ -434,5 +439,5 @@ class TransactionShard:
 
     @property
     def open_count(self) -> int:
-        """Number of transactions that are open or being ended."""
+        """Number of transactions that are open or ending."""
         return sum(count for status, count in self.counts.items() if status not in IDLE)
