@@ -21,16 +21,17 @@ class ProbeResult(Enum):
 
 
 class Probe(Protocol):
-    """Function that tries to connect to an address, and closes the connection at once."""
+    """Function that connects to an address once, and closes the connection at once."""
 
     async def __call__(self, host: str, port: int, /) -> ProbeResult:
-        """Probe an address.  Raises nothing, and returns within `PROBE_TIMEOUT_MS`."""
+        """Probe the process at an address. Raises nothing, and returns within
+        `PROBE_TIMEOUT_MS`."""
         ...
 
 
 PROBE_TIMEOUT_MS = 500
-"""Timeout of a probe.  A refusal arrives within one round trip, so a longer timeout has no benefit;
-a shorter one misses the refusal of a distant host."""
+"""Timeout of a probe in milliseconds. A refusal arrives within one round trip, so a longer timeout
+has no benefit; a shorter one misses the refusal of a distant host."""
 
 
 async def probe_nothing(host: str, port: int, /) -> ProbeResult:
@@ -39,7 +40,7 @@ async def probe_nothing(host: str, port: int, /) -> ProbeResult:
 
 
 def outcome_of(tries: "list[ProbeResult]") -> ProbeResult:
-    """Return the result for a host, combined from the results for all its addresses.
+    """Return the result for a host, combined from the results for its addresses.
 
     The host accepts if at least one address accepts. It refuses only if all addresses refuse.
     """

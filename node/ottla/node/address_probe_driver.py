@@ -1,4 +1,4 @@
-"""Probes of addresses by TCP connections of the kernel."""
+"""Probes addresses with TCP connections of the kernel."""
 
 import errno
 import socket
@@ -18,8 +18,8 @@ This machine can never have reached a peer at such an address, so the address is
 
 
 async def probe_address(host: str, port: int, /) -> ProbeResult:
-    """Try all addresses of a host, closing each connection at once, and return the combined result.
-    Implements the interface `Probe`."""
+    """Connect to all addresses of a host, close each connection at once, and return the combined
+    result. Implements the interface `Probe`."""
     tries: list[ProbeResult] = []
     with trio.move_on_after(PROBE_TIMEOUT_MS / 1000) as patience:
         try:
@@ -39,7 +39,7 @@ async def probe_address(host: str, port: int, /) -> ProbeResult:
 
 
 async def _try(family: int, address: Any) -> ProbeResult | None:
-    """Return the result for one address, or None if this machine does not support its family."""
+    """Probe one address. Returns None if this machine does not support its family."""
     try:
         with trio.socket.socket(family, socket.SOCK_STREAM) as one:
             await one.connect(address)

@@ -36,8 +36,7 @@ TEXTS = {
 
 
 class AuthorizerMetrics:
-    """The metrics of one node's authorizer.  A node without an authorizer has none of these
-    metrics."""
+    """Metrics of one node's authorizer. A node without an authorizer has none of them."""
 
     def __init__(
         self,
@@ -46,9 +45,9 @@ class AuthorizerMetrics:
         acls: Callable[[], AclTable],
         now_ms: Callable[[], int],
     ) -> None:
-        """Create the metrics of one node.
+        """Create the metrics of one node's authorizer.
 
-        `role` is broker or controller.  `acls` returns the ACLs in force.  `now_ms` is a monotonic
+        `role` is broker or controller. `acls` returns the ACLs in force. `now_ms` is a monotonic
         clock.
         """
         self._labels = (AUTHORIZER_CLASS, StandardAuthorizer.__name__, role)

@@ -1,4 +1,4 @@
-"""Clock and random numbers of the machine, behind the interfaces of `model/seams.py`."""
+"""Clock and random numbers of the machine; implements the interfaces in `model/seams.py`."""
 
 import random
 import time
@@ -38,8 +38,8 @@ class RealRng:
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:
-        """Return a random UUID whose base64 form, in which Kafka prints it, does not begin with a
-        dash."""
+        """Return a random UUID that is printed, in Kafka's base64 form, without a dash at its
+        start."""
         while True:
             fresh = UUID(int=self._random.getrandbits(128), version=4)
             if fresh.int >= RESERVED_IDS_END and not _is_printed_with_a_dash(fresh):

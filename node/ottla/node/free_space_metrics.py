@@ -8,7 +8,7 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 
 def free_space_families(reports: Iterable[FreeSpaceReport]) -> Iterator[Family]:
-    """Yield the free space of each directory that was measured at least once."""
+    """Yield metrics of the free space of each directory that was measured at least once."""
     known = list(reports)
     measured = [(one.path, one.space) for one in known if one.space is not None]
     label = ("logDirectory",)
@@ -55,7 +55,7 @@ def free_space_families(reports: Iterable[FreeSpaceReport]) -> Iterator[Family]:
 
 
 def reserve_families(reserved_bytes: int) -> Iterator[Family]:
-    """Yield the size of the reserve that the metadata log uses if its disk is full."""
+    """Yield a metric of the disk space reserved for the metadata log in case its disk is full."""
     yield Family(
         "ottla_metadata_reserved_bytes",
         MetricKind.GAUGE,

@@ -1,7 +1,7 @@
-"""Formatting of directories, which gives a node its permanent identity.
+"""Formats the directories of a node, which gives it its permanent identity.
 
 Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, because a
-voter that has lost its disk could vote twice in an epoch.  `meta.properties` is written last, so a
+voter that has lost its disk could vote twice in an epoch. `meta.properties` is written last, so a
 directory counts as unformatted if formatting was interrupted by a crash.
 """
 
@@ -111,7 +111,7 @@ async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record,
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Return the identity of a directory, or None if the directory is not formatted."""
+    """Return the identity that a directory stores, or None if the directory is not formatted."""
     try:
         return parse_meta_properties(await disk.read_file(f"{directory}/{META_PROPERTIES_FILE}"))
     except FileNotFoundError:
@@ -309,8 +309,9 @@ async def _stored_voters(
 
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints of a controller in its own settings, by listener. Empty if its listeners
-    have no host, and neither the voters nor the advertised listeners name it."""
+    """Return the endpoints of a controller, taken from its own settings, by listener. They are
+    empty if its listeners have no host, and neither the voters nor the advertised listeners name
+    it."""
     return tuple(
         VoterEndpoint(name, host, port) for name, host, port, _ in config.advertised_addresses
     )

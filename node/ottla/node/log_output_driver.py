@@ -20,10 +20,10 @@ from ottla.model.settings.logs import LEVELS, LogOutputConfig
 from ottla.model.visible_text import visible, visible_json
 
 LINES_MAX = 10_000
-"""Maximum number of lines that wait to be written.  With more, the queue uses more memory; with
-fewer, more lines are lost in a burst of errors."""
+"""Maximum number of lines that wait to be written. Larger uses more memory; smaller loses more
+lines in a burst of errors."""
 STOP_PATIENCE_S = 2.0
-"""Seconds that an ending process waits for a disk or terminal to accept the last lines."""
+"""Maximum seconds that an ending process waits for a disk or terminal to accept the last lines."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class VisibleFormatter(logging.Formatter):
 
 
 class TextFormatter(VisibleFormatter):
-    """Formatter of lines for people: time, level, node, event, logger, message."""
+    """Formatter of log lines for people: time, level, node, event, logger, message."""
 
     def __init__(self, node: str) -> None:
         line = "%(asctime)s %(levelname)s [%(node)s] %(event)s %(name)s: %(message)s"
@@ -51,7 +51,7 @@ class TextFormatter(VisibleFormatter):
         self._node = node
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the message line with its node and event."""
+        """Return the message line with the node and event of a log record."""
         record.node, record.event = self._node, event_of(record)
         return super().formatMessage(record)
 
@@ -64,8 +64,8 @@ class JsonFormatter(logging.Formatter):
         self._node = node
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the JSON object: ts, level, node, logger, event, message, fields, and the
-        traceback if there is one."""
+        """Return a log record as a JSON object: ts, level, node, logger, event, message, fields,
+        and the traceback if there is one."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",
@@ -112,7 +112,7 @@ class LogQueue(logging.Handler):
         self._thread.join(STOP_PATIENCE_S)
 
     def close(self) -> None:
-        """Write the queued lines.  `logging.shutdown` calls this."""
+        """Write the queued lines. `logging.shutdown` calls this method."""
         if self._thread.is_alive():
             self.stop()
         super().close()
@@ -197,7 +197,7 @@ def _file_output(config: LogOutputConfig, file: str) -> logging.Handler:
 
 
 def _message_of(record: logging.LogRecord) -> str:
-    """Return the message of a log call.  If the arguments do not match the format string, the
+    """Return the message of a log record. If the arguments do not match the format string, the
     message says so."""
     try:
         return record.getMessage()

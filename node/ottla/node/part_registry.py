@@ -13,7 +13,7 @@ from ottla.telemetry.metrics.instruments import Collector, Registry
 
 
 class PartRegistry:
-    """The registered tasks, metrics, settings, figures and problems of one broker."""
+    """Registered tasks, metrics, settings, figures and problems of one broker."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -26,7 +26,7 @@ class PartRegistry:
         self._problems: list[Callable[[], Iterable[str]]] = []
 
     def task(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Register a background task."""
+        """Register a background task under its name in error logs."""
         self.tasks.append((name, work))
 
     def families(self, collect: Collector) -> None:
@@ -43,7 +43,7 @@ class PartRegistry:
         self._figures.append(read)
 
     def problems(self, read: Callable[[], Iterable[str]]) -> None:
-        """Register a function that yields one sentence for each problem, which DescribeNode
+        """Register a function that yields a description of each problem, which DescribeNode
         reports."""
         self._problems.append(read)
 

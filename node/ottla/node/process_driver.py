@@ -1,6 +1,6 @@
-"""The process of a node: resource limits, signals, and the garbage collector.
+"""Configures the process of a node: resource limits, signals, and the garbage collector.
 
-The first SIGTERM or SIGINT starts a controlled shutdown.  The second one ends the process at once.
+The first SIGTERM or SIGINT starts a controlled shutdown. The second one ends the process at once.
 This is safe, because all files can be recovered after a crash at any byte.
 """
 
@@ -104,7 +104,7 @@ def freeze_long_lived_objects() -> None:
 
 
 async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
-    """Freeze long-lived objects again whenever `count` has grown enough.
+    """Freeze long-lived objects again whenever `count` has grown enough, until cancelled.
 
     Otherwise each full collection visits all objects created since the start, and blocks the event
     loop for that time.

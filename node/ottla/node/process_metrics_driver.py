@@ -28,7 +28,7 @@ DISK = {
     "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
     "write_bytes": ("linux-disk-write-bytes", "Bytes this process had written to disks."),
 }
-"""Keys of /proc/self/io, with Kafka's names and descriptions of their metrics
+"""Keys in /proc/self/io, with Kafka's names and descriptions of their metrics
 (`kafka.server:type=KafkaServer`)."""
 
 
@@ -115,7 +115,7 @@ def _descriptors() -> Iterator[Family | None]:
 
 
 def _started_at() -> float:
-    """Return the start time of the process, in seconds since 1970."""
+    """Return the time at which the process started, in seconds since 1970."""
     booted_at = next(
         int(line.split()[1])
         for line in Path("/proc/stat").read_text().splitlines()

@@ -1,7 +1,7 @@
 """Interfaces of a node to its environment: time, random numbers, files, and the network to other
 nodes.
 
-Pure.  `real_seams` (seams_driver.py) returns the implementations for a real machine; the simulation
+Pure. `real_seams` (seams_driver.py) returns the implementations for a real machine; the simulation
 has its own.
 """
 
@@ -19,15 +19,16 @@ from ottla.storage.disk.disk_seam import Disk
 R = TypeVar("R")
 
 OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
-"""Opens a disk interface for the given directories, with one worker for each directory."""
+"""Function that opens a disk interface for the given directories, with one worker for each
+directory."""
 
 
 class Compute(Protocol):
-    """Function that calls another function, which may take long and has no side effects, and
-    returns its result."""
+    """Function that runs another function, which may take long and has no side effects, and returns
+    its result."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
-        """Call the function, and return its result. Raises the exceptions of the function."""
+        """Call the given function, and return its result. Raises the exceptions of the function."""
         ...
 
 
@@ -45,8 +46,8 @@ class NodeSeams:
     open_disk: OpenDisk
     open_rpc: OpenRpc
     probe: Probe = probe_nothing
-    """Detects whether the process that listened at an address has ended."""
+    """Function that detects whether the process that listened at an address has ended."""
     compute: Compute = compute_inline
-    """Runs functions that would block the event loop for too long."""
+    """Function that runs functions which would block the event loop for too long."""
     cleaning: CleaningRunner | None = None
-    """Compacts logs in another process.  None compacts them in this process."""
+    """Runner that compacts logs in another process. None compacts them in this process."""

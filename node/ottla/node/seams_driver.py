@@ -1,4 +1,5 @@
-"""The interfaces of a node on a real machine, implemented with the kernel and gRPC."""
+"""Interfaces of a node to its environment, implemented for a real machine with the kernel and
+gRPC."""
 
 from collections.abc import Callable
 from typing import TypeVar

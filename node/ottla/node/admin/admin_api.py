@@ -1,9 +1,9 @@
-"""Admin requests that this broker forwards to the active controller.
+"""Forwards admin requests from this node's clients to the active controller.
 
-Pure but for awaiting the controller.  The response to a change waits until this broker has applied
-the records of the change.  A client that created a topic thus finds the topic at this broker.  The
-response does not wait until the topic's logs are open.  Later requests for its partitions wait for
-that (`logs/early_requests`).
+Pure except for awaiting the controller. The response to a change waits until this broker has
+applied the records of the change. A client that created a topic thus finds the topic at this
+broker. The response does not wait until the topic's logs are open. Later requests for its
+partitions wait for that (`logs/early_requests`).
 """
 
 from collections.abc import Callable, Coroutine
@@ -23,11 +23,12 @@ from ottla.wire.codec_types import Message
 from ottla.wire.refusals import refuse
 
 SEEN_HERE_MS_MAX = 5_000
-"""Maximum milliseconds that a response waits until this broker has applied the change. The change
-is already committed by then."""
+"""Maximum milliseconds that a response waits until this broker has applied the change that it
+reports. The change is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
-"""Size of a request or response from which it is encoded, decoded or refused off the event loop."""
+"""Size in bytes of a request or response from which it is encoded, decoded or refused off the event
+loop."""
 
 
 class AdminApi:
@@ -54,7 +55,7 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
-        """Forward the request and answer with the controller's response.
+        """Forward a request to the active controller, and answer with its response.
 
         `finish` adds the parts of the response that this broker decides.
         """
@@ -67,7 +68,8 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request with many elements, which is encoded off the event loop.
+        """Forward a request with many elements to the active controller. It is encoded off the
+        event loop.
 
         `finish` may also be called off the event loop.
         """
@@ -138,10 +140,10 @@ class AdminApi:
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the response if this broker's image has the change. Otherwise return None, and
-        complete the slot when the image has the change or the timeout ends.
+        """Return the response if this broker's image contains the change. Otherwise return None,
+        and complete the response slot when the image contains the change or the timeout ends.
 
-        Returns None for an encoded response in any case.
+        Always returns None for an encoded response.
         """
         metadata = self._metadata
 
@@ -167,7 +169,7 @@ class AdminApi:
 
 
 def refusal_of(request: Message, refusal: RefusedError, version: int) -> Message:
-    """Return the response to a forwarded request that is refused as a whole."""
+    """Return the response to a request that is refused as a whole."""
     if refusal.code is ErrorCode.NETWORK_EXCEPTION:
         # The error is between this broker and the controllers, not in the client's network.
         refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, refusal.message)

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs and AlterConfigs: changes loggers of this node here, and forwards all
 other changes to the active controller.
 
-Pure but for awaiting the controller. A request may change both: each resource is answered
+Pure except for awaiting the controller. A request may change both: each resource is answered
 separately, in the order of the request. Changes that only this node can check are refused here. A
 request with many elements is processed in steps, and encoded for the controller off the event loop.
 """
@@ -38,7 +38,8 @@ Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlterConfigsResource | ReplacedResource
 
 LOGGERS_COST = 25
-"""Cost of a resource of loggers in a step, since it may name all loggers."""
+"""Cost of a resource that names loggers, measured in entries of a response, since it may name all
+loggers."""
 
 
 class ForwardHandler(Protocol):
@@ -50,12 +51,13 @@ class ForwardHandler(Protocol):
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Answer with the result of `finish` on the controller's response."""
+        """Forward a request, and answer with the result of `finish` on the controller's
+        response."""
 
 
 class AlterLoggersApi:
-    """Handler of IncrementalAlterConfigs (versions 0 and 1) and AlterConfigs (0 to 2), which has no
-    loggers."""
+    """Handler of IncrementalAlterConfigs (versions 0 and 1) and AlterConfigs (0 to 2). Only the
+    first of them can change loggers."""
 
     def __init__(
         self,
@@ -137,7 +139,7 @@ class AlterLoggersApi:
         return forward(context, theirs, finish)
 
     def _is_ours(self, resource: Resource) -> bool:
-        """Return whether a resource is decided here, without the controller."""
+        """Return whether this node decides about a resource itself, without the controller."""
         if isinstance(resource, AlterConfigsResource) and (
             resource.resource_type == ConfigKind.BROKER_LOGGER
         ):

@@ -1,7 +1,7 @@
-"""ApiVersions: the versions that this broker supports, for clients of any version.
+"""ApiVersions: returns the versions that this node supports, to clients of any version.
 
-Pure.  The response to an unknown version is in version 0, with error 35 and only the row of
-ApiVersions itself.  From it the client chooses the version of its next attempt (KIP-511).
+Pure. The response to an unknown version is in version 0, with error 35 and only the row of
+ApiVersions itself. From it the client chooses the version of its next attempt (KIP-511).
 """
 
 import re
@@ -29,18 +29,19 @@ ZERO_MINIMUMS_FROM = 4
 """First version whose clients accept features with a lowest level of 0 (KAFKA-17011)."""
 
 TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
-"""The only level of trace contexts, see `wire/headers`.  Controllers do not know the feature, so
-that it is not finalised."""
+"""The only level of the trace context feature; see `wire/headers`. Controllers do not know the
+feature, so that it is not finalised."""
 
 SOFTWARE_CHARS_MAX = 256
-"""Characters stored of a client's software name and version, while its connection is open.  A
-request may contain megabytes of them; real names are shorter."""
+"""Maximum stored characters of a client's software name and version, while its connection is open.
+A request may contain megabytes of them; real names are shorter."""
 
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 ANY_NODE = -1
-"""Node id of a client that names neither a cluster nor a node.  Clients name both or none."""
+"""Node id that a client sends if it expects no particular node. Clients name both a cluster and a
+node, or neither."""
 
 
 class ApiVersionsApi:
@@ -123,7 +124,7 @@ class ApiVersionsApi:
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
-    """Yield the API's entry in the response. Yields none if the API is not listed."""
+    """Yield the entry of the response for an API, or nothing if the API is not listed."""
     versions = API[key].advertised
     if versions:
         yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])

@@ -1,5 +1,5 @@
-"""Bounds of connections from the file and the dynamic settings of a node, and the publisher that
-applies changes of them. Pure.
+"""Bounds of connections, from the file and the dynamic settings of a node, and the metadata
+publisher that applies their changes. Pure.
 
 The precedence is Kafka's: dynamic setting of this node, dynamic cluster-wide setting, the node's
 file, default. Brokers and controllers apply them alike.
@@ -29,8 +29,8 @@ from ottla.node.admin.describe_configs import CLUSTER_DEFAULT
 def value_in_force(
     image: MetadataImage, node_id: NodeId, definition: Definition, config: object
 ) -> Any:
-    """Return the effective value of a dynamic setting of a node. `config` has the value in the
-    file, or the default."""
+    """Return the effective value of a node's dynamic setting. `config` contains the value from the
+    file, or else the default."""
     assert definition.is_dynamic
     for name in (str(node_id), CLUSTER_DEFAULT):
         text = image.config(BROKER_RESOURCE, name).get(definition.key)
@@ -66,7 +66,7 @@ def connection_bounds(
 
 
 class ConnectionBoundsPublisher:
-    """Publisher that applies each change of the bounds of connections."""
+    """Metadata publisher that applies each change of the bounds of connections."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ConnectionBoundsPublisher:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "bounds of connections"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,4 +1,4 @@
-"""DescribeAcls: the ACLs that match a filter, grouped by resource."""
+"""DescribeAcls: describes the ACLs that match a filter, grouped by resource."""
 
 from ottla.metadata.acl_table import AclTable, PatternKey, pattern_key
 from ottla.model.errors import ErrorCode
@@ -18,7 +18,7 @@ class DescribeAclsApi:
     """Handler of DescribeAcls, versions 1 to 3."""
 
     def __init__(self, metadata: MetadataCache, *, is_on: bool) -> None:
-        """`is_on` is True if there is an authorizer."""
+        """`is_on` is True if this node has an authorizer."""
         self._metadata = metadata
         self._is_on = is_on
 

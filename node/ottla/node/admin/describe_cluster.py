@@ -1,4 +1,4 @@
-"""DescribeCluster: the refusal of a request that was sent to a node of the other role. Pure."""
+"""Refuses DescribeCluster requests that were meant for a node of the other role. Pure."""
 
 from ottla.model.errors import ErrorCode
 from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
@@ -9,7 +9,8 @@ NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 ENDPOINT_TYPE_FROM = 1
-"""First version with an endpoint type; in earlier versions, brokers are requested."""
+"""First version of DescribeCluster that contains an endpoint type. Earlier versions always ask for
+brokers."""
 
 
 def wrong_endpoint(asked: int, own: int, version: int) -> DescribeClusterResponse:

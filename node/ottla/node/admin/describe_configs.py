@@ -1,9 +1,10 @@
-"""DescribeConfigs: the settings of resources, with the source of each value.
+"""DescribeConfigs: describes the settings of resources, with the source of each value.
 
 Pure. `DescribeConfigsApi` handles the request; the node returns the settings of each resource.
-`DescribedNode` returns those that every node has: its own, those of all brokers, and the
-levels of its loggers. Precedence is Kafka's: dynamic setting of this node, dynamic cluster-wide
-setting, the node's file, default. Synonyms list all of these that are set, strongest first.
+`DescribedNode` returns the settings that every node has: its own, the cluster-wide ones of all
+brokers, and the levels of its loggers. Precedence is Kafka's: dynamic setting of this node, dynamic
+cluster-wide setting, the node's file, default. Synonyms list all of these that are set, strongest
+first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ CLUSTER_DEFAULT = ""
 
 
 class ConfigLayer(NamedTuple):
-    """One source of a setting: its key, value and precedence."""
+    """One source of a setting's value: the key in that source, the value and the precedence."""
 
     key: str
     text: str | None
@@ -43,14 +44,15 @@ class ConfigLayer(NamedTuple):
 
 
 ANSWER_BYTES_MAX = 32 * MIB
-"""Maximum bytes of the texts in one response; resources beyond them are refused.  This is some
-hundred thousand settings.  A client that describes more topics must send several requests."""
+"""Maximum bytes of the texts in one response; resources beyond them are refused. This is some
+hundred thousand settings. A client that describes more topics must send several requests."""
 
 RESOURCE_COST = 30
-"""Cost of a resource in a step: about the number of a topic's settings."""
+"""Cost of describing a resource, measured in entries of a response: about the number of a topic's
+settings."""
 
 SETTING_BYTES = 64
-"""Bytes of a setting in the response, besides its texts."""
+"""Bytes of a setting in the response, without its texts."""
 
 TOO_MANY = RefusedError(
     ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
@@ -114,7 +116,7 @@ class DescribeConfigsApi:
 
 
 class DescribedNode:
-    """A node whose own settings, loggers and settings of all brokers are described."""
+    """Node whose settings, loggers and cluster-wide settings DescribeConfigs describes."""
 
     def __init__(
         self,
@@ -132,7 +134,8 @@ class DescribedNode:
     def broker_configs(
         self, image: MetadataImage, name: str
     ) -> list[DescribeConfigsResourceResult]:
-        """Return the settings of a broker resource. Raises RefusedError if it is another node."""
+        """Return the settings of a broker resource. Raises RefusedError if it names another
+        node."""
         if name == CLUSTER_DEFAULT:
             texts = self.texts(image, ConfigSource.CLUSTER)
             return [
@@ -173,7 +176,8 @@ class DescribedNode:
             )
 
     def logger_configs(self, name: str) -> list[DescribeConfigsResourceResult]:
-        """Return the levels of the loggers. Raises RefusedError if the resource is another node."""
+        """Return the levels of this node's loggers. Raises RefusedError if the resource names
+        another node."""
         if not name:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         self._check_broker(name, expected=str(self._node_id))
@@ -248,7 +252,7 @@ def _refused(resource: DescribeConfigsResource, refusal: RefusedError) -> Descri
 
 
 def _size_of(found: DescribeConfigsResourceResult) -> int:
-    """Return the approximate bytes of a setting in the response."""
+    """Return the approximate size of a setting in the response, in bytes."""
     texts = (found.name, found.value, found.documentation)
     size = SETTING_BYTES + sum(len(text) for text in texts if text is not None)
     return size * (1 + len(found.synonyms))
@@ -257,7 +261,7 @@ def _size_of(found: DescribeConfigsResourceResult) -> int:
 def result_of(
     definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
 ) -> DescribeConfigsResourceResult:
-    """Describe one setting, whose strongest value is first in `given`.
+    """Describe one setting. `given` lists its sources, the strongest first.
 
     If `given` is empty, the value is the declared default, which may be null.
     """
@@ -280,7 +284,7 @@ def result_of(
 
 
 def _unknown(key: str) -> Definition:
-    """Return a declaration for a stored key that is unknown.  As in Kafka its value is hidden."""
+    """Return a declaration for a stored key that is unknown. As in Kafka, its value is hidden."""
     return Definition(
         key=key, field_name="", kind=SettingKind.UNKNOWN, default=None, doc="Unknown."
     )

@@ -16,7 +16,7 @@ R = TypeVar("R", bound=Message)
 
 
 class ForwardingPort(Protocol):
-    """Interface of the controller client for forwarded requests."""
+    """Part of the controller client that forwards requests."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
         """Forward a client's request, and return the controller's response.  Raises RefusedError if
@@ -90,7 +90,7 @@ async def forward_as(
     timeout_ms: int,
     is_own: bool = False,
 ) -> R:
-    """Forward a request of this broker itself, and return its response as an object of class
+    """Forward a request that this broker itself makes. Returns the response as an object of class
     `kind`."""
     answer, _ = await forward(
         controller, context, request, version=version, timeout_ms=timeout_ms, is_own=is_own

@@ -1,7 +1,7 @@
-"""Levels of the loggers of this process: the resource BROKER_LOGGER (KIP-412).
+"""Reads and changes the levels of this process's loggers: the resource BROKER_LOGGER (KIP-412).
 
-Nothing is stored, so that a restarted broker has its initial levels.  The names are those of our
-loggers, and `root`; the levels are Kafka's.
+Nothing is stored, so that a restarted broker has its initial levels. The names are those of Ottla's
+own loggers, and `root`; the levels are Kafka's.
 """
 
 import logging
@@ -23,11 +23,11 @@ class LogLevels:
         self._manager = manager
 
     def levels(self) -> dict[str, str]:
-        """Return the effective level of every logger by name, the root's first."""
+        """Return the effective level of every logger by its name, the root's first."""
         return {name: _name_of(found) for name, found in self._loggers().items()}
 
     def check(self, changes: Sequence[AlterableConfig]) -> None:
-        """Raise RefusedError if a change has an unknown logger, or an operation or level that is
+        """Raise RefusedError if a change names an unknown logger, or an operation or level that is
         not supported."""
         loggers = self._loggers()
         for change in changes:
@@ -72,7 +72,7 @@ class LogLevels:
 
 
 def _name_of(found: logging.Logger) -> str:
-    """Return the name of the lowest of Kafka's levels at which the logger still logs."""
+    """Return the name of the lowest of Kafka's levels that a logger still logs."""
     level = found.getEffectiveLevel()
     return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
 

@@ -1,6 +1,6 @@
-"""Metadata image of this broker, and requests that wait for a newer one.
+"""Stores the current metadata image, and wakes the requests that wait for a newer one.
 
-Pure.  `MetadataCache` is the first publisher, so that every handler reads the newest image.
+Pure. `MetadataCache` is the first publisher, so that every handler reads the newest image.
 `ImageWatch` is the last one: requests that wait for a topic are woken when its replicas exist too.
 """
 
@@ -17,7 +17,7 @@ IMAGE_CHANGED = "the metadata image has changed"
 
 
 class MetadataCache:
-    """Publisher that stores the current metadata image for all handlers."""
+    """Metadata publisher that stores the current image for all handlers."""
 
     __slots__ = ("followed_offset", "image", "is_opening")
 
@@ -31,7 +31,7 @@ class MetadataCache:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "metadata cache"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -40,8 +40,8 @@ class MetadataCache:
 
 
 class ImageWatch:
-    """Publisher that wakes the requests that wait for a newer image. It runs after the publishers
-    that apply the image."""
+    """Metadata publisher that wakes the requests that wait for a newer image. It runs after the
+    publishers that apply the image."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory
@@ -49,7 +49,7 @@ class ImageWatch:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "image watch"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -59,7 +59,8 @@ class ImageWatch:
 
 
 class ImageWait(WaitingEntry):
-    """Request that is answered when the image satisfies a condition, or at its deadline."""
+    """Request that is answered when the metadata image satisfies a condition, or at its
+    deadline."""
 
     __slots__ = ("_answer", "_is_there", "_slot")
     kind = "Metadata"
@@ -73,19 +74,19 @@ class ImageWait(WaitingEntry):
         self._answer = answer
 
     def try_complete(self) -> bool:
-        """Answer if the image satisfies the condition. Returns whether it did."""
+        """Answer if the metadata image satisfies the condition. Returns whether it did."""
         if not self._is_there():
             return False
         self._answer()
         return True
 
     def on_expire(self) -> None:
-        """Answer at the deadline although the image does not have the change yet. The change itself
-        is committed."""
+        """Answer at the deadline, although the metadata image does not contain the awaited change
+        yet. The change itself is committed."""
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection, since the request raised an unexpected error while it waited."""
+        """Close the connection after an unexpected error in this waiting request."""
         self._slot.fail(fault)
 
 

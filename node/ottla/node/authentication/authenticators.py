@@ -1,7 +1,8 @@
-"""Authentication rules of each listener, from the settings. Pure.
+"""Builds the authentication rules of each listener from the settings. Pure.
 
-`Authenticators` gives the dispatcher a guard for each connection of a SASL listener. The users of
-PLAIN are known from the start. Those of SCRAM are known once `Authenticators` follows the metadata.
+`Authenticators` gives the dispatcher a guard for each connection on a SASL listener. The users of
+PLAIN are known from the start. The users of SCRAM are known once `Authenticators` follows the
+metadata.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,13 +32,13 @@ from ottla.node.network.dispatch import Peer
 RIGHTS_WARNING = (
     "authorizer.class.name is not set: every authenticated user has every right on this cluster"
 )
-"""Warning at the startup of a broker that has users but no authorizer."""
+"""Warning that a broker logs at startup if it has users but no authorizer."""
 
 NODES_WARNING = (
     "what one node says to another, a forwarded request's principal included, is not "
     "authenticated and can be forged by anyone who reaches the controllers' port"
 )
-"""Warning at the startup of a broker that has users but no TLS certificate."""
+"""Warning that a broker logs at startup if it has users but no TLS certificate."""
 
 UNSECURED_WARNING = (
     "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
@@ -46,14 +47,14 @@ UNSECURED_WARNING = (
 
 
 class KeyPlan(NamedTuple):
-    """Source of the keys that verify a listener's tokens."""
+    """Source of the keys that verify a listener's tokens, and the rules for reading it."""
 
     source: KeySource
     rules: OAuthRules
 
 
 class FollowedMetadata(Protocol):
-    """The metadata that this node follows as a member of the quorum."""
+    """Metadata that this node follows as a member of the quorum."""
 
     @property
     def image(self) -> MetadataImage:
@@ -61,12 +62,12 @@ class FollowedMetadata(Protocol):
         ...
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Add a publisher, which is called with each change of the metadata."""
+        """Add a metadata publisher, which is called with each change of the metadata."""
         ...
 
 
 class Authenticators:
-    """Factory of the guards of connections to a broker's SASL listeners."""
+    """Factory of guards, which authenticate the clients of connections to SASL listeners."""
 
     def __init__(self, settings: ListenerSettings, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret
@@ -74,14 +75,14 @@ class Authenticators:
         self._rng = rng
         self._clock = clock
         self.sessions = LiveSessions(is_on=config.ends_revoked_sessions)
-        """Publisher that ends sessions whose credential was deleted from the metadata."""
+        """Metadata publisher that ends sessions whose credential was deleted."""
         self._tokens: TokenCredentials | None = None
         if token_secret is not None:
             self._tokens = TokenCredentials(token_secret, self._known_image, clock.wall_ms)
         self.key_plans: list[KeyPlan] = []
-        """Sources of the keys that the OAUTHBEARER mechanisms need, to be read by `KeyReader`."""
+        """Sources of the keys that the OAUTHBEARER mechanisms need. `KeyReader` reads them."""
         self.oauth: dict[str, OAuthMechanism] = {}
-        """OAUTHBEARER mechanism of each listener that has one."""
+        """OAUTHBEARER mechanisms of the listeners that have one, by listener name."""
         self.counts = {name: SaslCounts() for name in config.listeners}
         self.guards: Mapping[str, Callable[[Peer], SaslSession]] = {
             name: partial(SaslSession, self._rules(name, listener, config))
@@ -90,7 +91,7 @@ class Authenticators:
         """Factories of guards by listener name."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """Look up users in `metadata` from now on, and end the sessions of users that are deleted
+        """Use the users in `metadata` from now on, and end the sessions of users that are deleted
         there."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
@@ -136,7 +137,7 @@ class Authenticators:
                 yield UNSECURED_WARNING.format(name)
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each problem that prevents clients from logging in."""
+        """Yield a description of each problem that prevents clients from logging in."""
         for plan in self.key_plans:
             if plan.source.problem:
                 yield plan.source.problem
@@ -164,14 +165,15 @@ class Authenticators:
         return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
-        """Return the credentials of a SCRAM mechanism, or None before the metadata is available."""
+        """Return the credentials for a SCRAM mechanism, or None before the metadata is
+        available."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})
 
 
 def _check_installed() -> None:
-    """Raise ConfigError if the packages for verifying signatures are missing."""
+    """Raise ConfigError if the packages that verify signatures are not installed."""
     try:
         algorithms()
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""Public keys that verify tokens, in the format JWKS (RFC 7517), and the verification of
-signatures. Pure.
+"""Public keys that verify tokens, in the format JWKS (RFC 7517), and the verification of signatures
+with them. Pure.
 
-Only public keys of signature algorithms are used. With a shared secret (`oct`), anyone who can
+Only public keys for signature algorithms are used. With a shared secret (`oct`), anyone who can
 verify could also sign. A public key is never used as the secret of an HMAC.
 """
 
@@ -32,7 +32,7 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Required key type and curve of each algorithm."""
+"""Key type and curve that each signature algorithm requires."""
 
 
 @frozen
@@ -41,28 +41,28 @@ class VerificationKey:
 
     key_id: str | None
     algorithm: str
-    """The only algorithm for which the key may be used; empty if the JWKS does not restrict it."""
+    """The only algorithm with which the key may be used; empty if the JWKS does not restrict it."""
     type: str
     curve: str
     public: Any
 
     def fits(self, algorithm: str) -> bool:
-        """Return whether the key may be used with an algorithm."""
+        """Return whether the key may be used with a signature algorithm."""
         if self.algorithm not in ("", algorithm):
             return False
         return KEY_TYPES.get(algorithm) == (self.type, self.curve)
 
 
 class KeySource:
-    """Keys of one JWKS as last read. If a token names a key that is missing, the next read is
-    requested earlier."""
+    """Keys of one JWKS as last read. If a token names a missing key, the next read is requested
+    earlier."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.keys: tuple[VerificationKey, ...] | None = None
-        """Keys of the JWKS; None until it was read once."""
+        """Keys of the JWKS; None until it has been read once."""
         self.problem = ""
-        """Error of the last read; empty if it succeeded."""
+        """Description of the last read's error; empty if the read succeeded."""
         self.on_wanted: Callable[[], None] = lambda: None
         """Called when a token names an unknown key."""
 
@@ -85,7 +85,7 @@ class KeySource:
 
 
 def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
-    """Return the usable keys of a JWKS.  Raises CorruptDataError if it has none."""
+    """Return the usable keys in a JWKS. Raises CorruptDataError if it has none."""
     try:
         rows = parse_object(data).get("keys")
     except ProtocolError:

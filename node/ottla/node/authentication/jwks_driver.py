@@ -21,8 +21,8 @@ from ottla.node.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, pars
 from ottla.node.part_registry import PartRegistry
 
 FORCED_PAUSE_S = 10.0
-"""Minimum seconds between two reads.  Unauthenticated clients choose the keys that their tokens
-name."""
+"""Minimum seconds between two reads. Without it, unauthenticated clients could cause reads by the
+key ids that their tokens name."""
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""Interface of a SASL mechanism.  Pure.
+"""Interface of SASL mechanisms. Pure.
 
-A mechanism begins an exchange for each login.  The exchange receives the client's tokens one by one
-and answers each.  A new mechanism is a new class; no other module of this package depends on the
-set of mechanisms.
+A mechanism begins an exchange for each login. The exchange receives the client's tokens one by one
+and answers each. A new mechanism is a new class; no other module of this package depends on the set
+of mechanisms.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class SaslReply(NamedTuple):
-    """Response to one token of a client."""
+    """Response to one token from a client, and the result of the login if it is complete."""
 
     token: bytes
     user: str | None = None
@@ -23,7 +23,7 @@ class SaslReply(NamedTuple):
 
 
 class SaslExchange(Protocol):
-    """One login of a client: an exchange of tokens and responses."""
+    """Login of one client: an exchange of tokens and responses."""
 
     def respond(self, token: bytes) -> SaslReply:
         """Process the client's next token, and return the response to it.
@@ -35,11 +35,11 @@ class SaslExchange(Protocol):
 
 
 class SaslMechanism(Protocol):
-    """Mechanism by which clients authenticate."""
+    """SASL mechanism by which clients authenticate."""
 
     @property
     def name(self) -> str:
-        """Registered name of the mechanism."""
+        """Registered name of the SASL mechanism."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class SaslMechanism(Protocol):
         ...
 
     def begin(self) -> SaslExchange:
-        """Begin a login, and return the state of its exchange of messages."""
+        """Begin a login, and return its exchange of messages."""
         ...
 
 

@@ -30,7 +30,7 @@ UNSECURED_ALGORITHM = "none"
 
 
 class OAuthMechanism:
-    """The mechanism OAUTHBEARER. `keys` is None if unsigned tokens are accepted."""
+    """SASL mechanism OAUTHBEARER. `keys` is None if unsigned tokens are accepted."""
 
     name = OAUTHBEARER
 
@@ -41,7 +41,7 @@ class OAuthMechanism:
         self._claims = claims
         self._wall_ms = wall_ms
         self.faults: Counter[TokenFault] = Counter()
-        """Rejected tokens by reason."""
+        """Number of rejected tokens by reason."""
 
     @property
     def is_unsecured(self) -> bool:
@@ -50,15 +50,15 @@ class OAuthMechanism:
 
     @property
     def is_ready(self) -> bool:
-        """True if the keys have been read."""
+        """True if the keys that verify tokens have been read."""
         return self._keys is None or self._keys.keys is not None
 
     def begin(self) -> "OAuthExchange":
-        """Begin a login, and return the state of its exchange of messages."""
+        """Begin a login, and return its exchange of messages."""
         return OAuthExchange(self)
 
     def check(self, token: str) -> tuple[ProvenToken, int]:
-        """Verify a token. Returns the proven token and the milliseconds until it expires.
+        """Verify a token. Returns the verified token and the milliseconds until it expires.
 
         Raises TokenFaultError if the token is rejected; its reason is counted.
         """
@@ -83,7 +83,8 @@ class OAuthMechanism:
 
 
 class OAuthExchange:
-    """Exchange of one login: a token, and after an error the client's acknowledgement."""
+    """Exchange of an OAUTHBEARER login: a token, and after an error the client's
+    acknowledgement."""
 
     def __init__(self, mechanism: OAuthMechanism) -> None:
         self._mechanism = mechanism

@@ -1,7 +1,7 @@
-"""PLAIN (RFC 4616): a user and a password in one message.  Pure.
+"""SASL mechanism PLAIN (RFC 4616): the client sends user and password in one message. Pure.
 
-The users are those of the broker's own file, `user_NAME="password"` in `sasl.jaas.config`.  The
-password itself is sent over the network.  Without TLS, PLAIN is only suitable for trusted networks.
+The users come from the broker's own file, `user_NAME="password"` in `sasl.jaas.config`. The
+password itself is sent over the network. Without TLS, PLAIN is only suitable for trusted networks.
 """
 
 import hmac
@@ -17,7 +17,7 @@ TOKEN_PARTS = 3
 
 
 class PlainMechanism:
-    """The mechanism PLAIN, with the passwords of the configured users."""
+    """SASL mechanism PLAIN, with the passwords of the configured users."""
 
     name = "PLAIN"
     is_ready = True
@@ -26,12 +26,12 @@ class PlainMechanism:
         self._passwords = {user: password.encode() for user, password in passwords.items()}
 
     def begin(self) -> "PlainMechanism":
-        """Return this object, because a login by PLAIN has one message and needs no state."""
+        """Return this object, because a PLAIN login has one message and needs no state."""
         return self
 
     def respond(self, token: bytes) -> SaslReply:
-        """Authenticate the client by its one message, and return the reply. Raises RefusedError if
-        the user or the password is wrong."""
+        """Authenticate the client by its one message. Returns the reply. Raises RefusedError if the
+        user or the password is wrong."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:

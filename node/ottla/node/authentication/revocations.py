@@ -1,8 +1,8 @@
 """Ends sessions whose credential was deleted. Pure.
 
-Kafka keeps a session until its client authenticates again. Here a session ends when the image no
-longer has its user's SCRAM credential, or its delegation token. A changed password does not end
-open sessions, so that passwords can be changed while clients work.
+Kafka keeps a session until its client authenticates again. Here a session ends when the metadata
+image no longer has its user's SCRAM credential, or its delegation token. A changed password does
+not end open sessions, so that passwords can be changed while clients work.
 """
 
 from ottla.metadata.delta import MetadataDelta
@@ -14,12 +14,12 @@ from ottla.node.network.dispatch import Peer
 TOKEN = "delegation token"
 
 CredentialName = tuple[str, str]
-"""SCRAM mechanism with its user, or TOKEN with the token's id."""
+"""SCRAM mechanism and user, or TOKEN and the id of a delegation token."""
 
 
 def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
-    """Return the name of the metadata credential with which a client logged in, or None if it used
-    none."""
+    """Return the name of the metadata credential with which a client logged in. Returns None if it
+    used no such credential."""
     if reply.token_id is not None:
         return TOKEN, reply.token_id
     if mechanism in SCRAM_BY_NAME and reply.user is not None:
@@ -41,9 +41,9 @@ def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialN
 
 
 class LiveSessions:
-    """Open connections whose clients logged in with a credential of the metadata.
+    """Open connections whose clients logged in with a credential from the metadata.
 
-    As a publisher of the image, it closes the connections whose credential was deleted.
+    It is also a metadata publisher, which closes the connections whose credential was deleted.
     """
 
     name = "revoked sessions"

@@ -1,12 +1,12 @@
-"""SASL authentication of one connection, as in Kafka (KIP-43, KIP-152, KIP-368).  Pure.
+"""SASL authentication of one connection, as in Kafka (KIP-43, KIP-152, KIP-368). Pure.
 
 States: START → HANDSHAKE (after ApiVersions, once) → TOKENS or RAW_TOKENS (after SaslHandshake 1 or
 0) → DONE; FAILED from any of them.  To renew an expiring session, a new SaslHandshake leads from
 DONE to TOKENS.  Invariants: NothingIsParsedBeforeItsKeyIsAllowed, NoUserBeforeProof,
 FailuresLookAlike.
 
-A failure is answered after a delay, which slows down guessing.  An error without a possible
-response closes the connection.
+A failure is answered after a delay, which slows down guessing. An error without a possible response
+closes the connection.
 """
 
 from collections.abc import Mapping
@@ -37,17 +37,17 @@ RECEIVE_BYTES_MAX = 512 * KIB
 and signed tokens are the largest frames of ordinary clients."""
 
 ELEMENTS_BYTES_MAX = 1024 * KIB
-"""Maximum memory of the decoded elements of a request before the login, in bytes."""
+"""Maximum memory, in bytes, of the decoded elements of a request before the login."""
 
 LIFETIME_FROM = 1
 """First version of SaslAuthenticate whose response contains the session lifetime."""
 
 REAUTHENTICATION_PAUSE_MS = 1_000
-"""Milliseconds after a login in which a SaslHandshake is treated as an ordinary request, as in
+"""Milliseconds after a login during which a SaslHandshake is treated as an ordinary request, as in
 Kafka."""
 
 RAW_TOKEN_HEADER = RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0)
-"""Request header that is used for a raw token, since a raw token is sent without one."""
+"""Request header that stands for the missing header of a raw token."""
 
 _API_KEY = Struct(">hh")
 
@@ -67,11 +67,11 @@ class SaslState(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class SaslCounts:
-    """Counters of the logins of a listener, by outcome."""
+    """Counters of logins on a listener, by outcome."""
 
     successes: int = 0
     successes_without_renewal: int = 0
-    """Number of logins of clients whose version cannot renew a session."""
+    """Number of logins by clients whose version cannot renew a session."""
     failures: int = 0
     reauthentications: int = 0
     reauthentication_failures: int = 0
@@ -85,7 +85,7 @@ class SaslRules:
     mechanisms: Mapping[str, SaslMechanism]
     failure_delay_ms: int = 100
     session_ms_max: Mapping[str, int]
-    """Maximum session time in milliseconds by mechanism; mechanisms without an entry have no
+    """Maximum session time in milliseconds, by SASL mechanism. Mechanisms without an entry have no
     limit."""
     receive_bytes_max: int = RECEIVE_BYTES_MAX
     counts: SaslCounts
@@ -94,7 +94,8 @@ class SaslRules:
 
 
 class SaslSession:
-    """Guard of one connection of a SASL listener."""
+    """Guard of one connection on a SASL listener: it receives all frames until the client has
+    logged in."""
 
     def __init__(self, rules: SaslRules, peer: Peer) -> None:
         self._rules = rules
@@ -104,7 +105,7 @@ class SaslSession:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
-        """User of the first login."""
+        """User of the connection's first login, or None."""
         self._authenticated_ms = 0
         self._ends_ms: int | None = None
 
@@ -115,12 +116,13 @@ class SaslSession:
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """Maximum frame size at this stage; None once requests are served."""
+        """Maximum frame size in bytes at this stage; None once requests are served."""
         return None if self.state is SaslState.DONE else self._rules.receive_bytes_max
 
     @property
     def frame_bytes_min(self) -> int | None:
-        """Minimum frame size at this stage; raw tokens may be empty."""
+        """Minimum frame size in bytes at this stage: 0 for raw tokens, which may be empty. None for
+        the minimum of a request."""
         return 0 if self.state is SaslState.RAW_TOKENS else None
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
@@ -311,7 +313,7 @@ class SaslSession:
 
 
 def _decoded(kind: type[M], version: int, frame: memoryview) -> tuple[RequestHeader, M]:
-    """Decode header and body of a request that is allowed at this stage.  Raises ProtocolError if
+    """Decode header and body of a request that is allowed before the login. Raises ProtocolError if
     it is malformed."""
     if not API[kind.API_KEY].serves(version):
         raise ProtocolError(f"version {version} of {API[kind.API_KEY].name}")

@@ -1,8 +1,8 @@
 """Server side of SCRAM (RFC 5802, RFC 7677), with credentials that the caller looks up. Pure.
 
-A login with an unknown user takes the same exchange as one with a wrong password. The salt and
-iterations of an unknown user are derived from a secret of the cluster, so that every broker returns
-the same ones each time.
+A login with an unknown user goes through the same exchange as one with a wrong password. The salt
+and iterations of an unknown user are derived from a secret of the cluster, so that every broker
+returns the same ones each time.
 """
 
 import hmac
@@ -26,7 +26,7 @@ from ottla.node.authentication.mechanism import SaslReply, authentication_failed
 from ottla.node.authentication.token_credentials import TokenCredentials
 
 Credentials = Mapping[str, ScramCredential]
-"""Credentials of one mechanism by user."""
+"""Credentials for one mechanism, by user."""
 
 SALT_BYTES = 26
 """Bytes of the salt for an unknown user, if there is no real salt whose length could be used."""
@@ -36,7 +36,7 @@ _BASE_36_ONLY = re.compile(rb"[0-9a-z]+")
 
 
 class ScramMechanism:
-    """SCRAM mechanism.  `credentials` returns None until the metadata log has been read."""
+    """SCRAM mechanism. `credentials` returns None until the metadata log has been read."""
 
     def __init__(
         self,
@@ -53,31 +53,32 @@ class ScramMechanism:
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes
         self._seen: Credentials = {}
         self._pattern: ScramCredential | None = None
-        """First of the credentials when they were last read. Credentials for unknown users resemble
+        """First of the credentials that were read last. Credentials for unknown users resemble
         it."""
 
     @property
     def name(self) -> str:
-        """Registered name of the mechanism."""
+        """Registered name of the SASL mechanism."""
         return self.hashing.name
 
     @property
     def is_ready(self) -> bool:
-        """True if the credentials are known."""
+        """True if the credentials of users are known."""
         return self._credentials() is not None
 
     def begin(self) -> "ScramExchange":
-        """Begin a login, and return the state of its exchange of messages."""
+        """Begin a login, and return its exchange of messages."""
         return ScramExchange(self, self._rng.uuid().hex)
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
-        """Return a user's credential, and whether it is real.  Both cases take the same time."""
+        """Return the credential of a user, and whether it is real. Both cases take the same
+        time."""
         made_up = self._credential_of_unknown_user(user, self._refreshed_pattern())
         found = self._seen.get(user)
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Read the current credentials and return the first of them."""
+        """Read the current credentials and return the first one, or None if there is none."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials
@@ -87,7 +88,7 @@ class ScramMechanism:
     def credential_for(
         self, first: ClientFirst
     ) -> tuple[ScramCredential, bool, DelegationToken | None]:
-        """Return the credential of a login, whether it is real, and its delegation token.
+        """Return the credential for a login, whether it is real, and its delegation token or None.
 
         An unknown token takes the same time as an unknown user.
         """
@@ -123,7 +124,7 @@ class ScramMechanism:
 
 
 class ScramExchange:
-    """Exchange of one login: two messages of the client, and two responses."""
+    """Exchange of a SCRAM login: two messages from the client, and two responses."""
 
     def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
         self._mechanism = mechanism

@@ -1,7 +1,7 @@
 """Logins with delegation tokens: SCRAM with a token's id as the user and its HMAC as the password.
 
-Pure.  A credential is computed when a token is first used for a login, and cached, since it takes a
-few ms.
+Pure. A credential is computed when a token is first used for a login, and cached, since that takes
+a few ms.
 """
 
 import hmac
@@ -14,7 +14,7 @@ from ottla.model.security.delegation_tokens import DelegationToken, token_passwo
 from ottla.model.security.scram import ITERATIONS_MIN, ScramCredential, ScramHash
 
 KEPT_MAX = 10_000
-"""Maximum cached credentials."""
+"""Maximum number of cached credentials."""
 
 
 class TokenCredentials:
@@ -39,7 +39,7 @@ class TokenCredentials:
         return max(0, min(token.expires_ms, token.max_ms) - self._wall_ms())
 
     def credential_of(self, hashing: ScramHash, token: DelegationToken) -> ScramCredential:
-        """Return the SCRAM credential of a token."""
+        """Return the SCRAM credential that belongs to a token."""
         key = hashing.number, token.id
         found = self._kept.get(key)
         if found is None:

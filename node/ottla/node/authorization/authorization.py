@@ -1,4 +1,4 @@
-"""The authorizer of a broker, and the gate that checks each client request. Pure.
+"""Authorizer of a broker, and the check of each client request before its handler. Pure.
 
 Without an authorizer, a request costs only the check of `is_active`. A broker's requests to itself
 are not checked.
@@ -31,7 +31,7 @@ class Authorization:
         it knows only the super users.
         """
         self.is_active = False
-        """True if any request can be refused."""
+        """True if any request can be refused, so that requests must be checked."""
         self._in_force = CurrentAuthorizer()
         self._by_acls = by_acls
         self._acls = EMPTY.acls
@@ -45,12 +45,12 @@ class Authorization:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "authorization"
 
     @property
     def by_acls(self) -> StandardAuthorizer | None:
-        """Authorizer over the ACLs of the metadata image; None if ACLs are not used."""
+        """Authorizer over the ACLs in the metadata image; None if ACLs are not used."""
         return self._by_acls
 
     @property
@@ -64,7 +64,7 @@ class Authorization:
         self.is_active = authorizer.is_active
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the ACLs of a newer image, also to open connections."""
+        """Apply the ACLs in a newer metadata image, also to open connections."""
         if image.acls is not self._acls and self._by_acls is not None:
             self._acls = image.acls
             self._by_acls.take(image.acls)

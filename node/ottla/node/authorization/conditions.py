@@ -1,4 +1,4 @@
-"""Conditions under which a request needs an operation, for each value of `When`.  Pure."""
+"""Conditions under which a request needs an ACL operation, for each value of `When`. Pure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,5 +41,5 @@ CONDITIONS: dict[When, Callable[[RequestContext, Any, Any], bool]] = {
     ),
     When.ON_CONTROLLERS: lambda context, request, element: False,
 }
-"""Functions that return True if an operation is needed for an element of a request, or for the
-whole request if the element is None."""
+"""Functions that return True if an operation is needed for an element of a request. The element is
+None if the operation is for the whole request."""

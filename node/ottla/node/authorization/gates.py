@@ -1,5 +1,5 @@
-"""Gate of each API: authorizes a request before its handler, by the needs of the API's row in
-`wire/apis`.
+"""Authorizes the requests of each API before their handler, by the needs that the API's row in
+`wire/apis` declares.
 
 Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
 for these elements are added to the handler's response. A request with many elements is authorized
@@ -30,25 +30,26 @@ NoteRefusal = Callable[[int, ErrorCode], None]
 
 
 class Elements:
-    """Elements of an API's requests that are authorized one by one."""
+    """Elements in the requests of an API that are authorized one by one."""
 
     __slots__ = ("field", "name", "parts")
 
     def __init__(self, named_by: str, parts: Parts) -> None:
         self.field, _, self.name = named_by.partition(".")
-        """Field of the request with the list, and field of an element with the resource's name. The
-        latter is empty if the element is the name itself."""
+        """Field of the request that contains the list, and field of an element that contains the
+        resource's name. The second is empty if the element is the name itself."""
         self.parts = parts
 
     def name_of(self, element: Any) -> str:
-        """Return the name of an element's resource, or an empty text if the element has an id
-        instead."""
+        """Return the name of the resource that an element names, or an empty text if the element
+        has an id instead."""
         name: str = getattr(element, self.name) if self.name else element
         return name
 
 
 def elements_of(row: Api) -> Elements | None:
-    """Return the elements of an API's requests, or None if its handler authorizes them."""
+    """Return the elements of an API's requests that are authorized one by one, or None if its
+    handler does that."""
     named = (one.named_by for one in row.single_needs if one.scope is Scope.EACH and one.named_by)
     return None if row.parts is None else Elements(next(named), row.parts)
 
@@ -66,7 +67,7 @@ class Gate:
         self._each: list[Need] = []
         self._instead: list[Need] = []
         """Needs of the request that may replace the needs of its elements. If one of them is
-        allowed, all elements are."""
+        allowed, all elements are allowed."""
         for one in row.needs if row.decider is not Decider.CONTROLLER else ():
             needs = one.needs if isinstance(one, AnyOf) else (one,)
             if all(need.scope is Scope.REQUEST for need in needs):
@@ -77,11 +78,11 @@ class Gate:
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
         self._only: Need | None = None
-        """Need of each element if there is exactly one and it always applies, else None."""
+        """Need of each element, if there is exactly one and it always applies, or else None."""
         if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
             self._only = self._each[0]
         self.is_open = not self._whole and not self._each
-        """True if no check is made before the handler."""
+        """True if no check is made before the handler is called."""
 
     def _is_of_elements(self, need: Need) -> bool:
         """Return whether a need applies to each element of the request. Needs for parts of an
@@ -169,8 +170,8 @@ class Gate:
         handler: Handler,
         elements: Elements,
     ) -> Answer:
-        """Pass the elements that the client may access to the handler, and add the others to the
-        response as errors."""
+        """Pass the elements that the client may access to the handler, and answer all others with
+        errors."""
         pace, version = StepPace(), context.api_version
         allowed: list[Any] = []
         places: list[Any] = []
@@ -199,7 +200,8 @@ class Gate:
         return response
 
     def _name_by_id(self, part: Any) -> str | None:
-        """Return the name of a topic that a request names by id, or None if no topic has the id."""
+        """Return the name of a topic that an element names by id, or None if no topic has the
+        id."""
         topic_id = getattr(part, "topic_id", None)
         return "" if topic_id is None else self._name_of(topic_id)
 
@@ -211,7 +213,8 @@ class Gate:
         part: Any,
         name: str,
     ) -> Need | None:
-        """Return the need that is not allowed for an element, or None if the element is allowed."""
+        """Return the first need of an element that is not allowed, or None if the element is
+        allowed."""
         for need in self._each:
             is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
             if is_needed and not permissions.has(need, name):
@@ -246,7 +249,7 @@ def _refusal(
     needs: tuple[Need, ...],
     pace: StepPace,
 ) -> Steps[Need | None]:
-    """Return the operation that the request as a whole needs and the client is denied, or None if
+    """Return an operation that the whole request needs and that the client is denied, or None if
     the request is allowed."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:

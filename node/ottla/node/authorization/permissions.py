@@ -1,4 +1,4 @@
-"""Permissions of the client of a connection. Pure.
+"""Permissions of a connection's client. Pure.
 
 Allowed operations are cached for the connection. Denied operations are decided and logged once for
 each request, however many elements name them. Both caches are valid for one version of the ACLs.
@@ -16,21 +16,22 @@ from ottla.node.network.response_cache import ClientKey
 from ottla.wire.api import Need
 
 KEPT_MAX = 128
-"""Names cached for one connection, at some 200 bytes each. Smaller calls the authorizer more often
-for clients of more topics, at a microsecond each. Larger takes more memory for every connection."""
+"""Maximum number of resource names cached for one connection, at some 200 bytes each. Smaller calls
+the authorizer more often for clients of more topics, at a microsecond each. Larger takes more
+memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
-"""Length of the longest cached name.  A topic's name has at most 249 characters; a group's may have
-32 KiB."""
+"""Maximum characters of a cached name. A topic's name has at most 249 characters; a group's may
+have 32 KiB."""
 
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
-"""Operation on all resources of one type, the key under which resource names are cached."""
+"""Operation and resource type, the key under which resource names are cached."""
 
 WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
 
 
 class PermissionCache:
-    """Cache of the operations that the client of a connection is allowed, for one version of the
+    """Cache of the operations that a connection's client is allowed, for one version of the
     ACLs."""
 
     __slots__ = ("_count", "client_key", "is_keeping", "names", "version", "writable_topics")
@@ -43,7 +44,7 @@ class PermissionCache:
         self.writable_topics = self.names[WRITE_TOPIC]
         """Topics with WRITE allowed, which each Produce checks."""
         self.is_keeping = is_keeping
-        """True if allowed operations may be cached; False if each decision must be logged."""
+        """True if allowed operations may be cached. False if each decision must be logged."""
         self.client_key: ClientKey | None = None
         """Key of the client in the caches of responses, with this version of the ACLs. Created at
         first use."""
@@ -63,7 +64,7 @@ class PermissionCache:
 
 
 class CurrentAuthorizer:
-    """Owner of the current authorizer, which may be replaced."""
+    """Holder of the current authorizer, which may be replaced."""
 
     __slots__ = ("authorizer", "version")
 
@@ -73,16 +74,16 @@ class CurrentAuthorizer:
         """Version of the ACLs, incremented whenever the allowed operations may have changed."""
 
     def use(self, authorizer: Authorizer) -> None:
-        """Replace the authorizer."""
+        """Replace the current authorizer."""
         self.authorizer = authorizer
         self.note_change()
 
     def note_change(self) -> None:
-        """Increment the version, since decisions may have changed."""
+        """Increment the version of the ACLs, since decisions may have changed."""
         self.version += 1
 
     def permissions_of(self, peer: Peer) -> "ClientPermissions":
-        """Return the permissions for the next request of a connection, with the current ACLs."""
+        """Return the permissions for the next request on a connection, under the current ACLs."""
         before: ClientPermissions | None = peer.permissions
         allowed = None
         if before is not None and before.user is peer.user:
@@ -101,7 +102,7 @@ class CurrentAuthorizer:
 
 
 class ClientPermissions:
-    """Permissions for one request. They are reused for later requests of the client until an
+    """Permissions for one request. They are reused for the client's later requests until an
     operation is denied."""
 
     __slots__ = (
@@ -124,7 +125,7 @@ class ClientPermissions:
         self.principal = peer.principal
         self.host = peer.peer_host
         self.serves: str | None = peer.user
-        """User whose next request these permissions can serve.  None if they contain decisions that
+        """User whose next request these permissions can serve. None if they contain decisions that
         apply to one request only."""
         self.was_denied = False
         """True if an operation on a resource that the request names was denied. The permissions are
@@ -146,8 +147,8 @@ class ClientPermissions:
         return allowed.client_key
 
     def allowed_before(self, granted: Granted) -> AbstractSet[str]:
-        """Return the resources for which the cache already has a permission for this operation and
-        resource type. For others the caller must call `allows`.
+        """Return the resources on which the cache already permits this operation, for its resource
+        type. For others the caller must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -192,7 +193,7 @@ class ClientPermissions:
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, but do not cache or log it. For checks that are
+        """Return the same result as `allows`, without caching or logging it. For checks that are
         repeated after the request has ended."""
         return self._in_force.authorizer.is_allowed(
             self.principal, self.host, operation, resource_type, name, is_logged=False
@@ -206,7 +207,7 @@ class ClientPermissions:
         )
 
     def has(self, need: Need, name: str, *, is_logged: bool = True) -> bool:
-        """Return whether a need of an API's row is allowed on a resource."""
+        """Return whether a need in an API's row is allowed on a resource."""
         resource = need.resource
         if resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME

@@ -1,4 +1,4 @@
-"""Gate of Produce, with one lookup for most requests of producers.  Pure."""
+"""Authorizes Produce requests before their handler, most of them with one lookup. Pure."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.wire.flat.flat_produce import FlatProduce
 
 TOPICS_AT_ONE_LOOK_MAX = 100
-"""Topics of a request that are checked in one step."""
+"""Maximum number of topics in a request that are checked in one step."""
 
 
 class ProduceGate(Gate):
@@ -21,8 +21,8 @@ class ProduceGate(Gate):
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Pass the request to the handler at once if the cache has WRITE permission for all its
-        topics. Otherwise authorize it like any other.
+        """Pass the request to the handler at once if the cache permits WRITE on all its topics.
+        Otherwise authorize it like any other request.
 
         The permissions are current: the ACLs cannot change between the creation of `permissions`
         and this call.

@@ -1,7 +1,7 @@
-"""Permission checks by handlers. If permissions are None, everything is allowed.
+"""Permission checks that handlers make themselves. If permissions are None, everything is allowed.
 
-Pure. A gate cannot check parts of responses, options and filtered lists. Handlers check these with
-the functions of this module.
+Pure. The check before the handler cannot cover parts of responses, options and filtered lists.
+Handlers check these with the functions of this module.
 """
 
 from ottla.model.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, ResourceType
@@ -10,7 +10,8 @@ from ottla.node.network.dispatch import Permissions
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
 OPERATIONS_COST = 8
-"""Cost of computing the allowed operations of one resource, in decisions of the authorizer."""
+"""Cost of computing the allowed operations on one resource, measured in decisions of the
+authorizer."""
 
 
 def may(
@@ -44,15 +45,16 @@ def may_on_cluster(permissions: Permissions | None, operation: AclOperation) -> 
 
 
 def operations_on(permissions: Permissions | None, resource_type: ResourceType, name: str) -> int:
-    """Return the allowed operations on a resource as a bit field."""
+    """Return the operations that the client may perform on a resource, as a bit field."""
     if permissions is None:
         return sum(1 << operation for operation in OPERATIONS[resource_type])
     return permissions.operations(resource_type, name)
 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
-    """Return the allowed operations on the cluster as a bit field: none without DESCRIBE on the
-    cluster, and `OPERATIONS_NOT_ASKED` if the request did not ask for them."""
+    """Return the operations that the client may perform on the cluster, as a bit field. It is empty
+    without DESCRIBE on the cluster, and `OPERATIONS_NOT_ASKED` if the request did not ask for it.
+    """
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not may(permissions, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -1,4 +1,4 @@
-"""Nodes as processes of the local machine.
+"""Runs nodes as processes of the local machine.
 
 local_nodes_driver.py            starts and stops nodes, and waits until they are ready
 forked_process_driver.py         child processes that are forked with all imported modules

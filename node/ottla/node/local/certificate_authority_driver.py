@@ -1,8 +1,8 @@
-"""A private certificate authority: of `ottla certificates`, local clusters, drills and tests.
+"""Private certificate authority, used by `ottla certificates`, local clusters, drills and tests.
 
-Keys are P-256.  The certificate of a node contains the node's id (`urn:ottla:node:ID`), so only
-that node can use it.  An authority has one purpose, since every holder of a certificate that nodes
-trust may join the cluster.  Requires the package cryptography, which the extra `secure` installs.
+Keys are P-256. The certificate of a node contains the node's id (`urn:ottla:node:ID`), so only that
+node can use it. An authority has one purpose, since every holder of a certificate that nodes trust
+may join the cluster. Requires the package cryptography, which the extra `secure` installs.
 """
 
 import os
@@ -33,8 +33,8 @@ are slow then accept the certificate; drills set clocks back on purpose."""
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
 FOR_NODES, FOR_USERS = "nodes", "users"
-"""Purposes of authorities.  The purpose is the organizational unit in the authority's subject; an
-authority without one is for nodes."""
+"""Purposes of certificate authorities. The purpose is the organizational unit in the authority's
+subject; an authority without one is for nodes."""
 
 
 @frozen(kw_only=True)
@@ -52,7 +52,7 @@ class IssuedCertificate:
 
 
 class CertificateAuthority:
-    """A certificate authority with its own root certificate."""
+    """Certificate authority with its own root certificate."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
@@ -60,7 +60,7 @@ class CertificateAuthority:
 
     @classmethod
     def make(cls, name: str, purpose: str | None = None) -> "CertificateAuthority":
-        """Create and return a new authority, with a new key and root certificate."""
+        """Create and return a new certificate authority, with a new key and root certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if purpose is not None:
@@ -78,8 +78,8 @@ class CertificateAuthority:
 
     @classmethod
     def opened(cls, directory: Path, name: str) -> "CertificateAuthority":
-        """Return the authority that is stored in a directory, after creating it if there is
-        none."""
+        """Return the certificate authority that is stored in a directory, after creating it if
+        there is none."""
         certificate, key = directory / CA_FILE, directory / CA_KEY_FILE
         if certificate.exists() and key.exists():
             loaded = serialization.load_pem_private_key(key.read_bytes(), None)
@@ -91,8 +91,8 @@ class CertificateAuthority:
 
     @classmethod
     def read(cls, directory: Path) -> "CertificateAuthority":
-        """Return the authority that is stored in a directory.  Raises ConfigError if there is none
-        that can be used."""
+        """Return the certificate authority that is stored in a directory. Raises ConfigError if
+        there is none that can be used."""
         try:
             key = serialization.load_pem_private_key((directory / CA_KEY_FILE).read_bytes(), None)
             certificate = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())
@@ -112,14 +112,14 @@ class CertificateAuthority:
         return cls(key, certificate)
 
     def write(self, directory: Path) -> None:
-        """Store the authority in a directory, whose key only its owner may read."""
+        """Store the certificate authority in a directory. Only the owner may read its key."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(directory / CA_KEY_FILE, _key_pem(self._key))
         (directory / CA_FILE).write_text(self.certificate)
 
     @property
     def purpose(self) -> str:
-        """Purpose of the authority: FOR_NODES or FOR_USERS."""
+        """Purpose of the certificate authority: FOR_NODES or FOR_USERS."""
         units = self._certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
         return FOR_USERS if any(one.value == FOR_USERS for one in units) else FOR_NODES
 
@@ -140,8 +140,8 @@ class CertificateAuthority:
     ) -> IssuedCertificate:
         """Issue and return a certificate that is valid for some hosts (names and addresses).
 
-        The certificate is for a node if `node_id` is given, or for several nodes of one machine if
-        `node_ids` are, or else for a client.
+        The certificate is for one node if `node_id` is given, or for several nodes on one machine
+        if `node_ids` are given. Otherwise it is for a client.
         """
         return self._sign(
             x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
@@ -154,9 +154,9 @@ class CertificateAuthority:
         self, certificate: str, *, valid_for: timedelta = timedelta(days=CERTIFICATE_DAYS)
     ) -> IssuedCertificate:
         """Issue a certificate with a new key, and the subject and names of a certificate that this
-        authority has issued.  Nodes do not accept others while they run.
+        authority has issued. Nodes accept only such a certificate while they run.
 
-        Raises ConfigError if another authority has issued it.
+        Raises ConfigError if another authority has issued the given certificate.
         """
         old = _read_certificate(certificate)
         try:
@@ -203,8 +203,8 @@ class CertificateAuthority:
 
 
 def ends_at(certificate: str) -> datetime:
-    """Return the end of the validity of a PEM file's first certificate.  Raises ConfigError if it
-    has none."""
+    """Return the time at which the first certificate in a PEM text expires. Raises ConfigError if
+    the text contains none."""
     return _read_certificate(certificate).not_valid_after_utc
 
 

@@ -1,10 +1,10 @@
-"""Child processes that are forked together with all modules that this process has imported.
-Forking takes some ms.
+"""Child processes that are forked together with all modules that this process has imported. Forking
+takes some ms.
 
-Only a process with one thread may fork (Invariant OneThreadForks): a lock that another thread holds
-at the time of the fork would stay locked in the child.  The child gets a session of its own,
-standard input and output, and Python's default signal handlers.  It gets no other descriptors of
-its parent.
+Only a process with one thread may fork (invariant OneThreadForks): a lock that another thread holds
+at the time of the fork would stay locked in the child. The child gets a session of its own,
+standard input and output, and Python's default signal handlers. It gets no other descriptors of its
+parent.
 """
 
 import gc
@@ -43,12 +43,12 @@ def may_fork() -> bool:
 
 
 class ForkedProcess:
-    """A child process, with the interface of `subprocess.Popen`."""
+    """Forked child process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        """Exit code of the process, negative for a signal.  None until it is known."""
+        """Exit code of the process, negative for a signal. None until it is known."""
 
     def poll(self) -> int | None:
         """Return the exit code, or None while the process is running."""

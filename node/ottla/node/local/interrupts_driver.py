@@ -1,4 +1,4 @@
-"""SIGTERM handled like Ctrl-C, so that a command also cleans up when `timeout` or `kill` ends
+"""Handles SIGTERM like Ctrl-C, so that a command also cleans up when `timeout` or `kill` ends
 it."""
 
 import signal

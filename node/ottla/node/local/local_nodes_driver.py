@@ -1,7 +1,7 @@
-"""Nodes as processes of the local machine: start, readiness and end.  All code that starts nodes
-uses this module.
+"""Starts nodes as processes of the local machine, waits until they are ready, and ends them. All
+code that starts nodes uses this module.
 
-A node is `ottla controller` or `ottla broker` with a settings file.  It writes to a pipe when it is
+A node is `ottla controller` or `ottla broker` with a settings file. It writes to a pipe when it is
 ready (OTTLA_READY_FD), and ends when its parent ends (OTTLA_PARENT_PID).
 """
 
@@ -26,7 +26,7 @@ READY_VARIABLE = "OTTLA_READY_FD"
 PARENT_VARIABLE = "OTTLA_PARENT_PID"
 
 READY = b"+"
-"""Bytes that a node writes to its pipe once it is ready."""
+"""Byte that a node writes to its pipe once it is ready."""
 
 NODE_MODULE = "ottla.cli"
 
@@ -36,14 +36,15 @@ that forked it ends, and other threads, such as idle threads of a pool, may end 
 node."""
 
 _FIRST_CHOICE = 10_240
-"""Lowest port that is chosen.  Well-known ports of servers, including Kafka's 9092, are lower."""
+"""Lowest port that is chosen. The well-known ports of servers, including Kafka's 9092, are
+lower."""
 
 _FEWEST_CHOICES = 1_000
 _TRIES = 100
 
 _CHANCE = random.SystemRandom()
-"""Random numbers of the operating system.  They make it unlikely that two processes choose the same
-port at the same time."""
+"""Random number generator of the operating system. It makes it unlikely that two processes choose
+the same port at the same time."""
 
 
 class NodeProcess(Protocol):
@@ -75,8 +76,8 @@ class NodeProcess(Protocol):
 
 
 class NotReadyError(Exception):
-    """A node ended before it was ready, or was not ready in time.  `node` is the node that ended,
-    or None."""
+    """Raised if a node ended before it was ready, or was not ready in time. `node` is the node that
+    ended, or None."""
 
     def __init__(self, sentence: str, node: "LocalNode | None" = None) -> None:
         super().__init__(sentence)
@@ -85,8 +86,8 @@ class NotReadyError(Exception):
 
 @dataclass(slots=True)
 class LocalNode:
-    """The process of a node, and the pipe to which it writes when it is ready.  The caller that
-    started the node owns both."""
+    """Process of a node, and the pipe to which it writes when it is ready. The caller that started
+    the node owns both."""
 
     role: str
     properties: Path
@@ -95,7 +96,7 @@ class LocalNode:
 
     @property
     def pid(self) -> int:
-        """Process id of the node."""
+        """Process id of the node's process."""
         return self.process.pid
 
     def read_readiness(self) -> bool:
@@ -106,11 +107,11 @@ class LocalNode:
             os.close(self.ready_reader)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal without waiting for its effect."""
+        """Send a signal to the node's process, without waiting for its effect."""
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End the process by SIGKILL, and wait until it has ended."""
+        """End the node's process by SIGKILL, and wait until it has ended."""
         self.process.kill()
         self.process.wait()
 
@@ -158,7 +159,7 @@ def start_node(
 
 
 def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process from the permanent thread `_STARTER`, and return it."""
+    """Start a process from the permanent thread `_STARTER`, and return the process."""
     if threading.current_thread() is threading.main_thread():
         return subprocess.Popen(command, **options)
     return _STARTER.submit(lambda: subprocess.Popen(command, **options)).result()
@@ -222,8 +223,8 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listening_ports(given: str | None = None) -> range:
-    """Return a range of ports below those that the kernel uses for outgoing connections.  The range
-    is empty if it would be too small.
+    """Return a range of ports below the ones that the kernel uses for outgoing connections. The
+    range is empty if it would be too small.
 
     `given` is the text of net.ipv4.ip_local_port_range (default: the text on this machine).
     """
@@ -237,8 +238,8 @@ def listening_ports(given: str | None = None) -> range:
 
 
 def _bind(probe: socket.socket, host: str, choices: range) -> None:
-    """Bind a socket to a random port of `choices`.  If many of them are occupied, the kernel
-    chooses a port."""
+    """Bind a socket to a random port in `choices`. If many of them are occupied, the kernel chooses
+    a port."""
     for _ in range(_TRIES if choices else 0):
         try:
             probe.bind((host, _CHANCE.choice(choices)))

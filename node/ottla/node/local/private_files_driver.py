@@ -1,8 +1,8 @@
-"""Files and directories of a node that other users of the machine cannot read.
+"""Creates files and directories of a node that other users of the machine cannot read.
 
 The files of a node contain secrets: passwords in settings, keys of users and tokens in the metadata
-log and its snapshots, records in partition logs.  A node therefore creates settings files for its
-owner only, and all other files for its owner and group only.  Files that already exist keep their
+log and its snapshots, records in partition logs. A node therefore creates settings files for its
+owner only, and all other files for its owner and group only. Files that already exist keep their
 modes; the node logs a warning about unsafe modes when it starts.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 PRIVATE_MODE = 0o600
 OTHERS = 0o027
-"""Permission bits that no file of a node has: write for the group, and all for others."""
+"""Permission bits that no file of a node may have: write for the group, and all for others."""
 
 
 def restrict_umask() -> None:
@@ -25,9 +25,9 @@ def restrict_umask() -> None:
 
 
 def write_private(path: Path, text: str, *, like: os.stat_result | None = None) -> None:
-    """Write a file that only its owner may read.  An existing file is replaced atomically.
+    """Write a file that only its owner may read. An existing file is replaced atomically.
 
-    `like` is the status of a file whose owner, group and mode the new one gets.
+    `like` is the status of a file whose owner, group and mode the new file gets.
     """
     part = path.with_name(f".{path.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)

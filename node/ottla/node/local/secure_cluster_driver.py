@@ -1,10 +1,10 @@
-"""A local cluster with authentication and ACLs: `ottla up --secure`, `ottla jepsen run --secure`.
+"""Local cluster with authentication and ACLs: `ottla up --secure`, `ottla jepsen run --secure`.
 
-Nodes authenticate each other over gRPC by certificates of the cluster's own authority.  Clients and
-brokers log in by SCRAM over TLS, and ACLs authorize them.  The user `admin` is a super user.
-Brokers are super users, or else have only the permissions of the initial ACLs.  All files are in
-`DIR/security`, which only its owner can read.  Settings for clients are in `DIR/client.properties`
-(keys of librdkafka, which our commands also read) and `DIR/client-java.properties`.
+Nodes authenticate each other over gRPC with certificates from the cluster's own authority. Clients
+and brokers log in by SCRAM over TLS, and ACLs authorize them. The user `admin` is a super user.
+Brokers are super users, or else have only the permissions of the initial ACLs. All files are in
+`DIR/security`, which only its owner can read. Settings for clients are in `DIR/client.properties`
+(keys of librdkafka, which Ottla's commands also read) and `DIR/client-java.properties`.
 """
 
 import json
@@ -40,7 +40,7 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 ADMIN, BROKER = "admin", "broker"
 USERS = (ADMIN, BROKER)
-"""Users that exist from the start: the operator, and the user as which brokers log in to each
+"""Users that exist from the start: the operator, and the user with which brokers log in to each
 other."""
 
 ITERATIONS = 8_192
@@ -53,7 +53,7 @@ JAVA_CLIENT_FILE = "client-java.properties"
 
 @frozen
 class SecureCluster:
-    """The certificates and users of one local cluster."""
+    """Certificates and users of one local cluster."""
 
     directory: Path
     """Directory of the cluster's certificates and settings."""
@@ -66,17 +66,17 @@ class SecureCluster:
 
     @property
     def admin(self) -> str:
-        """Name of the user who may do everything."""
+        """Name of the super user `admin`, who may perform every operation."""
         return ADMIN
 
     @property
     def listener(self) -> str:
-        """Name of the listener to which clients connect, which is its protocol too."""
+        """Name of the listener to which clients connect, which is also its security protocol."""
         return LISTENER
 
     @property
     def trusted(self) -> Path:
-        """File with the certificate of the authority, which clients must trust."""
+        """File with the root certificate of the cluster's authority, which clients must trust."""
         return self._security / CA_FILE
 
     @property
@@ -146,8 +146,8 @@ class SecureCluster:
     def issue(
         self, hosts: Iterable[str], nodes: Sequence[tuple[str, int]], *, is_renewal: bool = False
     ) -> None:
-        """Issue certificates for those nodes, given as (role, id), that have none.  A renewal
-        replaces the certificates of all the nodes.
+        """Issue certificates for the nodes, given as (role, id), that have none. A renewal replaces
+        the certificates of all these nodes.
 
         The certificates are valid for `hosts`, and for the names of this machine.
         """
@@ -205,8 +205,8 @@ def allow(
     *operations: AclOperation,
     name: str = "*",
 ) -> list[AclEntry]:
-    """Return ACLs that allow operations on the resource `name`, or by default on all resources of
-    its type."""
+    """Return ACLs that allow operations to a principal, on the resource `name` or by default on all
+    resources of its type."""
     return [
         AclEntry(
             resource_type=type_,
@@ -237,7 +237,7 @@ def open_secure_cluster(
     entries: Sequence[AclEntry] = (),
     are_brokers_super: bool = True,
 ) -> SecureCluster:
-    """Return the secure cluster of a directory, after creating its certificates and users if there
+    """Return the secure cluster in a directory, after creating its certificates and users if there
     are none."""
     path = directory / "security" / USERS_FILE
     if not path.exists():

@@ -29,7 +29,7 @@ class Alarm:
         self._sleep: trio.CancelScope | None = None
 
     def rearm(self) -> None:
-        """Restart the sleep, because the next deadline is now earlier."""
+        """Restart the sleep, because the next deadline is now earlier than before."""
         if self._sleep is not None:
             self._sleep.cancel()
 

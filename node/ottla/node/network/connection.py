@@ -1,14 +1,14 @@
 """One client connection without its socket: bytes in, requests served in order, output chunks out.
 
-Sans-I/O: the epoll driver and the simulated world drive the same object.  It parses frames, starts
-requests and keeps responses in request order.  Everything it holds is bounded: the length of a
-frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes to
-be written. `RequestMemory` bounds what all connections hold together.
+Performs no I/O itself: the epoll driver and the simulation drive the same object. It parses frames,
+starts requests and keeps responses in request order. Everything it holds is bounded: the length of
+a frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes
+to be written. `RequestMemory` bounds what all connections hold together.
 
-The next request starts before an earlier one is answered in three cases only.  The earlier one is a
-Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry.  A commit
-decided later is also written later, and nothing depends on a client's own metrics.  Order and
-sequences are thus preserved.  Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
+The next request starts before an earlier one is answered in three cases only. The earlier one is a
+Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry. A commit
+decided later is also written later, and nothing depends on a client's own metrics. Order and
+sequences are thus preserved. Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
 """
 
 from collections.abc import Coroutine
@@ -64,7 +64,7 @@ class ConnectionHost(Protocol):
         """Close the connection and log the error, since one of its responses cannot be written."""
 
     def give_up(self, connection: "Connection", reason: str) -> None:
-        """Close the connection and log the reason: its peer exceeds the limits of memory or
+        """Close the connection and log the reason, because its peer exceeds a limit of memory or
         time."""
         ...
 
@@ -208,8 +208,8 @@ class Connection:
             self._make_room()
 
     def resume(self, now_ms: int) -> None:
-        """Start held requests again after a limit, a pause or throttling has ended. Raises
-        ProtocolError as `on_bytes` does."""
+        """Start held requests after a limit, a pause or throttling has ended. Raises ProtocolError
+        as `on_bytes` does."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
         if self._guard is not None:
@@ -261,7 +261,8 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """True if the last response is in the output.  The connection closes when that is sent."""
+        """True if the last response is in the output. The connection closes when that response is
+        sent."""
         return self._responses.is_closing
 
     @property
@@ -272,7 +273,8 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """Number of requests that wait for their response, or for an earlier response."""
+        """Number of requests that wait for their own response, or for the response to an earlier
+        request."""
         return len(self._responses)
 
     def on_sent(self, size: int, now_ms: int) -> None:
@@ -300,7 +302,7 @@ class Connection:
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
-        """Note that output is left, because the socket is full or the event-loop iteration has
+        """Record that output is left, because the socket is full or the event-loop iteration has
         ended."""
         if not self._stalled_ns:
             self._stalled_ns = self._clock.turn_ns or 1
@@ -325,7 +327,8 @@ class Connection:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
-        """Answer with the result of a handler's coroutine.  None leaves the slot to the handler."""
+        """Answer with the result of a handler's coroutine. If it is None, the handler completes the
+        response slot itself."""
         self._coroutine_count -= 1
         if not self._coroutine_count and self._lent_bytes:
             lent_bytes, self._lent_bytes = self._lent_bytes, 0
@@ -394,13 +397,13 @@ class Connection:
             self._host.on_work(self)
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
-        """Start a coroutine, on the server that owns this connection, that performs the steps of a
+        """Start a coroutine on the server of this connection. It performs the steps that build the
         response to a waiting request."""
         self._coroutine_count += 1
         self._host.run(self, slot, steps)
 
     def _note_late(self) -> None:
-        """Record for each late response how long it waited for earlier ones."""
+        """Record for each late response how long it waited for earlier responses."""
         now_ns = self._clock.now_ns()
         for slot in self._responses.late:
             if slot.times is not None:
@@ -430,8 +433,8 @@ class Connection:
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read and start no request until `deadline_ms`, for a throttled client.  The latest of
-        several deadlines counts.
+        """Read and start no request until `deadline_ms`, since the client is throttled. The latest
+        of several deadlines counts.
 
         Responses are still sent, and received bytes stay unparsed.
         """
@@ -575,8 +578,8 @@ class Connection:
         self._settle()
 
     def _make_room(self) -> None:
-        """Read the length of the frame at the front of the held bytes, and grow the buffer for its
-        rest."""
+        """Read the length of the frame that begins the held bytes, and grow the buffer for the rest
+        of the frame."""
         held = self._held
         if not self._frame_bytes:
             if len(held) < FRAME_LENGTH_BYTES:
@@ -596,7 +599,7 @@ class Connection:
         self._settle()
 
     def _settle(self) -> None:
-        """Report to the pool how much request memory this connection holds now."""
+        """Report to the pool of request memory how many bytes this connection holds now."""
         capacity_bytes = self._held.capacity_bytes
         charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
         if capacity_bytes > charged_bytes:
@@ -619,13 +622,12 @@ class Connection:
             self._host.on_work(self)
 
     def give_up(self, reason: str) -> None:
-        """Ask the server to close this connection, since others need its memory."""
+        """Ask the server to close this connection, since other connections need its memory."""
         if not self.is_closed:
             self._host.give_up(self, reason)
 
     def _transfer_buffer(self) -> None:
-        """Transfer the frame's buffer and its memory charge to the coroutine that reads the
-        frame."""
+        """Transfer a frame's buffer and its memory charge to the coroutine that reads the frame."""
         self.has_lent_buffer = True
         self._lent_bytes += self._charged_bytes
         self._charged_bytes = 0

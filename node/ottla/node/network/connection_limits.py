@@ -1,4 +1,4 @@
-"""Limits of one connection.  Pure."""
+"""Limits of one client connection. Pure."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from ottla.model.limits import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of one connection; the defaults are those of a broker."""
+    """Limits of one client connection; the defaults are a broker's."""
 
     frame_bytes_max: int = 100 * MIB
     """Maximum bytes of a frame (`socket.request.max.bytes`)."""

@@ -1,9 +1,9 @@
-"""Quotas of connections. Counts and rates decide which connections are accepted, wait, or are
+"""Quotas of connections: counts and rates decide which connections are accepted, wait, or are
 closed.
 
 Pure; the caller passes the time. The acceptor makes three calls. `wait_ms` returns how long a
-listener must not accept, `admit` decides about an accepted connection, and `on_closed` notes one
-that has closed.
+listener must not accept, `admit` decides about an accepted connection, and `on_closed` reports a
+connection that has closed.
 
 * A connection above a rate of the broker or of its listener is served. The next one waits until the
   rate is within its bound again.
@@ -11,7 +11,7 @@ that has closed.
 * A connection above the count of its address is closed at once.
 
 The inter-broker listener is protected if there are other listeners. Only its own bounds apply to
-it. If the broker's count is exceeded, a connection of another listener is closed in its favour.
+it. If the broker's count is exceeded, a connection on another listener is closed in its favour.
 """
 
 from collections import Counter
@@ -27,12 +27,12 @@ from ottla.model.settings.quotas import CONNECTION_CREATION_RATE
 IP = "ip"
 
 IPS_MAX = 10_000
-"""Maximum addresses whose rates are stored, at some 1 KiB each. If a storm of connections has more
-addresses, those without a new connection for the longest time are dropped."""
+"""Maximum number of addresses whose rates are stored, at some 1 KiB each. Beyond that, the
+addresses without a new connection for the longest time are dropped."""
 
 
 class IpUsage:
-    """Recent connections of one address."""
+    """Rate of connections from one address, and the time of the last one."""
 
     __slots__ = ("last_ms", "rate")
 
@@ -66,7 +66,8 @@ class ConnectionQuotas:
         self._closed_until_ms = dict.fromkeys(names, 0)
         """Monotonic time in milliseconds until which each listener accepts nothing."""
         self._ip_limits: Mapping[str | None, float] = {}
-        """Maximum connections a second by address; None is the default for all other addresses."""
+        """Maximum connections per second by address; None is the default for all other
+        addresses."""
         self._ip_usages: dict[str, IpUsage] = {}
         """Usage by address, the most recent last."""
         self.throttled_ip_count = 0
@@ -77,7 +78,7 @@ class ConnectionQuotas:
     # Bounds.
 
     def set_ip_limits(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
-        """Apply the connection limits of addresses in a metadata image."""
+        """Apply the connection limits of addresses that a metadata image contains."""
         limits: dict[str | None, float] = {}
         for entity, found in quotas.items():
             limit = found.get(CONNECTION_CREATION_RATE)
@@ -126,7 +127,7 @@ class ConnectionQuotas:
         return self._total > self._count_max
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection, which has closed."""
+        """Stop counting a served connection that has closed."""
         self._total -= 1
         self._by_listener[listener] -= 1
         self._by_ip[host] -= 1
@@ -135,22 +136,22 @@ class ConnectionQuotas:
     # State and metrics.
 
     def forget_idle(self, now_ms: int) -> None:
-        """Drop addresses that made no connection for an hour."""
+        """Drop the usage of addresses that made no connection for an hour."""
         for host, usage in list(self._ip_usages.items()):
             if now_ms - usage.last_ms >= IDLE_MS_MAX:
                 del self._ip_usages[host]
 
     def broker_rate(self, now_ms: int) -> float:
-        """Return the connections a second that count towards the broker's limit."""
+        """Return the rate of connections per second that counts towards the broker's limit."""
         return self._broker_rate.per_second(now_ms)
 
     def listener_rates(self, now_ms: int) -> dict[str, float]:
-        """Return the connections a second of each listener."""
+        """Return the rate of connections per second for each listener."""
         return {name: rate.per_second(now_ms) for name, rate in self._listener_rates.items()}
 
     def ip_rates(self, now_ms: int, count_max: int) -> dict[str, float]:
-        """Return the connections a second of addresses that have a limit: at most `count_max`, the
-        most recent ones."""
+        """Return the rate of connections per second for addresses that have a limit: at most
+        `count_max`, the most recently active ones."""
         latest = list(self._ip_usages.items())[-count_max:]
         return {host: usage.rate.per_second(now_ms) for host, usage in latest}
 
@@ -190,8 +191,8 @@ class ConnectionQuotas:
         return delay_ms
 
     def _recorded(self, rate: SampledRate, limit: float, count: int, now_ms: int) -> int:
-        """Count connections in a rate.  Returns the throttle time in milliseconds, at most one
-        window as in Kafka."""
+        """Count connections in a rate. Returns the throttle time in milliseconds, which is at most
+        one window as in Kafka."""
         rate.record(count, now_ms)
         if limit >= INT32_MAX:
             return 0

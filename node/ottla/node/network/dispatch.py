@@ -1,4 +1,4 @@
-"""Request dispatch: (api key, version) → decoded body → handler → response.
+"""Dispatches requests: (api key, version) → decoded body → handler → response.
 
 Pure.  A handler is called inline and returns one of three things:
 
@@ -7,15 +7,15 @@ Pure.  A handler is called inline and returns one of three things:
 * a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with either of
   the above.  No further request of the connection is started until this one is answered.
 
-A request with many elements is first decoded off the event loop (`ThreadWork`).  The API's
+A request with many elements is first decoded off the event loop (`ThreadWork`). The API's
 `large_handler` then serves it in steps, if there is one.
 
-The next request is started before the response in three cases only.  A Produce whose handler (or
-coroutine) has returned None has done its append and only waits for the high watermark.  An
-OffsetCommit is decided and waits to be committed in that order.  A PushTelemetry is processed
+The next request is started before the response in three cases only. A Produce whose handler (or
+coroutine) has returned None has done its append and only waits for the high watermark. An
+OffsetCommit is decided and waits to be committed in that order. A PushTelemetry is processed
 elsewhere while the client's real work continues.
 
-The records of a request are views into the connection's buffer.  They are valid until the handler
+The records of a request are views into the connection's buffer. They are valid until the handler
 returns, and for a coroutine until it ends.
 """
 
@@ -44,16 +44,17 @@ from ottla.wire.codec_writers.codec_decoder import COST_FREE_BYTES, COST_PER_BYT
 from ottla.wire.headers import RequestHeader, trace_context_of
 
 INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
-"""Memory of the array elements of a request that is decoded on the event loop, in bytes: some
-hundred partitions.  Larger blocks the loop longer; smaller sends ordinary requests to a thread."""
+"""Maximum memory, in bytes, of the array elements of a request that is decoded on the event loop:
+some hundred partitions. Larger blocks the loop longer; smaller sends ordinary requests to a thread.
+"""
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
-"""Size of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX, in bytes.  Elements
-take at most some fifty times their encoded size.  A smaller frame that cannot be decoded is
+"""Size in bytes of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX. Elements
+take at most some fifty times their encoded size. A smaller frame that cannot be decoded is
 malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
-"""Maximum memory of the elements of a request, in bytes.  Ordinary requests need far less; a frame
+"""Maximum memory, in bytes, of the elements of a request. Ordinary requests need far less; a frame
 of 100 MiB could take a GiB."""
 
 HandlerResult: TypeAlias = (
@@ -65,8 +66,8 @@ Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
 """Handler of one API: `handler(context, request) -> response | None | coroutine`."""
 
 FlatReader: TypeAlias = Callable[[memoryview, int, int], Any]
-"""Reader of a request in place: `reader(frame, body_at, version)`.  Returns None if the generated
-codec must read it."""
+"""Function that reads a common request straight from its bytes: `reader(frame, body_at, version)`.
+Returns None if the generated codec must read it."""
 
 
 class MalformedRequestError(ProtocolError):
@@ -132,17 +133,17 @@ class Peer:
 
     @property
     def principal(self) -> str:
-        """Principal of the user in Kafka's notation."""
+        """Principal of the client's user in Kafka's notation."""
         return principal_of(self.user)
 
     @property
     def listener_key(self) -> ListenerKey:
-        """Listener that accepted the client, with the local address."""
+        """Listener that accepted the client, with the local address of the connection."""
         return self.listener_name, self.local_host, self.local_port
 
     @property
     def label(self) -> str:
-        """Name of the connection in the log."""
+        """Name of the connection in log messages."""
         return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
 
 
@@ -165,7 +166,7 @@ class Permissions(Protocol):
         ...
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, but do not cache or log it. For checks that are
+        """Return the same result as `allows`, without caching or logging it. For checks that are
         repeated after the request has ended."""
         ...
 
@@ -187,8 +188,8 @@ class Permissions(Protocol):
         ...
 
     def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
-        """Return the resources for which the cache already has a permission for this operation and
-        resource type. For others the caller must call `allows`.
+        """Return the resources on which the cache already permits this operation, for its resource
+        type. For others the caller must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -221,7 +222,7 @@ class RequestContext:
 
     @property
     def has_refused_parts(self) -> bool:
-        """True if the gate removed elements from the request because the client may not access
+        """True if authorization removed elements from the request because the client may not access
         them."""
         return self.slot.amend is not None
 
@@ -257,12 +258,12 @@ class Route:
         self.lowest = lowest
         self.highest = highest
         self.large_handler = large_handler
-        """Handler of requests with many elements, in steps."""
+        """Handler of requests with many elements, which serves them in steps, or None."""
         self.cache = cache
         """Response cache for requests repeated with the same bytes, if the API has one.  A response
         is cached unless it denies a requested resource or is an error as a whole."""
         self.read_flat = read_flat
-        """Fast codec of common requests, tried before the generated one unless a request is
+        """Faster decoder of common requests, tried before the generated codec unless a request is
         traced."""
         self.request_type: type[Message] | None = None
         """Class of the API's requests, imported at the first request to keep the start fast."""
@@ -274,7 +275,7 @@ class Quotas(Protocol):
     """Client quotas and the throttling of clients; see `node/quotas`."""
 
     is_active: bool
-    """True if any client has any quota."""
+    """True if a quota is set for any client."""
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Start charging a received request to its client's quotas."""
@@ -282,10 +283,10 @@ class Quotas(Protocol):
 
 
 class Gates(Protocol):
-    """Gates that authorize a request before its handler; see `node/authorization`."""
+    """Authorization of requests before their handlers; see `node/authorization`."""
 
     is_active: bool
-    """True if any request can be refused."""
+    """True if any request can be refused, so that requests must be checked."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Remove the elements of the request that the client may not access, call the handler with
@@ -303,12 +304,12 @@ class Gates(Protocol):
 
 
 class NotServedYetError(ProtocolError):
-    """Raised for a client that connects before this broker is ready.  Its connection is closed, and
-    it reconnects."""
+    """Raised if a client connects before this broker is ready. Its connection is closed, and it
+    reconnects."""
 
 
 class Dispatcher:
-    """Table of the handlers by API key.
+    """Table of request handlers by API key.
 
     Handlers may be registered late, since the listener opens before logs are recovered. A request
     for an API without a handler closes its connection, whether the API is unknown or listed in
@@ -329,10 +330,10 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self.on_unsupported_api_versions: Handler | None = None
         self.state_of_answers: Callable[[], object] | None = None
-        """Returns the immutable object from which cached responses are derived; None disables
-        caching. A response is reused only while this is the same object."""
+        """Function that returns the immutable object from which cached responses are derived; None
+        disables caching. A response is reused only while this is the same object."""
         self.coming: frozenset[int] = frozenset()
-        """APIs that will be registered when this broker is ready."""
+        """Keys of the APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
         """Called with the peer of each closed connection."""
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
@@ -359,11 +360,11 @@ class Dispatcher:
         large_handler: Handler | None = None,
         read_flat: FlatReader | None = None,
     ) -> None:
-        """Register the handler of an API, for every version of its table row.
+        """Register the handler of an API, for every version in its table row.
 
         `large_handler` serves requests with many elements if `handler` does not do so in steps.
-        Responses that `handler` returns at once are cached if the API's row allows it.  `read_flat`
-        is a fast codec of common requests, for the same handler.
+        Responses that `handler` returns at once are cached if the API's row allows it. `read_flat`
+        decodes common requests faster, straight from their bytes, for the same handler.
         """
         api, state, cache = API[api_key], self.state_of_answers, None
         if api.is_answer_kept and state is not None:
@@ -380,7 +381,7 @@ class Dispatcher:
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """Keys of the APIs served now."""
+        """Keys of the APIs that have a handler now."""
         return frozenset(self._routes)
 
     def decide_again(self) -> None:
@@ -445,9 +446,9 @@ class Dispatcher:
     def _serve_from_cache(
         self, cache: ResponseCache, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Answer from the cache, or call the handler and cache its response.
+        """Answer a request from the cache, or call the handler and cache its response.
 
-        A denial of a named resource is decided, and logged, for each request.
+        If a resource that the request names is denied, that is decided and logged for each request.
         """
         client_key: ClientKey | None = ANYONE
         if self.gates is not None and self.gates.is_active:
@@ -514,8 +515,8 @@ class Dispatcher:
 
 
 def _complete_encoded(context: RequestContext, body: bytes) -> None:
-    """Complete the slot with a cached response body. A throttled client gets a copy that contains
-    its throttle time."""
+    """Complete the response slot with a cached response body. A throttled client gets a copy that
+    contains its throttle time."""
     slot, header = context.slot, context.header
     throttle_ms = slot.settle_charge()
     if throttle_ms:

@@ -1,9 +1,9 @@
-"""Guards receive the frames of a connection before the dispatcher, until the client has logged in.
-Pure.
+"""Guards of connections: they receive frames before the dispatcher does, until the client has
+logged in. Pure.
 
-A listener that authenticates clients gives each connection a guard.  The guard sees each frame
-before it is parsed.  It passes the frame on, answers it, or closes the connection.  When it is
-done, the connection drops it and has no further cost.
+A listener that authenticates clients gives each connection a guard. The guard sees each frame
+before it is parsed. It passes the frame on, answers it, or closes the connection. When it is done,
+the connection drops it and has no further cost.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from ottla.wire.headers import RequestHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardResponse:
-    """Response that a guard sends to a frame."""
+    """Response that a guard sends to a received frame."""
 
     header: RequestHeader
     message: Message | None = None
     """Response message of the request's API."""
     token: bytes | None = None
-    """SASL token, sent without a response header."""
+    """SASL token that is sent without a response header."""
     closes_at_ms: int | None = None
     """Monotonic time in milliseconds at which the connection answers and closes.  Nothing is read
     until then."""
@@ -59,7 +59,7 @@ class ConnectionGuard(Protocol):
 
 
 class GuardState:
-    """Guard of a connection, together with a delayed response after which the connection closes."""
+    """Guard of a connection, and a delayed response after which the connection closes."""
 
     __slots__ = ("_guard", "_parting")
 
@@ -96,8 +96,9 @@ class GuardState:
         return self._guard.on_frame(frame, now_ms)
 
     def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:
-        """Complete the slot and return None. If the guard delays the response, store it instead and
-        return the monotonic time in milliseconds at which to answer and close."""
+        """Send a guard's response and return None. If the guard delays the response, store it
+        instead and return the monotonic time in milliseconds at which to send it and close the
+        connection."""
         if answer.closes_at_ms is None:
             _complete(slot, answer)
             return None

@@ -1,4 +1,4 @@
-"""The latency of one kind of request since the last reading.  Pure."""
+"""Latency of one API's requests since the last reading. Pure."""
 
 from itertools import accumulate
 
@@ -8,7 +8,7 @@ NS_PER_US = 1_000
 
 
 class LatencyWindow:
-    """The 99th percentile of the times of one API, over the requests since the last reading."""
+    """99th percentile of the durations of one API's requests since the last reading."""
 
     def __init__(self, times: RequestTimes, api_key: int) -> None:
         self._times = times
@@ -17,7 +17,7 @@ class LatencyWindow:
 
     def p99_us(self) -> int | None:
         """Return the percentile in µs, rounded up by at most a quarter, and start a new window.
-        Returns None if no request was answered."""
+        Returns None if no request was answered since the last reading."""
         counts = self._times.counts_of(self._api_key)
         recent = [now - before for now, before in zip(counts, self._seen, strict=True)]
         self._seen = counts

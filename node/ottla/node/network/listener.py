@@ -1,8 +1,8 @@
-"""Listener of the broker: its address, and its TLS if connections are encrypted.
+"""Listener of a node: its address, and its TLS if connections are encrypted.
 
-Pure.  A plain listener has no TLS, and only its connections can send file slices with sendfile.
-The TLS objects of an encrypted listener are created at the edge (`tls/`).  The transport requests a
-context for each new connection, so that certificates may change while the listener is open.
+Pure. A plain listener has no TLS, and only its connections can send file slices with sendfile. The
+TLS objects of an encrypted listener are created in `tls/`. The transport requests a context for
+each new connection, so that certificates may change while the listener is open.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class HandshakeFailedError(ProtocolError):
 
 @dataclass(slots=True)
 class HandshakeCounts:
-    """Counters of the TLS handshakes of one listener, by outcome."""
+    """Counters of the TLS handshakes on one listener, by outcome."""
 
     successes: int = 0
     failures: int = 0
@@ -40,7 +40,8 @@ class ListenerTls(Protocol):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Handshake counters, and the time when the certificate expires."""
+        """Handshake counters, and the time when the certificate expires in seconds since the
+        epoch."""
         ...
 
     def user_of(self, certificate: bytes | None) -> str:

@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 
 class LoopClock:
-    """Clock of the event loop: the current time, and the time at which the current iteration
-    started, in nanoseconds."""
+    """Clock of the event loop: the current time, and the start of the current iteration, in
+    nanoseconds."""
 
     __slots__ = ("now_ns", "turn_ns")
 
     def __init__(self) -> None:
         self.now_ns: Callable[[], int] = int
-        """`time.perf_counter_ns` in a process with sockets; `int()`, always 0, in simulated
+        """`time.perf_counter_ns` in a process with sockets, or `int()`, always 0, in simulated
         time."""
         self.turn_ns = 0
-        """Time at which the current iteration started, before it polled its connections."""
+        """Time in nanoseconds at which the current iteration started, before it polled its
+        connections."""

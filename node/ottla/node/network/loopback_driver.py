@@ -1,8 +1,8 @@
-"""Requests of this broker to itself, served by its handlers without a socket or encoding.
+"""Serves requests of this broker to itself by its handlers, without a socket or encoding.
 
-A broker that coordinates a transaction often leads some of its partitions too.  A request to itself
+A broker that coordinates a transaction often leads some of its partitions too. A request to itself
 over the loopback interface would cost four system calls, twice the encoding, and several event-loop
-iterations.  Such requests are not counted among those of clients.
+iterations. Such requests are not counted as client requests.
 """
 
 from collections.abc import Coroutine, Generator
@@ -35,7 +35,7 @@ class LoopbackSlot(ResponseSlot):
         self.fault: Exception | None = None
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Store the response, unless the request was abandoned."""
+        """Store the response, unless the request was abandoned. `version` is not used."""
         if not self.is_abandoned:
             self.response = response
             self.complete_frame([])
@@ -65,7 +65,8 @@ class NullSlotOwner:
 
 
 class Loopback:
-    """Requests of a broker to itself, with the interface of `BrokerConnection`."""
+    """Port through which a broker sends requests to itself, with the interface of
+    `BrokerConnection`."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Clock) -> None:
         self._dispatcher = dispatcher
@@ -80,11 +81,11 @@ class Loopback:
         )
 
     def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API. This broker always supports it."""
+        """Return the highest version of an API, which this broker always supports."""
         return API[api_key].latest_stable
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
-        """Serve a request and return its response.
+        """Serve a request by this broker's own handler, and return its response.
 
         Raises NotServedYetError while this broker is starting, and any error that prevented the
         response.

@@ -22,21 +22,21 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Function that runs another function off the event loop."""
+    """Function that runs another function in a thread, off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run the function, and return its result."""
+        """Run a function in a thread, and return its result."""
         ...
 
 
 class PacedWork:
-    """Runner of the pending work of handlers, for all connections of a server."""
+    """Runs the pending work of handlers, for all connections of a server."""
 
     def __init__(
         self, run_in_thread: RunInThread | None = None, *, clock: LoopClock | None = None
     ) -> None:
-        """`run_in_thread` runs a function in a thread by default; the simulated world passes its
-        own."""
+        """`run_in_thread` runs a function in a thread by default; a simulation passes its own
+        function."""
         self._run_in_worker = run_in_thread or _run_in_thread
         self._clock = clock or LoopClock()
         # CPU time, not wall time: a thread also waits for the event loop.
@@ -47,8 +47,8 @@ class PacedWork:
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Run a handler's coroutine or steps until they are done, and return the response.
 
-        A costly response is encoded off the event loop and completes the slot here. The result is
-        then None.
+        A costly response is encoded off the event loop, and its slot is completed here. The result
+        is then None.
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):
@@ -62,7 +62,7 @@ class PacedWork:
         return pending
 
     async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
-        """Run costly work and answer.  Returns None, or a coroutine that waits for something."""
+        """Run costly work and answer. Returns None, or a coroutine that waits for an event."""
         while isinstance(pending, ThreadWork) or is_steps(pending):
             if isinstance(pending, ThreadWork):
                 # One at a time, since their results take memory.

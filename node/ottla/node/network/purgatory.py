@@ -19,20 +19,21 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 DEAD_TIMERS_KEPT = 256
-"""Timers of finished entries that may stay in the heap before it is rebuilt.  Smaller rebuilds
-often; larger keeps more finished requests in memory."""
+"""Maximum number of timers of ended entries that stay in the heap before it is rebuilt. Smaller
+rebuilds often; larger keeps more finished requests in memory."""
 
 COST_PER_TURN = 500
-"""Total cost of the entries that one event or deadline handles per event-loop iteration: some ten
-milliseconds.  Smaller answers many waiting requests later; larger blocks the loop longer."""
+"""Total cost, in partitions read, of the entries that one event or deadline handles per event-loop
+iteration: some ten milliseconds. Smaller answers many waiting requests later; larger blocks the
+loop longer."""
 
 SETTLED_PER_COST = 8
-"""Partitions whose high watermark can be checked in the time of reading one partition, which is the
-unit of an entry's cost."""
+"""Number of partitions whose high watermark can be checked in the time of reading one partition,
+which is the unit of an entry's cost."""
 
 ENTRIES_NOT_COUNTED = 10
-"""Entries that one iteration wakes regardless of their cost. Few partitions have more waiting
-entries."""
+"""Number of entries that one iteration wakes regardless of their cost. Few partitions have more
+waiting entries."""
 
 AT_ONCE_MS = 0
 """Deadline that is always in the past."""
@@ -40,7 +41,7 @@ AT_ONCE_MS = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingEntry(ABC):
-    """One waiting request.  Subclasses define when it is complete."""
+    """Waiting request. Subclasses define when it is complete."""
 
     __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
     kind: ClassVar[str]
@@ -60,8 +61,8 @@ class WaitingEntry(ABC):
 
     @property
     def cost(self) -> int:
-        """Approximate number of partitions that are read by one attempt to complete the entry, or
-        by its expiry. At least 1."""
+        """Approximate number of partitions that an attempt to complete the entry, or its expiry,
+        reads. At least 1."""
         return 1
 
     @abstractmethod
@@ -87,7 +88,7 @@ class WakeListener(Protocol):
 
 
 class WakeUpBatch:
-    """`with` block whose wake-ups are one event: each key is woken once, when the block ends.
+    """Context manager whose wake-ups are one event: each key is woken once, when its block ends.
 
     An entry that waits for several of the keys then sees all changes of the block.
     """
@@ -110,10 +111,10 @@ class WakeUpBatch:
 
 
 class Purgatory:
-    """Waiting entries under their keys, and one heap of their deadlines.
+    """Waiting entries by their keys, and one heap of their deadlines.
 
     `on_earlier_deadline` is called when an entry is due before all others, so that the driver can
-    reset its alarm.  An unexpected error in one entry or listener affects no other.
+    reset its alarm. An unexpected error in one entry or listener affects no other.
     """
 
     __slots__ = (
@@ -136,7 +137,7 @@ class Purgatory:
         self.one_event = WakeUpBatch(self)
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
-        """Keys to wake at the end of the current event."""
+        """Keys that were woken during the current event, and take effect at its end."""
         self.watched: set[Hashable] = set()
         """Keys with entries or listeners.  Waking any other key has no effect."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -150,7 +151,7 @@ class Purgatory:
         self.on_earlier_deadline: Callable[[], None] | None = None
 
     def watch(self, keys: Iterable[Hashable], entry: WaitingEntry, deadline_ms: int) -> None:
-        """Add an entry that waits until a key wakes it or its deadline is reached."""
+        """Add an entry that waits until one of its keys is woken or its deadline is reached."""
         assert not entry._has_waited, "an entry waits once: its timer may still lie in the heap"
         entry._is_waiting = entry._has_waited = True
         entry._keys = tuple(keys)
@@ -170,7 +171,7 @@ class Purgatory:
             self.on_earlier_deadline()
 
     def listen(self, key: Hashable, listener: WakeListener) -> None:
-        """Call a listener at every wake-up of `key` until `unlisten`."""
+        """Call a listener at every wake-up of `key` until `unlisten` is called."""
         self._listeners.setdefault(key, {})[listener] = None
         self.watched.add(key)
 
@@ -217,8 +218,8 @@ class Purgatory:
     def _defer_entries(
         self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
-        """Defer all but the first `count` entries of a key to later iterations. Returns those to
-        wake now: none if entries of the key are deferred already."""
+        """Defer all but the first `count` entries under a key to later iterations. Returns the
+        entries to wake now: none if entries under the key are deferred already."""
         unwoken = self._unwoken.get(key)
         if unwoken is not None:
             # The entries that one iteration may wake for this key are already woken.
@@ -230,7 +231,7 @@ class Purgatory:
         return entries[:count]
 
     def _wake_more(self) -> int:
-        """Wake some more of the deferred entries of one key. Returns the number of completed
+        """Wake some more of the deferred entries under one key. Returns the number of completed
         entries."""
         key, unwoken = next(iter(self._unwoken.items()))
         del self._unwoken[key]
@@ -270,8 +271,8 @@ class Purgatory:
             self._forget(entry)
 
     def expire(self, now_ms: int) -> int:
-        """End the entries whose deadline was reached, earliest first. Returns the number of ended
-        entries.
+        """End the entries whose deadline was reached, the earliest first. Returns the number of
+        ended entries.
 
         A client chooses how many entries share a deadline. If they are too many for one event-loop
         iteration, the others stay due for the next call. Entries whose wake-up was deferred are
@@ -326,7 +327,7 @@ class Purgatory:
         return counts
 
     def _forget(self, entry: WaitingEntry) -> None:
-        """Remove an ended entry from its keys.  Its timer stays in the heap as dead."""
+        """Remove an ended entry from its keys. Its timer stays in the heap, without effect."""
         self._unwatch(entry)
         self._dead_timer_count += 1
         if self._dead_timer_count > DEAD_TIMERS_KEPT and 2 * self._dead_timer_count > len(
@@ -350,7 +351,8 @@ class Purgatory:
 
 
 def _count_of_turn(entries: tuple[WaitingEntry, ...]) -> int:
-    """Return how many entries, from the first on, one iteration may try."""
+    """Return the number of entries, from the first on, that one event-loop iteration may try to
+    complete."""
     left = COST_PER_TURN
     for count, entry in enumerate(entries):
         if left <= 0:

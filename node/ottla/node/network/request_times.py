@@ -52,7 +52,7 @@ FETCH_CONSUMER = "FetchConsumer"
 
 
 class Times:
-    """Durations of the requests of one API in one version."""
+    """Durations of the requests for one API in one version."""
 
     __slots__ = ("answer_queued", "answer_sent", "local", "prompt", "queued", "remote", "total")
 
@@ -66,7 +66,7 @@ class Times:
         """Total, local and remote times of requests that waited for something."""
         self.answer_queued = Histogram(BOUNDS_NS)
         self.answer_sent = Histogram(BOUNDS_NS)
-        """Queue and send times of those few responses that could not be sent at once."""
+        """Queue and send times of the few responses that could not be sent at once."""
 
     def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
         """Record the times of a request whose handler returned at `handled_ns`, and whose response
@@ -77,14 +77,14 @@ class Times:
 
 
 class TimedRequests(NamedTuple):
-    """Kind of request as shown on dashboards, with its times."""
+    """Kind of request as metrics report it, with its times."""
 
     name: str
     times: tuple[Times, ...]
 
 
 class RequestTimes:
-    """Times of every API that was requested, and counts of errors."""
+    """Times of the requests for every API, and counts of errors."""
 
     def __init__(self) -> None:
         self.errors = Counters()
@@ -93,7 +93,8 @@ class RequestTimes:
         self._of_followers: dict[int, Times] = {}
 
     def of(self, api_key: int, version: int) -> Times:
-        """Return the times of one API in one version. They are created at the first request."""
+        """Return the times of requests for one API in one version. They are created at the first
+        request."""
         found = self._times.get((api_key, version))
         if found is None:
             found = self._times[api_key, version] = Times()
@@ -107,11 +108,11 @@ class RequestTimes:
         return found
 
     def count(self) -> int:
-        """Return the number of requests answered, of all APIs."""
+        """Return the number of answered requests, for all APIs together."""
         return sum(map(_count, (*self._times.values(), *self._of_followers.values())))
 
     def counts_of(self, api_key: int) -> list[int]:
-        """Return the number of requests of one API in each bucket of total time, all versions
+        """Return the number of requests for one API in each bucket of total time, for all versions
         together."""
         found = [times for (key, _), times in self._times.items() if key == api_key]
         histograms = [part for times in found for part in (times.prompt, times.total)]
@@ -121,7 +122,7 @@ class RequestTimes:
         return counts
 
     def note_refusal(self, api_key: int, code: int) -> None:
-        """Count an error of a request, or of one of its partitions."""
+        """Count an error in the response to a request, or in one of its partitions."""
         self.errors.of(API[api_key].name, code_of(code).name).value += 1
 
     # ---- metrics
@@ -197,8 +198,8 @@ class RequestTimes:
             yield None
 
     def _kinds(self) -> list[TimedRequests]:
-        """Return the kinds of requests to report. Fetch has three: all fetches, those of consumers,
-        and those of followers."""
+        """Return the kinds of requests to report. Fetch has three: all fetches, fetches from
+        consumers, and fetches from followers."""
         by_key: dict[int, list[Times]] = {}
         for (api_key, _), times in self._times.items():
             by_key.setdefault(api_key, []).append(times)

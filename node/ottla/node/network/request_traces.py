@@ -1,15 +1,14 @@
 """Traces of sampled requests: received, handled, waiting, answered.
 
-Pure.  Sampling counts down to the next traced request.  An untraced request costs one subtraction,
-and one comparison with tracing off.  The times are those of the clock of `request_times`.  A trace
-begins here, unless the request's header names a parent span.  The client has then chosen to trace,
-and every such request is traced.
+Pure. Sampling counts down to the next traced request. An untraced request costs one subtraction,
+and one comparison with tracing off. The times are from the clock of `request_times`. A trace begins
+here, unless the request's header names a parent span. The client has then chosen to trace, and
+every such request is traced.
 
     Produce ├─receive─┼─append─┼─replicate─┼─answer─┤
 
-`receive` ends when the request is started.  `append` (otherwise `handle`) is its handler's work,
-and `replicate` (otherwise `wait`) the time that it waits.  `answer` ends when the kernel has its
-bytes.
+`receive` ends when the request is started. `append` (otherwise `handle`) is its handler's work, and
+`replicate` (otherwise `wait`) the time that it waits. `answer` ends when the kernel has its bytes.
 """
 
 import re
@@ -25,15 +24,15 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 500
-"""Finished traces that wait for export, within one second.  Beyond it the newest are dropped and
-counted.  Each takes some 0.2 ms to become spans, in the event loop and in the exporting thread.  As
-clients may request traces, this also bounds their cost."""
+"""Maximum number of finished traces that wait for export, within one second. Beyond it the newest
+are dropped and counted. Each takes some 0.2 ms to become spans, in the event loop and in the
+exporting thread. As clients may request traces, this also bounds their cost."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""Characters of a client id in a trace; the id itself may have 32 KiB."""
+"""Maximum characters of a client id in a trace; the id itself may have 32 KiB."""
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
-"""`traceparent` of a span that is recorded.  Others have no effect."""
+"""Pattern of a `traceparent` whose span is recorded. Others have no effect."""
 
 
 PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
@@ -119,7 +118,7 @@ class RequestTrace:
         }
 
     def parts(self) -> list[tuple[str, int, int]]:
-        """Return the phases as (name, start, end), without gaps."""
+        """Return the phases of the request as (name, start, end), without gaps."""
         is_produce = self.header.api_key == PRODUCE
         left_ns = self.handled_ns or self.answered_ns
         parts = [
@@ -134,7 +133,7 @@ class RequestTrace:
 
 
 class RequestTraces:
-    """Traces of sampled requests, which are stored until they are exported."""
+    """Traces of sampled requests, stored until they are exported."""
 
     def __init__(self, ratio: float, rng: Rng, *, now_ns: Callable[[], int]) -> None:
         """`ratio` is the fraction of all requests that is sampled, above 0 and at most 1."""
@@ -155,9 +154,9 @@ class RequestTraces:
         received_ns: int,
         taken_ns: int,
     ) -> RequestTrace | None:
-        """Return a trace if this request is sampled or has a parent span, otherwise None.
+        """Return a trace if a request is sampled or has a parent span, or else None.
 
-        `context` is the `traceparent` in its header, if there is one.
+        `context` is the `traceparent` in the request's header, if there is one.
         """
         if context is not None and _SAMPLED.fullmatch(context):
             parent = str(context, "ascii")

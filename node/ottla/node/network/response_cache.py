@@ -4,7 +4,7 @@ Pure. A response is reused only while the state that it was derived from is the 
 version, the listener and the local address must also match, since a response may contain them, and
 so must the `ClientKey`. With an authorizer, two clients share a response only if it decides the
 same for both. Quotas are charged elsewhere, and no cached response contains a throttle time; the
-dispatcher inserts that.
+dispatcher inserts it.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from ottla.model.limits import KIB, MIB
 from ottla.wire.headers import RequestHeader
 
 REQUEST_BYTES_MAX = KIB
-"""Size of the largest request that is looked up, in bytes.  Copying it costs less than decoding
-it."""
+"""Maximum size of a request that is looked up, in bytes. Copying it costs less than decoding it."""
 
 ANSWER_BYTES_MAX = 64 * KIB
-"""Size of the largest cached response, in bytes."""
+"""Maximum size of a cached response, in bytes."""
 
 KEPT_BYTES_MAX = 2 * MIB
-"""Memory of one API's keys and responses, in two generations of half the size.  Responses that were
-not requested while the young generation filled up are dropped.  A client that varies its requests,
-or logs in as many users, evicts the responses of others and occupies at most this memory."""
+"""Maximum memory of one API's keys and responses, in bytes, in two generations of half the size.
+Responses that were not requested while the young generation filled up are dropped. A client that
+varies its requests, or logs in as many users, evicts the responses of others and occupies at most
+this memory."""
 
 ENTRY_BYTES = 640
 """Memory of an entry in bytes, besides its response and the names in its key: tuples, listener name
@@ -44,7 +44,7 @@ CacheKey: TypeAlias = tuple[int, ListenerKey, ClientKey, bytes]
 
 
 class ResponseCache:
-    """Cached responses of one API, by request and client."""
+    """Cached responses for one API, by request and client."""
 
     __slots__ = ("_made_of", "_old", "_old_bytes", "_state", "_young", "_young_bytes")
 
@@ -64,7 +64,7 @@ class ResponseCache:
         frame: memoryview,
         client_key: ClientKey = ANYONE,
     ) -> CacheKey | None:
-        """Return the cache key of a request, or None if it is too large to be looked up."""
+        """Return the cache key for a request, or None if the request is too large for the cache."""
         if len(frame) - header.body_at > REQUEST_BYTES_MAX:
             return None
         return header.api_version, listener_key, client_key, bytes(frame[header.body_at :])
@@ -106,7 +106,7 @@ class ResponseCache:
 
     @property
     def state(self) -> object:
-        """The object from which responses are derived now."""
+        """Object from which responses are derived now."""
         return self._state()
 
     @property

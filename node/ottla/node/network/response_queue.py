@@ -1,7 +1,7 @@
-"""The responses of one connection, sent in the order of its requests.
+"""Queue of one connection's responses, which are sent in the order of its requests.
 
-Pure.  Every started request gets a `ResponseSlot` at the tail.  Its owner may complete it at any
-time.  Its bytes move to the output when every earlier slot is complete.  Invariant
+Pure. Every started request gets a `ResponseSlot` at the tail. Its owner may complete it at any
+time. Its bytes move to the output when every earlier slot is complete. Invariant
 AnswersKeepRequestOrder.
 """
 
@@ -22,7 +22,8 @@ NO_CHUNKS: list[Chunk] = []
 
 
 class SlotOwner(Protocol):
-    """Owner of a slot, usually the connection, which is notified of its completion."""
+    """Owner of a response slot, usually the connection. It is notified when the slot is
+    completed."""
 
     def on_slot_completed(self, slot: "ResponseSlot") -> None:
         """Send the responses that are next in order, and resume serving requests."""
@@ -33,11 +34,11 @@ class SlotOwner(Protocol):
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing until `deadline_ms`."""
+        """Read nothing from the connection until `deadline_ms`."""
         ...
 
     def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
-        """Run the steps, one per event-loop iteration, and complete the slot."""
+        """Run steps that build a response, one per event-loop iteration, and complete the slot."""
         ...
 
 
@@ -52,8 +53,8 @@ class Charge(Protocol):
     """True for a request between brokers.  Its time is counted, and no client is charged."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return how many bytes of records the client's quota allows a fetch to return, at most
-        `bytes_max`."""
+        """Return the number of record bytes that the client's quota allows a fetch to return, at
+        most `bytes_max`."""
         ...
 
     def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
@@ -75,16 +76,16 @@ class Charge(Protocol):
         ...
 
     def note_written(self, used_ns: int) -> None:
-        """Count time that the event loop used to write responses of the client."""
+        """Count time that the event loop used to write responses to the client."""
         ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ResponseSlot:
-    """Slot of one response in its connection's order.
+    """Slot for one response, in the order of its connection's requests.
 
-    It is completed exactly once, by one of the `complete…` methods.  Completing a slot whose
-    connection has closed has no effect.  `on_abandoned` is called once if the connection closes
+    It is completed exactly once, by one of the `complete…` methods. Completing a slot whose
+    connection has closed has no effect. `on_abandoned` is called once if the connection closes
     first, to remove the entry that waits for this slot.
     """
 
@@ -125,19 +126,20 @@ class ResponseSlot:
         self.charge: Charge | None = None
         """Charge of the request to its client's quotas; None if there are no quotas."""
         self.amend: Callable[[Any], None] | None = None
-        """Adds errors for the elements that the gate refused and removed from the request. None if
-        it refused none."""
+        """Function that adds errors for the elements that authorization removed from the request.
+        None if it removed none."""
         self.error_code = 0
         """Error code of the response as a whole, or 0."""
         self.started_ns = started_ns
         self.handled_ns = 0
-        """Time at which the handler left the request waiting; 0 until then."""
+        """Time in nanoseconds at which the handler left the request waiting; 0 until then."""
         self.answered_ns = 0
-        """Time at which the response was ready, if it had to wait for earlier ones."""
+        """Time in nanoseconds at which the response was ready, if it had to wait for earlier
+        ones."""
 
     @property
     def is_abandoned(self) -> bool:
-        """True if the connection closed before the response."""
+        """True if the connection closed before the response was complete."""
         return self._owner is None
 
     def complete(self, response: Message) -> None:
@@ -187,8 +189,8 @@ class ResponseSlot:
         return self.charge.settle(self)
 
     def complete_by(self, steps: Answer) -> None:
-        """Answer with the result of a handler's steps. The steps run in turn with those of all
-        other requests."""
+        """Answer with the result of a handler's steps. They take turns with the steps of all other
+        requests."""
         if self._owner is not None:
             self._owner.on_steps(self, steps)
 
@@ -215,7 +217,8 @@ class ResponseSlot:
         )
 
     def complete_body(self, body: bytes) -> None:
-        """Answer with a body that is already encoded and charged."""
+        """Answer with a response body that is already encoded, and for which the client is already
+        charged."""
         header = self.header
         start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
         self.complete_frame([start + body])
@@ -249,7 +252,7 @@ class ResponseSlot:
             self._owner.mute_until(deadline_ms)
 
     def abandon(self) -> None:
-        """Detach from the connection, which has closed."""
+        """Detach the slot from its connection, which has closed."""
         self._owner = None
         if self.on_abandoned is not None and not self.is_done:
             on_abandoned, self.on_abandoned = self.on_abandoned, None
@@ -269,8 +272,8 @@ class ResponseSlot:
 
 
 class ResponseQueue:
-    """Slots of one connection in request order. Moves the responses that may be sent to the
-    output."""
+    """Response slots of one connection in request order. Moves the responses that may be sent to
+    the output."""
 
     __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
 
@@ -283,7 +286,8 @@ class ResponseQueue:
         self.last_times: Times | None = None
         """Counters for the times of the last response moved to the output."""
         self.late: list[ResponseSlot] = []
-        """Slots that were sent after waiting for earlier ones; cleared when they are counted."""
+        """Slots whose responses were sent after waiting for earlier ones; cleared when they are
+        counted."""
 
     def __len__(self) -> int:
         """Return the number of requests whose responses are not in the output yet."""
@@ -329,6 +333,6 @@ class ResponseQueue:
 
 
 def _finished_steps(response: Message) -> Answer:
-    """Return a generator of steps that takes no step and returns `response`."""
+    """Return a generator in the form of steps that returns `response` at once."""
     yield
     return response

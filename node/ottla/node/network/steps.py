@@ -1,4 +1,4 @@
-"""Steps of costly responses: long work is split so that other tasks run in between.
+"""Steps that build costly responses: long work is split so that other tasks run in between.
 
 Pure. A handler of a request with many elements is a generator. It yields after every bounded amount
 of work and returns the result of a handler. `begun` runs the first step at once, so that a small
@@ -17,11 +17,11 @@ Steps: TypeAlias = Generator[None, None, T]
 """Generator that yields between steps and returns the result."""
 
 STEP_COST = 250
-"""Cost of one step.  An entry of a response costs 1, some microseconds.  Larger blocks the event
-loop longer; smaller wastes more on switching."""
+"""Cost at which a step ends. An entry of a response costs 1, some microseconds. Larger blocks the
+event loop longer; smaller wastes more on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Numbers or names that one step compares, in about a millisecond."""
+"""Number of numbers or names that one step compares, in about a millisecond."""
 
 
 class ThreadWork(Generic[T]):
@@ -33,12 +33,12 @@ class ThreadWork(Generic[T]):
     def __init__(self, work: Callable[[], T], then: Callable[[T], Any]) -> None:
         self.work = work
         self.then = then
-        """Called on the event loop with the result of the work.  Returns the result of a
-        handler."""
+        """Function that is called on the event loop with the result of the work. It returns the
+        result of a handler."""
 
 
 class StepPace:
-    """Counter of work that decides when a step ends."""
+    """Counter of the work done in a step, which decides when the step ends."""
 
     __slots__ = ("_left",)
 
@@ -46,7 +46,7 @@ class StepPace:
         self._left = STEP_COST
 
     def is_due(self, cost: int = 1) -> bool:
-        """Add the cost of work that was done. Returns whether the step should end here."""
+        """Add the cost of work that was done. Returns whether the current step should end."""
         self._left -= cost
         if self._left > 0:
             return False
@@ -93,7 +93,7 @@ def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:
-    """Run the first step. Returns the result if no step is left, otherwise the remaining steps."""
+    """Run the first step. Returns the result if no step is left, or else the remaining steps."""
     try:
         next(steps)
     except StopIteration as end:

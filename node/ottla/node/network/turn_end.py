@@ -1,4 +1,4 @@
-"""Functions to call once, at the end of an event-loop iteration that serves connections. Pure.
+"""Functions to be called once, at the end of an event-loop iteration that serves connections. Pure.
 
 For example, the decisions of several requests in an iteration are written together, and their
 responses are sent with the others. No task is woken for the decisions, and no further iteration is
@@ -11,7 +11,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class TurnEnd:
-    """Functions to call at the end of the current event-loop iteration."""
+    """Functions to be called at the end of the current event-loop iteration."""
 
     __slots__ = ("_is_coming", "works")
 

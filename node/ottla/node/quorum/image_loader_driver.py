@@ -28,7 +28,7 @@ of the process for longer."""
 
 
 class ImageLoader:
-    """The metadata image of this node, and its publishers."""
+    """Metadata image of this node, and its publishers."""
 
     def __init__(self, log: MetadataLog, errors: UnexpectedErrors | None = None) -> None:
         self._errors = errors or UnexpectedErrors()
@@ -36,7 +36,7 @@ class ImageLoader:
         self.applied_end_offset = Offset(0)
         """End offset of the records that the image contains."""
         self.on_applied: Callable[[], None] = lambda: None
-        """Function that is called after each publication of an image."""
+        """Called after each publication of an image."""
         self.bytes_since_snapshot = 0
         """Bytes of log that were loaded since the latest snapshot.  The snapshot writer reads this
         value."""
@@ -53,8 +53,8 @@ class ImageLoader:
         self._is_caught_up = is_caught_up
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Add a publisher.  After this node has caught up, the publisher gets the whole image, and
-        then every change."""
+        """Add a metadata publisher. After this node has caught up, the publisher gets the whole
+        image, and then every change."""
         self._waiting.append(publisher)
         self.wake()
 
@@ -73,7 +73,7 @@ class ImageLoader:
             await self._applied.wait()
 
     async def run(self) -> None:
-        """Load and publish committed records until cancelled."""
+        """Load committed records and publish images until cancelled."""
         while True:
             self._work = trio.Event()
             await self._catch_up()
@@ -154,7 +154,7 @@ class ImageLoader:
     async def _notify(
         self, publisher: Publisher, delta: MetadataDelta, image: MetadataImage
     ) -> None:
-        """Call one publisher.  An exception that it raises does not affect the other publishers."""
+        """Call one publisher. If it raises an exception, the other publishers are not affected."""
         try:
             await publisher.publish(delta, image)
         except* Exception as group:
@@ -168,8 +168,8 @@ class ImageLoader:
 
 
 async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply whole batches to a delta, and let other tasks run in between.  Returns the last
-    provenance, or None if the batches change nothing.
+    """Apply whole batches to a delta, and let other tasks run in between. Returns the provenance
+    (offset, epoch and timestamp) of the last record, or None if the batches change nothing.
 
     Raises NewerReleaseError if a newer release wrote them.
     """

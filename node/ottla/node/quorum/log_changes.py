@@ -1,4 +1,4 @@
-"""The committed entries of the metadata log in words. Pure."""
+"""Describes the committed entries of the metadata log in words. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,7 +20,7 @@ FIRST = Offset(0)
 
 
 class LogChange(NamedTuple):
-    """One entry of the metadata log."""
+    """Entry of the metadata log, described in words."""
 
     offset: Offset
     epoch: Epoch
@@ -33,9 +33,9 @@ class LogChange(NamedTuple):
 def changes_in(
     data: bytes, image: MetadataImage, *, start_offset: Offset = FIRST
 ) -> Iterator[LogChange]:
-    """Yield the entries of whole batches from an offset on, except for records that change nothing.
+    """Yield the entries in whole batches from an offset on, except for records that change nothing.
 
-    The image gives the names of topics.
+    The names of topics are taken from the image.
     """
 
     def topic_name(topic_id: bytes) -> str:
@@ -65,7 +65,7 @@ def changes_in(
 
 
 def end_offset_of(data: bytes) -> Offset:
-    """Return the offset after the last entry of whole batches, or the first offset if there are
+    """Return the offset after the last entry in whole batches, or the first offset if there are
     none."""
     return max((header.end_offset for _, header in batches(memoryview(data))), default=FIRST)
 

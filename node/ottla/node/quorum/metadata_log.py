@@ -1,8 +1,8 @@
-"""The replicated metadata log on disk: raft's `LogView`, its snapshots, and the promises of a
-voter.
+"""Replicated metadata log on disk: raft's `LogView`, its snapshots, and the promises of a voter
+(its vote and the records that it acknowledged).
 
 This module owns the directory `__cluster_metadata-0`, and writes all files through the interface
-`Disk`.  Other modules decide which data are written, and when.  Invariant: the log starts at offset
+`Disk`. Other modules decide which data are written, and when. Invariant: the log starts at offset
 0, or at the end of the earliest snapshot.
 """
 
@@ -52,9 +52,9 @@ _LOGGER = logging.getLogger(__name__)
 EPOCH_OF_NOTHING = Epoch(0)
 
 ROLL_BYTES = 16 * KIB
-"""Bytes that are freed from the reserve in addition to the size of the data.  They are for the
-first index entries of a new segment, the growth of the directory, and the rounding to whole disk
-blocks."""
+"""Bytes that are freed from the reserved disk space in addition to the size of the data. They are
+for the first index entries of a new segment, the growth of the directory, and the rounding to whole
+disk blocks."""
 
 NO_ROOM = "the metadata log has no room, and nothing is left of reserved.space"
 NO_ROOM_TO_VOTE = (
@@ -63,12 +63,12 @@ NO_ROOM_TO_VOTE = (
 NO_ROOM_FOR_SNAPSHOT = "there is no room for the leader's snapshot: this node waits until there is"
 
 VOTERS_SCAN_BYTES = 1 << 20
-"""Bytes of the log that are read at once to find voter sets at the start.  With more, other tasks
+"""Bytes of the log that are read at once to find voter sets at startup. Larger makes other tasks
 wait longer."""
 
 OPENING_BYTES = 256 * KIB
-"""Bytes that are freed from the reserve to open the log on a full disk, because opening rewrites
-the indexes."""
+"""Bytes that are freed from the reserved disk space to open the log on a full disk, because opening
+rewrites the indexes."""
 
 
 async def open_metadata_log(
@@ -132,7 +132,7 @@ def _log_config(config: QuorumConfig) -> LogConfig:
 
 
 class MetadataLog:
-    """The log, the snapshots and the election state of one replica of the quorum."""
+    """Log, snapshots and election state of one replica of the quorum."""
 
     def __init__(
         self,
@@ -153,12 +153,13 @@ class MetadataLog:
         self.awaits_flush = False
         """True if the disk was too full for the last flush to write everything besides the log."""
         self.is_out_of_space = False
-        """True if the disk was too full for the last append, and the reserve is used up."""
+        """True if the disk was too full for the last append, and the reserved disk space is used
+        up."""
         self._clock = clock
         self._unsaid = {NO_ROOM_TO_VOTE, NO_ROOM_FOR_SNAPSHOT}
         self._part: DiskFile | None = None
         self.promises: CheckpointFile | None = None
-        """The promises of a voter.  None for an observer."""
+        """Checkpoint file with the promises of a voter. None for an observer."""
         self.found: VoterVerdict | None = None
         """Verdict on the files of a voter at its start.  None for an observer."""
         self._history = VoterHistory()
@@ -221,7 +222,7 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record.  For an empty log, the epoch of its snapshot, or else 0."""
+        """Epoch of the last record, or of the snapshot if the log is empty, or else 0."""
         epoch = self._log.last_epoch
         if epoch >= 0 and self.end_offset > self.start_offset:
             return epoch
@@ -243,17 +244,17 @@ class MetadataLog:
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the latest complete snapshot."""
+        """Id of the latest complete snapshot, or None."""
         return self._snapshots.latest_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the earliest complete snapshot."""
+        """Id of the earliest complete snapshot, or None."""
         return self._snapshots.earliest_id
 
     @property
     def voters(self) -> VoterSet | None:
-        """Last voter set in the log or its snapshot, committed or not."""
+        """Last voter set in the log or its snapshot, committed or not. None if there is none."""
         return self._history.latest
 
     @property
@@ -276,7 +277,7 @@ class MetadataLog:
     # --- effects of raft's core --------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        """Append the batches of an effect.  Raises OSError, which ends the process, if the disk
+        """Append the batches of an effect. Raises OSError, which ends the process, if the disk
         fails.
 
         Batches that were damaged on the network are not appended; raft's core requests them again.
@@ -374,7 +375,7 @@ class MetadataLog:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that are left in the reserve for a full disk."""
+        """Bytes that are left of the disk space reserved for a full disk."""
         return self._reserve.left_bytes
 
     def when_disk_full(self, listener: Callable[[], None]) -> None:
@@ -382,7 +383,7 @@ class MetadataLog:
         self._reserve.on_needed = listener
 
     async def keep_reserve(self) -> None:
-        """Refill the reserve for a full disk.  Raises OSError if the disk fails."""
+        """Refill the disk space reserved for a full disk. Raises OSError if the disk fails."""
         await self._reserve.keep()
 
     async def read_election(self) -> ElectionState | None:
@@ -433,7 +434,7 @@ class MetadataLog:
                 return True
 
     def _log_once(self, sentence: str) -> None:
-        """Log a sentence once.  It is logged again only if the operation has succeeded in the
+        """Log a message once. It is logged again only if the operation has succeeded in the
         meantime."""
         if sentence in self._unsaid:
             self._unsaid.remove(sentence)
@@ -476,8 +477,8 @@ class MetadataLog:
         *,
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Write a snapshot of this node's image.  Then delete expired snapshots, and the log below
-        the earliest remaining snapshot."""
+        """Write a snapshot of this node's image. Then delete expired snapshots, and the log below
+        the earliest remaining snapshot. `give_way` lets other tasks run between batches."""
         if snapshot_id in self._snapshots:
             return
         await self._log.flush()
@@ -508,10 +509,10 @@ class MetadataLog:
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
         """Open the files that contain a voter's promises, and maintain them while the log is open.
-        Returns the verdict on the files.
+        Returns the verdict on the files: whether they are complete.
 
         `is_state_expected` is True if the directory was formatted with the files of a voter.
-        `snapshots` is the result of the snapshot check, which ran before the log was opened.  The
+        `snapshots` is the result of the snapshot check, which ran before the log was opened. The
         verdict is durable on return.
         """
         verdict = await self.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
@@ -531,7 +532,8 @@ class MetadataLog:
     async def judge_voter(
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
-        """Return the verdict on the files of a voter, without changing them."""
+        """Return the verdict on the files of a voter (whether they are complete), without changing
+        them."""
         latest = self.latest_snapshot_id
         files = await read_voter_files(
             self._disk,
@@ -557,7 +559,7 @@ class MetadataLog:
 
     def _note_flushed(self) -> None:
         """Write the flushed offset to the voter's checkpoint file, before raft counts the flushed
-        records."""
+        records as acknowledged."""
         if self.promises is not None:
             self.promises.note_flushed(self._below(self.flushed_offset))
 
@@ -600,7 +602,7 @@ class MetadataLog:
         await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 
     async def _learn_voters(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Read the voter sets of the latest snapshot and of all records after it."""
+        """Read the voter sets in the latest snapshot and in all records after it."""
         if snapshot_id is None:
             self._history.start_with(None)
         else:

@@ -1,9 +1,9 @@
-"""Reasons why other members of the quorum refuse requests of this one or do not respond, as
-sentences for operators.
+"""Explains to operators why other members of the quorum refuse requests of this one or do not
+respond.
 
-Pure.  A refusal that retries cannot resolve is a problem until the peer accepts a request of this
-member again.  Refusals and unreachable peers are logged at once and then once a minute, not at
-every retry.
+Pure. A refusal that retries cannot resolve is a problem until the peer accepts a request of this
+member again. Refusals and unreachable peers are logged at once and then once a minute, not at every
+retry.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.storage.directories.meta_properties import uuid_to_text
 
 REPEAT_MS = 60_000
-"""Interval in ms between log messages about one trouble.  A shorter one fills the log; a longer one
-makes the trouble easy to miss."""
+"""Interval in ms between log messages about one problem. A shorter one fills the log; a longer one
+makes the problem easy to miss."""
 
 SILENCE_MS = 5_000
 """Time in ms for which a peer must be unreachable before this is logged.  It is longer than a
@@ -41,11 +41,11 @@ class PeerTroubles:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Refusals that retries cannot resolve, in order of the peers' ids."""
+        """Descriptions of refusals that retries cannot resolve, ordered by the peers' ids."""
         return tuple(self._refusals[node_id].sentence for node_id in sorted(self._refusals))
 
     def on_answer(self, node_id: NodeId, error: ErrorCode, now_ms: int) -> str | None:
-        """Process the error code of a response.  Returns a sentence to log, or None."""
+        """Process the error code in a peer's response. Returns a message to log, or None."""
         self._silent_since_ms.pop(node_id, None)
         self._silence_said_ms.pop(node_id, None)
         sentence = self._refusal(node_id, error)
@@ -63,7 +63,7 @@ class PeerTroubles:
         return self._identity_now()
 
     def on_silence(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
-        """Process a request that got no response.  Returns a sentence to log, or None."""
+        """Process a request that got no response from a peer. Returns a message to log, or None."""
         silent_ms = now_ms - self._silent_since_ms.setdefault(node_id, now_ms)
         said_ms = self._silence_said_ms.get(node_id)
         if silent_ms < SILENCE_MS or (said_ms is not None and now_ms < said_ms + REPEAT_MS):
@@ -72,7 +72,7 @@ class PeerTroubles:
         return f"{self._peer(node_id)} has not answered for {silent_ms // 1000} s ({why})"
 
     def on_rejected_response(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
-        """Process a response that cannot be true.  Returns a sentence to log, or None."""
+        """Process a response from a peer that cannot be true. Returns a message to log, or None."""
         said_ms = self._rejection_logged_ms.get(node_id)
         if said_ms is not None and now_ms < said_ms + REPEAT_MS:
             return None
@@ -80,8 +80,8 @@ class PeerTroubles:
         return f"{self._peer(node_id)} gave an answer that cannot be true, and was refused: {why}"
 
     def _refusal(self, node_id: NodeId, error: ErrorCode) -> str | None:
-        """Return an explanation of a refusal that retries cannot resolve, or None for any other
-        error code."""
+        """Return an explanation of a peer's refusal that retries cannot resolve, or None for any
+        other error code."""
         peer = self._peer(node_id)
         match error:
             case ErrorCode.INCONSISTENT_CLUSTER_ID:

@@ -75,7 +75,7 @@ from ottla.storage.disk.disk_seam import Disk
 _LOGGER = logging.getLogger(__name__)
 
 RESERVE_INTERVAL_MS = 10_000
-"""Interval in ms between attempts to refill the reserve for a full disk."""
+"""Interval in ms between attempts to refill the disk space reserved for a full disk."""
 
 HAND_OVER_CHECK_MS = 50
 """Interval in ms at which a stopping leader checks whether it still has a follower."""
@@ -84,7 +84,7 @@ LeadershipListener = Callable[[Epoch | None], None]
 
 
 class QuorumMember:
-    """This node as a member of the quorum, and its image of the committed records."""
+    """Member of the quorum that this node runs, and its image of the committed records."""
 
     def __init__(
         self,
@@ -232,8 +232,8 @@ class QuorumMember:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems that prevent this node from participating in the quorum and that retries cannot
-        resolve, one sentence each."""
+        """Descriptions of problems that prevent this node from participating in the quorum and that
+        retries cannot resolve."""
         other = other_directory_problem(self.identity)
         if other is not None:
             return (other, *self._problems)
@@ -243,8 +243,8 @@ class QuorumMember:
 
     @property
     def voter_state(self) -> tuple[Standing, VoterVerdict | None]:
-        """Standing of this node as a voter, and the verdict on its files at its start. The verdict
-        is None for an observer."""
+        """Standing of this node as a voter (whether it may vote), and the verdict on its files at
+        its start. The verdict is None for an observer."""
         return self._core.standing, self._log.found
 
     def _does_not_vote(self, checkpoint: VoterCheckpoint) -> str:
@@ -262,12 +262,12 @@ class QuorumMember:
 
     @property
     def disk_problems(self) -> tuple[str, ...]:
-        """Problems of the disk of this node's metadata log, one sentence each."""
+        """Descriptions of problems with the disk of this node's metadata log."""
         return tuple(self._named(text) for text in self.free_space.report().problems)
 
     @property
     def disk_warnings(self) -> tuple[str, ...]:
-        """Problems of the metadata log's disk that are about to occur, one sentence each."""
+        """Descriptions of problems with the metadata log's disk that are about to occur."""
         return tuple(self._named(text) for text in self.free_space.report().warnings)
 
     def _named(self, text: str) -> str:
@@ -275,7 +275,7 @@ class QuorumMember:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that are left in the reserve for a full disk."""
+        """Bytes that are left of the disk space reserved for a full disk."""
         return self._log.reserved_bytes
 
     def describe(self) -> QuorumProgress | None:
@@ -302,8 +302,8 @@ class QuorumMember:
     # --- requests ----------------------------------------------------------------------------
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Add a publisher.  After this node has caught up, the publisher gets the whole image, and
-        then every change in order."""
+        """Add a metadata publisher. After this node has caught up, the publisher gets the whole
+        image, and then every change in order."""
         self._loader.add_publisher(publisher)
 
     def on_leadership(self, listener: LeadershipListener) -> None:
@@ -367,9 +367,10 @@ class QuorumMember:
         await self._snapshots.write()
 
     async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
-        """Return the report of a snapshot of this node's image, which is first written if `writes`.
+        """Return a report on the snapshot of this node's image. If `writes` is True, the snapshot
+        is written first.
 
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no room.
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for it.
         """
         if writes:
             await self._snapshots.order()
@@ -519,7 +520,7 @@ class QuorumMember:
             await self._step_locked(event)
 
     async def _step_of_ours(self, event: Event) -> None:
-        """Process an event that one of this member's own tasks has found.  Does nothing if the
+        """Process an event that one of this member's own tasks has found. Does nothing if the
         member is stopping.
 
         A task that has already acquired the lock is not cancelled until the event is processed.
@@ -542,7 +543,7 @@ class QuorumMember:
     def _fail(self, error: Exception) -> NoReturn:
         """End this member, and with it the process, because of an error in any task.
 
-        The error is handed to the member's own nursery, so that no request handler or background
+        The error is raised in the member's own nursery, so that no request handler or background
         task catches it.
         """
         self._ports.is_stopped = True
@@ -577,7 +578,7 @@ class QuorumMember:
         self._on_progress()
 
     def _warn_of_other_directory(self) -> None:
-        """Log once that the voters have this controller's id with another directory."""
+        """Log once that the voter set contains this controller's id with another directory id."""
         problem = other_directory_problem(self.identity)
         if problem is not None and problem != self._warned_of:
             _LOGGER.warning("%s", problem)
@@ -613,13 +614,13 @@ class QuorumMember:
 
 
 def may_voters_change(image: MetadataImage) -> bool:
-    """Return whether the level of the cluster allows changes of the voter set."""
+    """Return whether the cluster's metadata level allows changes of the voter set."""
     return image.features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
 
 
 def other_directory_problem(identity: QuorumIdentity) -> str | None:
-    """Return a sentence if the voters have this controller's id with another directory, or
-    None."""
+    """Return a problem description if the voter set contains this controller's id with another
+    directory id, or None."""
     known = identity.voters.get(identity.node_id)
     if not identity.is_controller or known is None or known.is_key(identity.key):
         return None

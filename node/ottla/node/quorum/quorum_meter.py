@@ -1,6 +1,7 @@
-"""Rates and latencies of appends, commits and elections over about the last minute.  Pure.
+"""Measures the rates and latencies of appends, commits and elections over about the last minute.
+Pure.
 
-Times are milliseconds of the monotonic clock.  Kafka reports the same values (`raft-metrics`), as
+Times are milliseconds of the monotonic clock. Kafka reports the same values (`raft-metrics`), as
 averages over its last windows.
 """
 
@@ -36,17 +37,17 @@ class Recent:
         self._max = max(self._max, value)
 
     def average(self, now_ms: int) -> float:
-        """Return the average of the values, or 0 if there are none."""
+        """Return the average of the recent values, or 0 if there are none."""
         self._turn(now_ms)
         return (self._sum + self._before[1]) / max(1, self._count + self._before[0])
 
     def maximum(self, now_ms: int) -> int:
-        """Return the largest value, or 0 if there are none."""
+        """Return the largest of the recent values, or 0 if there are none."""
         self._turn(now_ms)
         return max(self._max, self._before[2])
 
     def per_second(self, now_ms: int) -> float:
-        """Return the sum of the values per second."""
+        """Return the sum of the recent values per second."""
         self._turn(now_ms)
         lasted_ms = now_ms - self._since_ms + self._before[3]
         return 1_000 * (self._sum + self._before[1]) / max(1_000, lasted_ms)
@@ -69,7 +70,7 @@ class QuorumMeter:
         self.commits_ms = Recent(now_ms)
         """Time in ms from an append by this node as the leader to the commit."""
         self.elections_ms = Recent(now_ms)
-        """Time from the start of a candidacy until a leader is known, in ms."""
+        """Time in ms from the start of a candidacy until a leader is known."""
         self.appended_records = Recent(now_ms)
         """Number of records appended as the leader."""
         self.fetched_records = Recent(now_ms)

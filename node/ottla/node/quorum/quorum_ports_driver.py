@@ -1,5 +1,5 @@
-"""The ports through which raft's effects are performed: the log files, waiting requests, and the
-next tick.
+"""Ports through which raft's effects are performed: the log files, waiting requests, and the next
+tick.
 
 Flushes run one at a time, in parallel to other effects, but never while the files that they flush
 are changed.
@@ -52,7 +52,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """A request that waits for the reply of raft's core."""
+    """Request from another member that waits for the reply of raft's core."""
 
     __slots__ = ("arrived", "reply", "token")
 
@@ -130,8 +130,8 @@ class QuorumPorts:
     # --- flush -------------------------------------------------------------------------------
 
     async def write_election(self, state: ElectionState, /) -> None:
-        """Write the epoch, vote, leader and standing durably. On a full disk, waits until space is
-        free."""
+        """Write the epoch, vote, leader and standing as a voter durably. On a full disk, waits
+        until space is free."""
         promises = self._log.promises
         if promises is not None and promises.checkpoint.election.standing is not state.standing:
             _LOGGER.warning(
@@ -171,8 +171,8 @@ class QuorumPorts:
         return end_offset
 
     async def promises_written(self) -> None:
-        """Wait until a flush has written promises, and then `PROMISE_SYNC_MS` longer, so that one
-        sync also covers the promises of further flushes."""
+        """Wait until a flush has written promises of a voter, and then `PROMISE_SYNC_MS` longer, so
+        that one sync also covers the promises of further flushes."""
         await self._promised.wait()
         await trio.sleep(PROMISE_SYNC_MS / 1000)
         self._promised = trio.Event()

@@ -1,6 +1,6 @@
-"""Conversion of metadata records to batches of the log, and of batches to changes of an image.
+"""Converts metadata records to batches of the log, and batches to changes of an image.
 
-Pure.  One append is one batch of protobuf values.  Control batches belong to raft.  They change
+Pure. One append is one batch of protobuf values. Control batches belong to raft. They change
 nothing in an image except its provenance.
 """
 
@@ -66,7 +66,7 @@ def snapshot_data_batches(
 
 
 def read_records(data: bytes) -> tuple[Record, ...]:
-    """Return the records in whole batches, without those of raft.  For short files.
+    """Return the records in whole batches, except for raft's own. For short files.
 
     Raises CorruptDataError if a batch or record is damaged.
     """
@@ -79,8 +79,8 @@ def read_records(data: bytes) -> tuple[Record, ...]:
 
 
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply whole batches to a delta.  Returns the provenance of the last record, or None if there
-    is none."""
+    """Apply whole batches to a delta. Returns the provenance (offset, epoch and timestamp) of the
+    last record, or None if there is none."""
     last: Provenance | None = None
     for provenance in replay_in_slices(delta, data):
         last = provenance
@@ -90,8 +90,8 @@ def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
 def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
     """Apply whole batches to a delta, about `SLICE_RECORDS` records at a time.
 
-    Yields the provenance of the current batch after each slice and at the end.  A provenance is
-    valid once its batch is applied completely.
+    Yields the provenance (offset, epoch and timestamp) of the current batch after each slice and at
+    the end. A provenance is valid once its batch is applied completely.
     """
     provenance: Provenance | None = None
     folded_count = 0

@@ -27,19 +27,19 @@ PIECE_BYTES = 256 * KIB
 
 
 class ReservedSpace:
-    """The reserve file, and the space that is left in it."""
+    """File of reserved disk space, and the number of bytes that are left in it."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{RESERVED_FILE}"
         self.left_bytes = 0
-        """Size of the reserve at the last check, in bytes."""
+        """Size of the reserve file at the last check, in bytes."""
         self.on_needed: Callable[[], None] = lambda: None
-        """Function that is called each time the disk is found to be full."""
+        """Called each time the disk is found to be full."""
 
     async def keep(self) -> None:
-        """Refill the reserve if the volume has free space for twice its size.
+        """Refill the reserved disk space if the volume has free space for twice its size.
 
         Raises OSError if the disk fails.
         """
@@ -61,7 +61,8 @@ class ReservedSpace:
             file.close()
 
     def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
-        """Free `size_bytes` of the reserve for the next write. Returns False if nothing is left."""
+        """Free `size_bytes` of the reserved disk space for the next write. Returns False if nothing
+        is left."""
         self.on_needed()
         if not self._disk.exists(self._path):
             return False

@@ -1,7 +1,6 @@
-"""The task that writes a snapshot of the image whenever enough log bytes were added or enough time
-has passed.
+"""Writes a snapshot of the image whenever enough log bytes were added or enough time has passed.
 
-The image is immutable, so it can be written while newer images are created.  Other tasks may run
+The image is immutable, so it can be written while newer images are created. Other tasks may run
 after each batch.
 """
 
@@ -22,12 +21,12 @@ from ottla.storage.disk.disk_errors import is_disk_full
 _LOGGER = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS = 1_000
-"""Interval in ms between checks whether a snapshot is due.  With a longer one, the log may exceed
+"""Interval in ms between checks whether a snapshot is due. With a longer one, the log may exceed
 its maximum size."""
 
 
 class _Order:
-    """A caller's order of a snapshot."""
+    """Request by a caller to write a snapshot now, and its outcome."""
 
     def __init__(self) -> None:
         self.is_done = trio.Event()
@@ -35,7 +34,7 @@ class _Order:
 
 
 class SnapshotWriter:
-    """Writer of the snapshots of this node.  Every member of the quorum writes its own."""
+    """Task that writes the snapshots of this node. Every member of the quorum writes its own."""
 
     def __init__(
         self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock
@@ -49,7 +48,7 @@ class SnapshotWriter:
         self._ordered = trio.Event()
 
     async def run(self) -> None:
-        """Write a snapshot whenever one is due or ordered, until cancelled."""
+        """Write a snapshot whenever one is due or requested, until cancelled."""
         while True:
             with trio.move_on_after(CHECK_INTERVAL_MS / 1000):
                 await self._ordered.wait()
@@ -76,10 +75,10 @@ class SnapshotWriter:
             await self._log.forget_old()
 
     async def order(self) -> None:
-        """Have the task write a snapshot now, and wait for it. A caller that is cancelled does not
-        stop the task.
+        """Request that the task writes a snapshot now, and wait for it. A caller that is cancelled
+        does not stop the task.
 
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no room.
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for it.
         """
         order = _Order()
         self._orders.append(order)

@@ -1,7 +1,7 @@
-"""The contents of a snapshot file: raft's header batch, the records of an image, raft's footer
-batch (KIP-630).
+"""Builds the contents of a snapshot file: raft's header batch, the records of an image, raft's
+footer batch (KIP-630).
 
-Pure.  The offsets of the batches start at 0.  Their epoch is the epoch in the snapshot id.
+Pure. The offsets of the batches start at 0. Their epoch is the epoch in the snapshot id.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ class SnapshotFile:
     """Voters to write into the snapshot.  None if they are known only from settings."""
 
     def batches(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Yield the contents of the file, one batch at a time, and b"" between them where other
+        """Yield the contents of the file, one batch at a time, and b"" between batches where other
         tasks may run."""
         opening = opening_batch(
             self.voters,

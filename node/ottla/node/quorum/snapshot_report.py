@@ -1,4 +1,4 @@
-"""Report of a snapshot that this node has written, or would write now."""
+"""Report on a snapshot that this node has written, or would write now."""
 
 from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.values import frozen
@@ -6,13 +6,13 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class SnapshotReport:
-    """A snapshot of the present image, and the metadata log beside it."""
+    """Snapshot of the present image, and the metadata log at the time of the report."""
 
     id: OffsetAndEpoch
-    """End of the records in the snapshot."""
+    """Id of the snapshot: the end offset and the epoch of its records."""
     size_bytes: int
-    """Size of the file; -1 if the snapshot is not written."""
+    """Size of the snapshot file in bytes; -1 if the snapshot is not written."""
     latest_end_offset: Offset
-    """End of the records in the latest snapshot on disk; 0 if there is none."""
+    """End offset of the records in the latest snapshot on disk; 0 if there is none."""
     log_start_offset: Offset
-    """First offset of the log."""
+    """First offset of the metadata log."""

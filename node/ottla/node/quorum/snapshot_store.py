@@ -19,8 +19,8 @@ from ottla.wire.batch import parse_header
 
 
 async def open_snapshot_store(disk: Disk, directory: str) -> "SnapshotStore":
-    """Find the complete snapshots of a directory, and return the store of them. Files that are
-    partly written or partly removed are deleted."""
+    """Find the complete snapshots in a directory, and return a store that contains them. Files that
+    are partly written or partly removed are deleted."""
     found: dict[OffsetAndEpoch, KeptSnapshot] = {}
     for name in await disk.listdir(directory):
         if name.endswith((snapshot.PART_SUFFIX, snapshot.DELETED_SUFFIX)):
@@ -61,7 +61,7 @@ async def knows_epoch_below(disk: Disk, directory: str, snapshot_id: OffsetAndEp
 
 
 class SnapshotStore:
-    """The complete snapshots of one replica, and the snapshot that is being written."""
+    """Complete snapshots of one replica, and the snapshot that is being written."""
 
     def __init__(
         self, disk: Disk, directory: str, found: dict[OffsetAndEpoch, KeptSnapshot]
@@ -76,7 +76,7 @@ class SnapshotStore:
 
     @property
     def ids(self) -> list[OffsetAndEpoch]:
-        """Snapshot ids, oldest first."""
+        """Ids of the complete snapshots, oldest first."""
         return sorted(self._kept)
 
     @property

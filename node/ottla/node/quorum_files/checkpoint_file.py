@@ -1,7 +1,8 @@
-"""The file `voter-checkpoint`, which is written after each flush and is durable before each vote.
+"""Writes and reads the file `voter-checkpoint`, which is written after each flush and is durable
+before each vote.
 
-`raft/voter_checkpoint.py` defines its contents and what they prove.  Invariant: one of its two
-slots is durable and undamaged after a power loss at any time.
+`raft/voter_checkpoint.py` defines its contents and what they prove. Invariant: one of its two slots
+is durable and undamaged after a power loss at any time.
 """
 
 from collections.abc import Callable
@@ -88,7 +89,7 @@ async def create_checkpoint(
 
 
 class CheckpointFile:
-    """The open checkpoint file of one voter."""
+    """Open checkpoint file of one voter."""
 
     def __init__(self, disk: Disk, directory: str, checkpoint: VoterCheckpoint) -> None:
         """Open a new file, written by `create_checkpoint`, whose first slot is durable."""
@@ -118,7 +119,7 @@ class CheckpointFile:
             await self.sync()
 
     async def remember(self, election: ElectionState) -> None:
-        """Write the epoch, vote, leader and standing durably."""
+        """Write the epoch, vote, leader and standing as a voter durably."""
         known = self.checkpoint
         promised_end = known.promised_end
         if election.standing is Standing.FULL:
@@ -142,5 +143,5 @@ class CheckpointFile:
         self._file.pwrite(self._position, [encode_slot(self._sequence, checkpoint)])
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the checkpoint file."""
         self._file.close()

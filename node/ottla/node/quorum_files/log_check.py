@@ -1,8 +1,8 @@
-"""Check of the metadata log for errors that recovery does not find: wrong offsets and epochs, which
+"""Checks the metadata log for errors that recovery does not find: wrong offsets and epochs, which
 no CRC covers.
 
-The log of a topic's partition may have gaps, due to compaction.  The metadata log has none, and its
-epochs never decrease.  A replica that trusted a wrong epoch would raise the epoch of the quorum, or
+The log of a topic's partition may have gaps, due to compaction. The metadata log has none, and its
+epochs never decrease. A replica that trusted a wrong epoch would raise the epoch of the quorum, or
 would treat another replica's log as equal to its own.
 """
 

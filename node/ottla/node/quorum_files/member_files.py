@@ -1,5 +1,5 @@
-"""All files that a quorum member opens at its start.  The files of a voter are compared with its
-promises."""
+"""Opens all files that a quorum member needs at its start. The files of a voter are compared with
+its promises: its vote, and the records that it acknowledged."""
 
 from ottla.model.seams import Clock
 from ottla.model.settings.quorum import QuorumConfig

@@ -1,5 +1,5 @@
-"""A broker's copy of the metadata.  It contains no promises, so a damaged copy can be deleted and
-fetched again.
+"""Opens a broker's copy of the metadata. The copy contains no promises of a voter, so a damaged one
+can be deleted and fetched again.
 
 The damaged files of a voter are never deleted: see `voter_opening`.
 """

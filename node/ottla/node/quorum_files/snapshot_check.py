@@ -1,8 +1,8 @@
-"""Check of a stopped voter's snapshots.  A damaged snapshot counts as missing.
+"""Checks the snapshots of a stopped voter. A damaged snapshot counts as missing.
 
 A snapshot is the only copy of the records below it, unless there is an older snapshot and the log
-from the older snapshot on.  Invariant: the files of a lone voter are not changed before its
-operator has made a decision.
+from the older snapshot on. Invariant: the files of a lone voter are not changed before its operator
+has made a decision.
 """
 
 from contextlib import suppress
@@ -54,8 +54,8 @@ class SnapshotCheck:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """The repairs of all damaged snapshots, as clauses of a log message. They apply only if
-        `losses` returns an empty tuple."""
+        """Descriptions of the repairs of all damaged snapshots, as clauses of a log message. They
+        apply only if `losses` returns an empty tuple."""
         return tuple(
             f"{snapshot.file_name(one)} is damaged; it is deleted, because its records are in"
             f" {'a snapshot and ' if self.base.offset else ''}the log"

@@ -1,5 +1,5 @@
-"""The first step of a voter's start: the voter's files are compared with its promises, and missing
-data are logged.
+"""Compares a voter's files with its promises (its vote, and the records that it acknowledged) when
+it starts, and logs missing data.
 
 Invariant NoAmnesia: a voter that has lost its vote, or records that it acknowledged, does not vote.
 If it has peers, it first catches up. A lone voter does not start, because no other replica has what
@@ -32,11 +32,10 @@ async def open_voter(
     is_state_expected: bool,
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
-    """Return the epoch, vote and standing with which a voter may start.  They are durable on
-    return.
+    """Return the epoch, vote and standing with which a voter may start. They are durable on return.
 
-    Logs losses at ERROR and repairs at WARNING.  Raises ConfigError if this is the only voter and
-    it has lost anything.
+    Logs losses at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and it
+    has lost anything.
     """
     verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     if log.voters is not None:

@@ -22,19 +22,19 @@ from ottla.model.quotas.rates import IDLE_MS_MAX, SampledRate, WindowShape, whol
 from ottla.model.quotas.token_bucket import TokenBucket
 
 USAGES_MAX = 20_000
-"""Maximum clients whose usage is stored.  Larger takes more memory, some 1 KiB each; smaller drops
-busy clients."""
+"""Maximum number of clients whose usage is stored. Larger takes more memory, some 1 KiB each;
+smaller drops busy clients."""
 
 REPORT_MS = 60_000
 """Milliseconds between reports about a client that stays throttled."""
 
 NAME_CHARS_MAX = 128
-"""Characters of the longest name that is stored unchanged. Longer names, up to 32 KiB in the
+"""Maximum characters of a name that is stored unchanged. Longer names, up to 32 KiB in the
 protocol, are stored as a digest."""
 
 
 class ClientUsage:
-    """Usage of one quota by one client, and its remaining credit."""
+    """Usage of one quota by one client, and the client's remaining credit."""
 
     __slots__ = ("bucket", "last_ms", "late", "rate", "report_from_ms", "throttled_until_ms")
 
@@ -77,7 +77,7 @@ FREE = Offer(True, 0)
 
 
 class ClientQuotas:
-    """One quota of this broker's clients: their limits, and the usage of each."""
+    """One quota for this broker's clients: their limits, and the usage of each client."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class ClientQuotas:
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
         self._may_change = False
-        """True if limits are decided by a quota callback of the operator."""
+        """True if an operator's quota callback decides the limits."""
         self.is_active = False
-        """True if any client has a limit; otherwise nothing is measured."""
+        """True if any client has a limit. Otherwise nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
         """Usage by the names under which it is counted, the most recently used last."""
         self._found: dict[tuple[str, str], Found | None] = {}
@@ -106,7 +106,7 @@ class ClientQuotas:
         return self._usages
 
     def set_limits(self, limits: Limits) -> None:
-        """Replace the limits.  Past usage stays counted."""
+        """Replace the limits of clients. Past usage stays counted."""
         self._limits = limits
         self._may_change = limits.may_change
         self.is_active = bool(limits)
@@ -120,7 +120,7 @@ class ClientQuotas:
         return 0 if found is None else self.record_for(found, value, now_ms)
 
     def record_for(self, found: Found, value: float, now_ms: int) -> int:
-        """Count usage for a result of `find`.  Returns the client's throttle time in
+        """Count the usage of a client that `find` has returned. Returns its throttle time in
         milliseconds."""
         match, usage = found
         value += usage.late

@@ -11,7 +11,7 @@ LOOK_INTERVAL_S = 60
 
 
 class IdleQuota(Protocol):
-    """Quotas whose idle usage can be deleted."""
+    """Quota whose idle usage can be deleted."""
 
     def forget_idle(self, now_ms: int) -> None:
         """Delete the usage of clients or addresses that were idle for an hour."""
@@ -19,7 +19,7 @@ class IdleQuota(Protocol):
 
 
 class IdleUsages:
-    """Background task that deletes the idle usage of several quotas, every minute."""
+    """Background task that deletes idle usage from several quotas, every minute."""
 
     def __init__(self, clock: Clock, *quotas: IdleQuota) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""Applies the quotas in the metadata to the clients and connections of this broker.
+"""Applies the quotas in the metadata to the clients and connections of this node.
 
-It is a publisher, and reads an image only if a quota has changed.
+It is a metadata publisher, and reads an image only if a quota has changed.
 """
 
 from ottla.metadata.delta import MetadataDelta
@@ -10,7 +10,7 @@ from ottla.node.quotas.request_quotas import RequestQuotas
 
 
 class QuotaPublisher:
-    """Metadata publisher that applies the quotas of clients and of addresses."""
+    """Metadata publisher that applies the quotas for clients and for addresses."""
 
     def __init__(self, quotas: RequestQuotas, connections: ConnectionQuotas) -> None:
         self._quotas = quotas
@@ -18,11 +18,11 @@ class QuotaPublisher:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in fault reports."""
+        """Name of this metadata publisher in fault reports."""
         return "quotas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the changed limits.  Past usage stays counted."""
+        """Apply changed limits. Past usage stays counted."""
         changed = delta.changed_quotas
         if changed:
             self._quotas.set_quotas(image.client_quotas, changed)

@@ -18,9 +18,9 @@ class QuotaType:
     """Kind of client quota, with its names in Kafka."""
 
     kafka_name: str
-    """Name in `ClientQuotaType`, which a quota callback receives."""
+    """Name of the quota in Kafka's `ClientQuotaType`, which a quota callback receives."""
     bean: str
-    """Type of Kafka's MBean."""
+    """Type of the quota in the name of Kafka's MBean."""
     attribute: str
     """Attribute of the MBean that contains the rate."""
     unit_text: str
@@ -56,4 +56,4 @@ QUOTA_TYPES = {
         lasts_one_window=True,
     ),
 }
-"""Client quotas by the keys of their limits."""
+"""Table of client quotas, by the keys of their limits."""

@@ -1,4 +1,4 @@
-"""Current usage of the quotas by clients, throttled clients first. Pure."""
+"""Lists the current usage of quotas by clients, throttled clients first. Pure."""
 
 from collections.abc import Iterable
 from heapq import nlargest
@@ -8,7 +8,7 @@ from ottla.node.quotas.client_quotas import ClientQuotas, ClientUsage
 
 
 class UsageRow(NamedTuple):
-    """Usage of one quota by one client."""
+    """Usage of one quota by one client, as DescribeQuotaUsage reports it."""
 
     key: str
     """Key of the limit, such as `producer_byte_rate`."""

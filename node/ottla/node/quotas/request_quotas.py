@@ -37,14 +37,15 @@ from ottla.node.quotas.quota_types import QUOTA_TYPES
 from ottla.wire.apis import API, FETCH, PRODUCE
 
 EXEMPT = frozenset(key for key, row in API.items() if row.cost.is_exempt)
-"""Requests that only brokers send.  A follower's fetch is exempt too."""
+"""Keys of the APIs that only brokers request, and whose requests are not charged. A follower's
+fetch is exempt too."""
 
 logger = logging.getLogger(__name__)
 
 NO_QUOTAS: Mapping[str, float] = {}
 
 NS_PER_PERCENT = 10_000_000
-"""Nanoseconds of one percent of a second, the unit of `request_percentage`."""
+"""Number of nanoseconds in one percent of a second, the unit of `request_percentage`."""
 
 
 class RequestCharge:
@@ -72,7 +73,7 @@ class RequestCharge:
         self._settled_ns = -1
         self._usage: ClientUsage | None
         self.is_exempt = False
-        """True for a request between brokers.  Its time is counted, and no client is charged."""
+        """True for a request between brokers. Its time is counted, and no client is charged."""
         self.used_ns = 0
         """Nanoseconds that the request used after the handler's first call returned, on the event
         loop or in threads."""
@@ -89,8 +90,8 @@ class RequestCharge:
             self._throttle(slot, delay_ms, now_ms)
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return how many bytes of records the client's quota allows a fetch to return, at most
-        `bytes_max`."""
+        """Return the number of record bytes that the client's quota allows a fetch to return, at
+        most `bytes_max`."""
         quotas = self._quotas
         fetch = quotas.fetch
         self._found_ms = now_ms = quotas.now_ms()
@@ -125,10 +126,10 @@ class RequestCharge:
         return offer.is_given
 
     def settle(self, slot: ResponseSlot) -> int:
-        """Charge the request's time.  Returns the total throttle time of its client, in
+        """Charge the request's time. Returns the total throttle time of its client, in
         milliseconds.
 
-        The time is that of its handler and steps, without waits.
+        The time is the time of its handler and steps, without waits.
         """
         quotas = self._quotas
         request = quotas.request
@@ -173,7 +174,7 @@ class RequestCharge:
             usage.late += (now_ns - settled_ns + self.used_ns) / NS_PER_PERCENT
 
     def note_written(self, used_ns: int) -> None:
-        """Count time that the event loop used to write responses of the client."""
+        """Count time that the event loop used to write responses to the client."""
         if self._settled_ns < 0:
             self._quotas.record_exempt(used_ns)
         elif self._usage is not None:
@@ -213,7 +214,7 @@ class RequestQuotas:
         self.fetch = self.by_key[CONSUMER_BYTE_RATE]
         self.request = self.by_key[REQUEST_PERCENTAGE]
         self.exempt = SampledRate(shape)
-        """Percent of a second used by exempt requests. Measured only while any client's time is
+        """Percent of a second that exempt requests use. Measured only while any client's time is
         limited."""
         self._limits: dict[str, Limits] = {}
         """Client quotas in the metadata, by the keys of their limits."""
@@ -251,7 +252,7 @@ class RequestQuotas:
             one.forget_idle(now_ms)
 
     def record_exempt(self, used_ns: int) -> None:
-        """Count time of requests for which no client is charged."""
+        """Count the time of requests for which no client is charged."""
         if self.request.is_active:
             self.exempt.record(used_ns / NS_PER_PERCENT, self.now_ms())
 

@@ -17,8 +17,8 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.wire.codec_types import Chunk
 
 HELD_BYTES_MIN = 4096
-"""Smallest buffer in bytes.  Smaller copies more when a frame arrives in small pieces; larger takes
-more memory for every connection with an incomplete frame."""
+"""Minimum size of a buffer in bytes. Smaller copies more when a frame arrives in small pieces;
+larger takes more memory for every connection with an incomplete frame."""
 
 GROWTH = 4
 GROWTH_OF_LARGE = 2
@@ -41,12 +41,12 @@ class InputWindow:
         """End of the received bytes in the buffer; 0 while there is no buffer."""
 
     def __len__(self) -> int:
-        """Return the number of bytes held."""
+        """Return the number of received bytes in the window."""
         return self.end - self._start
 
     @property
     def view(self) -> memoryview:
-        """View of the bytes held, without a copy."""
+        """View of the received bytes, without a copy."""
         return memoryview(self._buffer)[self._start : self.end]
 
     @property
@@ -63,10 +63,10 @@ class InputWindow:
         self.end += size
 
     def window(self, wanted_bytes: int) -> memoryview:
-        """Return free space behind the bytes held, to receive into. The caller then calls `advance`
-        with the number of received bytes.
+        """Return free space behind the received bytes, to receive into. The caller then calls
+        `advance` with the number of received bytes.
 
-        The space ends where the buffer would hold `wanted_bytes` in total. It may be less, or
+        The space ends where the buffer would hold `wanted_bytes` in total. It may be smaller, or
         empty, until `grow` is called.
         """
         missing_bytes = wanted_bytes - len(self)
@@ -82,7 +82,7 @@ class InputWindow:
         return min(wanted_bytes, max(growth * held_bytes, HELD_BYTES_MIN))
 
     def grow(self, capacity_bytes: int) -> None:
-        """Move to a larger buffer, of the size that `capacity_for` returned."""
+        """Move the received bytes to a larger buffer, of the size that `capacity_for` returned."""
         if self.end == len(self._buffer):
             self._move(capacity_bytes)
 
@@ -92,19 +92,19 @@ class InputWindow:
         assert self.end <= len(self._buffer)
 
     def consume(self, size: int) -> None:
-        """Drop the first `size` bytes.  Releases the buffer if none are left."""
+        """Drop the first `size` received bytes. Releases the buffer if none are left."""
         self._start += size
         assert self._start <= self.end
         if self._start == self.end:
             self.clear()
 
     def clear(self) -> None:
-        """Drop all bytes.  Views into the buffer keep it alive."""
+        """Drop all received bytes. Views into the buffer keep it alive."""
         self._buffer = bytearray()
         self._start = self.end = 0
 
     def _move(self, capacity_bytes: int) -> None:
-        """Copy the bytes to a new buffer of `capacity_bytes`."""
+        """Copy the received bytes to a new buffer of `capacity_bytes`."""
         held = self.view
         self._buffer = bytearray(capacity_bytes)
         self._start, self.end = 0, len(held)
@@ -112,7 +112,7 @@ class InputWindow:
 
 
 GATHER_COUNT_MAX = 64
-"""Byte chunks in one gather write (the kernel accepts 1024)."""
+"""Maximum byte chunks in one gather write (the kernel accepts 1024)."""
 
 GATHER_BYTES_MAX = 512 * 1024
 """Bytes from which no further chunk is added to one gather write. Larger offers more than a socket
@@ -124,14 +124,14 @@ than the vectors of a gather write, or a sendfile for each slice."""
 
 
 class OutputBuffer:
-    """Queue of output chunks, the first of which may be partly sent."""
+    """Queue of output chunks of one connection. The first chunk may be partly sent."""
 
     __slots__ = ("_sent_of_first", "byte_count", "charge", "chunks")
 
     def __init__(self) -> None:
         self.charge: Charge | None = None
-        """Quota charge of the last response added to the output. The time of writing is charged to
-        it."""
+        """Quota charge of the last response added to the output. The time that writing takes is
+        charged to it."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
         self._sent_of_first = 0
@@ -139,9 +139,10 @@ class OutputBuffer:
     def next_bytes(
         self, read: Callable[[FileSlice], bytes | bytearray | None]
     ) -> list[bytes | bytearray | memoryview]:
-        """Return the byte chunks to send next; empty if a file slice (or nothing) is next.
+        """Return the byte chunks to send next. The list is empty if a file slice is next or the
+        queue is empty.
 
-        Small slices next to bytes are read and joined to them.  `read` returns None for a slice
+        Small slices next to bytes are read and joined to them. `read` returns None for a slice
         whose read would block.
         """
         gathered: list[bytes | bytearray | memoryview] = []
@@ -166,7 +167,7 @@ class OutputBuffer:
         return gathered
 
     def only_bytes(self) -> bytes | bytearray | memoryview | None:
-        """Return the output if it is a single chunk of bytes, as for most responses, otherwise
+        """Return the output if it is a single chunk of bytes, as for most responses, or else
         None."""
         if len(self.chunks) != 1:
             return None
@@ -222,6 +223,6 @@ class OutputBuffer:
         self._sent_of_first = left
 
     def clear(self) -> None:
-        """Drop all output, after the connection has closed."""
+        """Drop all output of a closed connection."""
         self.chunks.clear()
         self.byte_count = self._sent_of_first = 0

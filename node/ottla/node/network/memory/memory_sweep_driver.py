@@ -1,7 +1,7 @@
 """Closes connections that hold request memory for too long, and returns free memory to the system.
 
-After a flood of requests the allocator would otherwise keep the memory of its large buffers
-permanently.
+Otherwise the allocator would permanently keep the memory of its large buffers after a flood of
+requests.
 """
 
 import ctypes
@@ -25,7 +25,8 @@ def trim_memory() -> None:
 async def sweep_periodically(
     memory: RequestMemory, clock: Clock, trim: Callable[[], None] = trim_memory
 ) -> NoReturn:
-    """Sweep the pool periodically until cancelled."""
+    """Close connections that hold request memory for too long, periodically until cancelled. Also
+    return free memory to the system after a peak."""
     while True:
         now_ms = clock.monotonic_ms()
         memory.sweep(now_ms)

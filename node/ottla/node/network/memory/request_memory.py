@@ -77,7 +77,7 @@ SWEEP_MS = 1_000
 
 
 class RequestMemoryHolder(Protocol):
-    """Methods that the pool calls on a connection."""
+    """Methods that the pool of request memory calls on a connection."""
 
     @property
     def unfinished_frame_bytes(self) -> int:
@@ -108,9 +108,9 @@ class MemoryShare:
         self.holder = holder
         self.held_bytes = 0
         self.age_ms = 0
-        """Milliseconds for which the unfinished frame has been read.  The connection resets it."""
+        """Milliseconds for which the unfinished frame has been read. The connection resets this."""
         self.arrived_bytes = 0
-        """Total bytes received while memory was held.  It increases with progress."""
+        """Total bytes received while memory was held, which shows progress."""
         self.seen_bytes = 0
         """`arrived_bytes` at the last check for progress."""
         self.is_new = True
@@ -185,7 +185,7 @@ class RequestMemory:
 
     @property
     def held_bytes_of_all(self) -> int:
-        """Bytes of request memory held by all connections, authenticated or not."""
+        """Bytes of request memory that all connections hold, authenticated or not."""
         unauthenticated = self.unauthenticated
         return self.reserved_bytes + (
             0 if unauthenticated is None else unauthenticated.reserved_bytes
@@ -217,11 +217,11 @@ class RequestMemory:
 
     @property
     def waiting_count(self) -> int:
-        """Number of connections that are not read because memory is exhausted."""
+        """Number of connections that are not read because request memory is exhausted."""
         return len(self._waiters)
 
     def charge(self, share: MemoryShare, size_bytes: int) -> None:
-        """Charge memory for bytes that have already arrived."""
+        """Charge a connection for bytes that have already arrived."""
         assert size_bytes >= 0
         if not share.held_bytes:
             self._holders[share] = None
@@ -250,7 +250,8 @@ class RequestMemory:
             self._peak_bytes = self.reserved_bytes
 
     def try_grow(self, share: MemoryShare, size_bytes: int) -> bool:
-        """Charge memory for bytes still to arrive.  Returns whether the memory may be allocated."""
+        """Charge a connection for bytes still to arrive. Returns whether the memory may be
+        allocated."""
         if self._has_room_for(share, size_bytes):
             self.charge(share, size_bytes)
             return True
@@ -276,7 +277,8 @@ class RequestMemory:
         self._waiters[share] = None
 
     def release(self, share: MemoryShare, size_bytes: int) -> None:
-        """Release memory, and let waiting connections try again while the pool has free memory."""
+        """Release a connection's memory, and let waiting connections try again while the pool has
+        free memory."""
         self._count(share, -size_bytes)
         if not share.held_bytes:
             self._holders.pop(share, None)
@@ -303,8 +305,8 @@ class RequestMemory:
     def move_to_authenticated(
         self, share: MemoryShare, holder: ResponseMemoryHolder
     ) -> "RequestMemory":
-        """Move a connection that has logged in, with its memory, to the pool of authenticated ones.
-        Returns that pool."""
+        """Move a connection that has logged in, with its memory, to the pool of authenticated
+        connections. Returns that pool."""
         known = self._known
         if known is None:
             return self
@@ -318,10 +320,10 @@ class RequestMemory:
         return known
 
     def check_fall(self, now_ms: int) -> bool:
-        """Return whether the process should return free memory to the system: TRIM_BYTES less is
-        held than at the peak since the last True.
+        """Return whether the process should return free memory to the system: held memory has
+        fallen by TRIM_BYTES since its peak after the last True.
 
-        It returns True at most every `TRIM_INTERVAL_MS`.
+        Returns True at most every `TRIM_INTERVAL_MS`.
         """
         if self._trimmed_ms is not None and now_ms - self._trimmed_ms < TRIM_INTERVAL_MS:
             return False
@@ -359,14 +361,14 @@ class RequestMemory:
             self._check_progress()
 
     def _frame_timeout_ms(self, frame_bytes: int) -> int:
-        """Return the milliseconds that a frame may take, including waits of unauthenticated
-        connections for each other."""
+        """Return the milliseconds that a frame may take to arrive, including the waits of
+        unauthenticated connections for each other."""
         if self.unauthenticated is None and self._waiters:
             return UNAUTHENTICATED_GRACE_MS
         return frame_timeout_ms(frame_bytes)
 
     def _check_progress(self) -> None:
-        """While others wait for memory, close the largest connections that make no progress."""
+        """Close the largest connections that make no progress, if others wait for memory."""
         idle: list[MemoryShare] = []
         for share in self._holders:
             frame_bytes = share.holder.unfinished_frame_bytes
@@ -409,5 +411,5 @@ def _held_bytes(share: MemoryShare) -> int:
 
 
 def frame_timeout_ms(frame_bytes: int) -> int:
-    """Return the milliseconds that a frame may take to arrive."""
+    """Return the milliseconds that a frame with `frame_bytes` may take to arrive."""
     return FRAME_GRACE_MS + frame_bytes * 1_000 // FRAME_BYTES_PER_SECOND_MIN

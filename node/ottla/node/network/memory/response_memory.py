@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class ResponseMemoryHolder(Protocol):
-    """Method that the pool calls on a connection."""
+    """Method that the pool of response memory calls on a connection."""
 
     def give_up(self, reason: str) -> None:
         """Close the connection, whose client does not read its responses while others need the
@@ -55,8 +55,8 @@ class ResponseMemory:
         self.is_used_up = self.held_bytes >= self.limit_bytes
 
     def sweep(self) -> None:
-        """While the pool is exhausted, close the connections that hold most and have read nothing
-        since the last call.
+        """Close the connections that hold the most unread bytes and have read nothing since the
+        last call, if the pool is exhausted.
 
         Must be called about once a second.
         """

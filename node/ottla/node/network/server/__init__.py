@@ -1,7 +1,7 @@
-"""The socket server of a broker: accepts clients and hosts their connections.
+"""Socket server of a node: accepts clients and hosts their connections.
 
 server_driver.py          one private epoll for every client socket: start here
-server_seam.py            the interface of a server: the epoll, or the simulated world
+server_seam.py            interface of a server, for the epoll server and a simulation
 server_opening_driver.py  opens a server for the duration of a block
 channel_driver.py         one socket and its connection
 hosting.py                hosts connections over any transport; an error closes only its own one

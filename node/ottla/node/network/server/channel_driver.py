@@ -42,18 +42,18 @@ class ReadBuffer:
         self.view = memoryview(bytearray(READ_BUFFER_BYTES))
 
     def replace(self) -> None:
-        """Allocate a new buffer, because a handler may still read the old one."""
+        """Allocate a new read buffer, because a handler may still read the old one."""
         self.view = memoryview(bytearray(READ_BUFFER_BYTES))
 
 
 ReadAhead = Callable[["Channel", FileSlice, int, int], None]
-"""Loads a range of a file into the page cache, then schedules the channel."""
+"""Function that loads a range of a file into the page cache, then schedules the channel."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Channel(HostedChannel):
-    """Non-blocking socket and its connection.  `interest` is the set of events registered with
-    epoll."""
+    """Non-blocking client socket and its connection. `interest` is the set of events registered
+    with epoll."""
 
     __slots__ = (
         "_buffer",
@@ -92,7 +92,7 @@ class Channel(HostedChannel):
 
     @property
     def wanted_interest(self) -> int:
-        """The events to register with epoll. Hang-ups and errors are always reported as well."""
+        """Events to register with epoll. Hang-ups and errors are always reported as well."""
         interest = EPOLLIN if self.connection.wants_bytes else 0
         return interest | EPOLLOUT if self._is_blocked else interest
 
@@ -112,7 +112,8 @@ class Channel(HostedChannel):
         self.sock.close()
 
     def read(self, now_ms: int) -> bool:
-        """Read once and serve the received bytes.  Returns False at the end of the stream.
+        """Read once from the socket and serve the received bytes. Returns False at the end of the
+        stream.
 
         Raises OSError from the socket and ProtocolError from the connection.
         """
@@ -139,8 +140,8 @@ class Channel(HostedChannel):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Write until the socket is full, the byte limit of the event-loop iteration is reached, or
-        no output is left.
+        """Write output until the socket is full, the byte limit of the event-loop iteration is
+        reached, or no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """

@@ -1,7 +1,7 @@
-"""Objects that take the place of the server and of the memory holder in a closed connection.  Pure.
+"""Stand-ins for the server and the memory holder of a closed connection. Pure.
 
-With these, a closed connection has no reference to its channel and socket.  Their memory, and that
-of OpenSSL, is freed with the last reference.  Otherwise it would be garbage until a collection, and
+With these, a closed connection has no reference to its channel and socket. Their memory, and
+OpenSSL's, is freed with the last reference. Otherwise it would be garbage until a collection, and
 one that visits thousands of connections blocks the event loop for tens of milliseconds.
 """
 
@@ -15,7 +15,7 @@ class ClosedHost:
         """Do nothing: a closed connection has no output."""
 
     def run(self, connection: object, slot: object, pending: object) -> None:
-        """Close the work, whose response could not be sent."""
+        """Close the pending work, whose response could not be sent."""
         if isinstance(pending, Coroutine | Generator):
             pending.close()
 

@@ -1,15 +1,15 @@
-"""Number of connections that the process's file descriptors allow. Half of the descriptors are left
-to the storage."""
+"""Computes the number of connections that the process's file descriptors allow. Half of the
+descriptors are left to the storage."""
 
 import resource
 
 OWN_DESCRIPTORS = 100
-"""File descriptors of a broker besides clients and logs: epolls, listeners, gRPC, leaders,
-scrapes."""
+"""Number of file descriptors that a broker needs besides clients and logs: epolls, listeners, gRPC,
+leaders, scrapes."""
 
 KEPT_FROM_CLIENTS = 32
-"""File descriptors that are never given to clients, however many the logs use: half of those that
-remain. Without this reserve, rolling the metadata log could fail and end the process."""
+"""Number of file descriptors that are never given to clients, however many the logs use: half of
+those that remain. Without this reserve, rolling the metadata log could fail and end the process."""
 
 CONNECTIONS_MIN = 16
 """Number of connections allowed even with few file descriptors, so that operators can connect and
@@ -17,8 +17,8 @@ see the reason."""
 
 
 def connection_count_allowed() -> int:
-    """Return the number of connections that leaves the storage as many descriptors as the clients
-    get (RLIMIT_NOFILE)."""
+    """Return the number of connections with which clients and storage get equal numbers of
+    descriptors (RLIMIT_NOFILE)."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max((limit - OWN_DESCRIPTORS) // 2, CONNECTIONS_MIN)
 

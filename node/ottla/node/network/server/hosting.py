@@ -1,12 +1,12 @@
 """Hosts connections: bytes in, responses out in order, and errors contained to one connection.
 
 A transport extends `HostedChannel` with its reads and writes, and `ConnectionHosting` with its
-scheduling.  Transports are the epoll of the socket server, the byte streams of the simulated world,
-and the one client of a fuzzer.  Everything else about a connection is decided here, once.
+scheduling. Transports are the epoll of the socket server, the byte streams of a simulation, and the
+one client of a fuzzer. Everything else about a connection is decided here, once.
 
-Errors: invalid bytes of a peer close its connection, after earlier responses, and are logged.  A
-broken socket closes it silently.  An unexpected error closes it and is reported to the process's
-`UnexpectedErrors`.  No other connection is affected.
+Errors: invalid bytes from a peer close its connection, after earlier responses, and are logged. A
+broken socket closes it silently. An unexpected error closes it and is reported to the process's
+`UnexpectedErrors`. No other connection is affected.
 """
 
 import errno
@@ -33,7 +33,7 @@ from ottla.wire.codec_types import Message
 logger = logging.getLogger("ottla.node.network")
 
 READS_PER_EVENT_MAX = 4
-"""Reads from one channel per event, while it fills a large frame."""
+"""Maximum number of reads from one channel per event, while it fills a large frame."""
 
 NETWORK_ERRNOS = (
     errno.ECONNABORTED,
@@ -53,7 +53,7 @@ NETWORK_ERRNOS = (
 class HostedChannel(ABC):
     """Transport of one client, and host of the connection over it.
 
-    `connection` is set by `ConnectionHosting.host`.
+    `ConnectionHosting.host` sets `connection`.
     """
 
     __slots__ = ("_hosting", "connection")
@@ -69,7 +69,7 @@ class HostedChannel(ABC):
         self._hosting.on_work(self)
 
     def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's coroutine."""
+        """Finish a handler's pending work, and pass its result to the connection."""
         self._hosting.run_pending(self, slot, pending)
 
     def on_fault(self, connection: Connection, fault: Exception) -> None:
@@ -77,11 +77,11 @@ class HostedChannel(ABC):
         self._hosting.on_fault(self, fault)
 
     def give_up(self, connection: Connection, reason: str) -> None:
-        """Close the connection for exceeding a limit."""
+        """Close the connection because it exceeds a limit of memory or time."""
         self._hosting.give_up(self, reason)
 
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
-        """Schedule the connection for `deadline_ms`."""
+        """Schedule the connection for the monotonic time `deadline_ms`."""
         self._hosting.wake_at(self, deadline_ms)
 
     # Implemented by the transport.
@@ -159,7 +159,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def _have_turn(self) -> None:
-        """Schedule an event-loop iteration soon, because a channel is ready."""
+        """Schedule an event-loop iteration soon, because a channel is ready to be served."""
 
     @abstractmethod
     def _rearm(self) -> None:
@@ -167,7 +167,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Run `_await_pending` in a task."""
+        """Run `_await_pending` for a channel in a task."""
 
     @abstractmethod
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
@@ -180,7 +180,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def _on_closed(self, channel: C) -> None:
-        """Remove a closed channel."""
+        """Remove a closed channel from the server."""
 
     # State and metrics.
 
@@ -206,7 +206,7 @@ class ConnectionHosting(ABC, Generic[C]):
     # One iteration of a connection.
 
     def host(self, channel: C, peer: Peer, now_ms: int) -> None:
-        """Create the connection of a newly accepted channel."""
+        """Create the connection over a newly accepted channel."""
         channel.connection = self.connection_class(
             peer, self._dispatcher, channel, memory=self.memory, limits=self._limits, now_ms=now_ms
         )
@@ -302,11 +302,11 @@ class ConnectionHosting(ABC, Generic[C]):
         self._on_bad_input(channel, error, self._clock.monotonic_ms())
 
     def wake_at(self, channel: C, deadline_ms: int) -> None:
-        """Schedule the channel for `deadline_ms`."""
+        """Schedule the channel for the monotonic time `deadline_ms`."""
         self.call_at(deadline_ms, partial(self.on_work, channel))
 
     def call_at(self, deadline_ms: int, action: Callable[[], object]) -> None:
-        """Call `action`, which must be short, at `deadline_ms`."""
+        """Call `action`, which must be short, at the monotonic time `deadline_ms`."""
         self._next_call_number += 1
         heapq.heappush(self._calls, (deadline_ms, self._next_call_number, action))
         if self._calls[0][0] == deadline_ms:
@@ -322,7 +322,7 @@ class ConnectionHosting(ABC, Generic[C]):
     # Closing connections.
 
     def _on_bad_input(self, channel: C, error: ProtocolError, now_ms: int) -> None:
-        """Close a connection whose peer does not speak Kafka's protocol, after earlier responses.
+        """Close a connection whose peer violates Kafka's protocol, after the earlier responses.
 
         A client that connects before the broker is ready is not at fault, and not logged.
         """
@@ -360,8 +360,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._errors.note("connection", channel.connection.peer.label, fault)
 
     def _close_longest_idle(self, protected_listener: str | None) -> None:
-        """Close the longest idle connection of another listener, to make room for the protected
-        listener."""
+        """Close the connection on another listener that has been idle longest, to make room for the
+        protected listener."""
         others = (one for one in self._hosted if self._listener_of(one) != protected_listener)
         silent = min(others, key=lambda one: one.connection.last_active_ms, default=None)
         if silent is not None:

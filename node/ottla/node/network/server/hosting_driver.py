@@ -1,7 +1,7 @@
-"""Tasks of a server's connections: pending handlers, deadlines, idle connections, memory sweeps.
+"""Tasks for a server's connections: pending handlers, deadlines, idle connections, memory sweeps.
 
 This module also runs TLS handshakes in steps, limits the event-loop time that they use, and ends
-those that take too long.
+the ones that take too long.
 """
 
 import time
@@ -32,24 +32,24 @@ from ottla.node.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.wire.codec_types import Message
 
 IDLE_CHECKS_PER_PERIOD = 20
-"""Checks for idle connections per idle period.  A silent connection lives at most a twentieth
-longer."""
+"""Number of checks for idle connections per idle period. A silent connection lives at most a
+twentieth longer."""
 
 REQUEST_MEMORY_BYTES_MAX = 256 * MIB
-"""Pool of request memory in bytes if `queued.max.request.bytes` is not set."""
+"""Size of the pool of request memory, in bytes, if `queued.max.request.bytes` is not set."""
 
 C = TypeVar("C", bound=HostedChannel)
 
 
 class EncryptingChannel(Protocol):
-    """Channel with TLS."""
+    """Channel with TLS, as the server drives its handshake."""
 
     tls: ListenerTls
     is_shaking: bool
     """True while the TLS handshake is unfinished."""
 
     def shake_hands(self) -> None:
-        """Run one step of the handshake. The last step sets `is_shaking` to False, and sets the
+        """Run one step of the TLS handshake. The last step sets `is_shaking` to False, and sets the
         user of the peer.
 
         Raises HandshakeFailedError if the handshake fails, and OSError if the client has
@@ -107,7 +107,7 @@ class ConnectionServer(ConnectionHosting[C]):
 
     @abstractmethod
     def _drop_after_failed_handshake(self, channel: Any, now_ms: int) -> None:
-        """Remove a channel whose handshake has failed, but keep its socket open for a while, so
+        """Remove a channel whose TLS handshake has failed, but keep its socket open for a while, so
         that its client can still read the alert."""
 
     # TLS handshakes.
@@ -183,15 +183,15 @@ class ConnectionServer(ConnectionHosting[C]):
     # Tasks.
 
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's coroutine in the nursery."""
+        """Run a handler's pending work in a task of the server's nursery."""
         self._nursery.start_soon(self._await_pending, channel, slot, pending)
 
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
         return await self._paced.result_of(slot, pending)
 
     async def _close_idle_connections(self) -> None:
-        """Close connections that have been idle for too long. Sleeps until the next one may have
-        been."""
+        """Close connections that have been idle for too long, until cancelled. Sleeps until the
+        next one may be due."""
         if self._idle_ms_max < 0:
             return
         granularity_ms = max(self._idle_ms_max // IDLE_CHECKS_PER_PERIOD, 1)

@@ -44,18 +44,18 @@ EVENTS_PER_TURN_MAX = 256
 
 GATHERING_NS_MAX = 500_000
 """Nanoseconds up to which an iteration still reads requests that arrived since it started, if work
-is scheduled for its end.  Larger does that work less often under load; smaller makes the first
-request wait less.  An iteration never waits for requests."""
+is scheduled for its end. Larger does that work less often under load; smaller makes the first
+request wait less. An iteration never waits for requests."""
 
 ACCEPTS_PER_TURN_MAX = 64
 
 MAPPED_IPV4 = "::ffff:"
-"""Address prefix of an IPv4 peer at a dual-stack socket."""
+"""Prefix of an IPv4 peer's address at a dual-stack socket."""
 
 DELAYED_CLOSES_MAX = 256
-"""Sockets kept open for a while before they are closed, which delays the next attempt of their
-clients. Sockets above this number are closed at once. Larger lets a storm of connections use up
-file descriptors that other clients need."""
+"""Maximum number of sockets kept open for a while before they are closed, which delays the next
+attempt of their clients. Sockets above this number are closed at once. Larger lets a storm of
+connections use up file descriptors that other clients need."""
 
 TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -157,7 +157,7 @@ class SocketServer(ConnectionServer[Channel]):
         self.addresses[listener.name] = server_socket.getsockname()[:2]
 
     def close(self) -> None:
-        """Close every socket."""
+        """Close every socket of the server."""
         for channel in list(self._channels.values()):
             self._close(channel)
         for sock in self._closing:
@@ -174,7 +174,7 @@ class SocketServer(ConnectionServer[Channel]):
     # The event loop.
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve clients until cancelled."""
         self.start_tasks()
         await self.serve_connections()
 
@@ -271,7 +271,7 @@ class SocketServer(ConnectionServer[Channel]):
         self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: Channel, _: int, now_ms: int) -> None:
-        """Send the ready output. Most plain sockets need no more than this."""
+        """Send the ready output of a channel. Most plain sockets need no more than this."""
         if type(channel) is Channel:
             if channel.connection.output.byte_count:
                 self._write(channel, now_ms)
@@ -357,7 +357,7 @@ class SocketServer(ConnectionServer[Channel]):
             self._close_longest_idle(admission.protected_listener)
 
     def _drop_after_failed_handshake(self, channel: Channel, now_ms: int) -> None:
-        """Remove a channel whose handshake has failed, but keep its socket open for a while, so
+        """Remove a channel whose TLS handshake has failed, but keep its socket open for a while, so
         that its client can still read the alert."""
         assert isinstance(channel, TlsChannel)
         sock = channel.release()
@@ -418,7 +418,7 @@ class SocketServer(ConnectionServer[Channel]):
         )
 
     def resume_accepting(self) -> None:
-        """Resume accepting connections where the admission limits allow it now."""
+        """Resume accepting connections on the listeners whose limits allow it now."""
         for fd in list(self._paused_sockets):
             self._resume_accepting(fd)
 

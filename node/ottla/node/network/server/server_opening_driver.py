@@ -36,7 +36,7 @@ async def open_socket_server(
     kind: Callable[..., SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
     """Open the listeners, and serve clients while the block runs. Yields the server. `kind` creates
-    the server, of a subclass that injects faults or passes connections on.
+    the server; a subclass may inject faults or pass connections on.
 
     Raises OSError if a listener cannot be opened.
     """
@@ -65,6 +65,6 @@ async def open_socket_server(
 
 
 def cannot_open(addresses: str, error: OSError) -> ConfigError:
-    """Return the error of a node whose listeners cannot be opened."""
+    """Return the error for a node whose listeners cannot be opened."""
     reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
     return ConfigError("listeners", f"{addresses} cannot be opened ({reason}); choose another port")

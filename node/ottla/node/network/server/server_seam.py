@@ -1,8 +1,8 @@
 """Interface of the socket server, which accepts clients and drives their connections.
 
 Exactly two implementations exist. `SocketServer` (server_driver.py) uses one epoll for all sockets.
-The server of the deterministic world uses byte streams in memory. Both are transports for
-`hosting.py`. Their common contract is `tests.jepsen.world.transport_conformance`.
+The server of the simulation uses byte streams in memory. Both are transports for `hosting.py`.
+Their common contract is `tests.jepsen.world.transport_conformance`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class Admission(Protocol):
-    """Decisions whether connections are accepted, wait, or are closed; see `node/quotas`."""
+    """Decides whether connections are accepted, wait, or are closed; see `node/quotas`."""
 
     count_allowed: int
     """Number of connections for which the process has file descriptors."""
@@ -41,7 +41,7 @@ class Admission(Protocol):
         ...
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection, which has closed."""
+        """Stop counting a served connection that has closed."""
         ...
 
 
@@ -64,20 +64,20 @@ class AdmitAll:
 
     @property
     def has_excess(self) -> bool:
-        """Always False: no listener is protected."""
+        """Always False, since no listener is protected."""
         return False
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection, which has closed."""
+        """Stop counting a served connection that has closed."""
         self._count -= 1
 
 
 class Server(Protocol):
-    """Server for clients. It runs while the block of `OpenServer` runs."""
+    """Server for clients, which runs while the block of `OpenServer` runs."""
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """The bound addresses by listener name."""
+        """Addresses to which the listeners are bound, by listener name."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class Server(Protocol):
         ...
 
     def resume_accepting(self) -> None:
-        """Resume accepting connections where the changed admission limits allow it now."""
+        """Resume accepting connections on the listeners whose changed limits allow it now."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""Certificates of a broker's listeners and of its connections to other brokers, reloaded on
-changes.
+"""Certificates of a node's listeners and of its connections to other brokers, reloaded when they
+change.
 
-A changed file is used within seconds, without a restart and without closing connections.  If a file
-cannot be used, the current certificate stays and an ERROR is logged.  The file is retried until it
-can be used, since a certificate and its key may be written one after the other.  Changes of dynamic
-settings are applied in the same way, at once.  Files and settings together form one desired state.
+A changed file is used within seconds, without a restart and without closing connections. If a file
+cannot be used, the current certificate stays and an ERROR is logged. The file is retried until it
+can be used, since a certificate and its key may be written one after the other. Changes of dynamic
+settings are applied in the same way, at once. Files and settings together form one desired state.
 """
 
 import logging
@@ -32,8 +32,8 @@ from ottla.node.seams import Compute
 logger = logging.getLogger("ottla.node.network")
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""Seconds between checks of the files.  Smaller uses new files sooner; larger costs fewer system
-calls."""
+"""Seconds between checks of the certificate files. Smaller uses new files sooner; larger costs
+fewer system calls."""
 
 TAKES_OVER_WITHIN_S = 1.0
 """Maximum seconds for which the publication of metadata waits for a certificate to be applied.
@@ -73,7 +73,7 @@ class Certificates:
         self._is_asked, self._is_seen = trio.Event(), trio.Event()
 
     def warnings(self) -> list[str]:
-        """Return warnings about certificates for the operator, one sentence each."""
+        """Return warnings about certificates for the operator."""
         now = datetime.now(UTC)
         return [
             f"listener {name}: {sentence}"

@@ -32,15 +32,15 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import FileSlice, SliceError
 
 CIPHERTEXT_BYTES = 64 * KIB
-"""Ciphertext bytes of one system call.  Larger costs fewer calls; smaller takes less memory for a
+"""Ciphertext bytes per system call. Larger costs fewer calls; smaller takes less memory for a
 connection with small records."""
 
 SHAKING_BYTES = 4 * KIB
 """Ciphertext bytes read by one step of a handshake.  Further bytes wait in the kernel."""
 
 SEND_BUFFER_BYTES = 64 * KIB
-"""Plaintext bytes that are encrypted for one system call.  Larger costs fewer calls for file
-slices; smaller takes less memory for clients that do not read."""
+"""Plaintext bytes that are encrypted per system call. Larger costs fewer calls for file slices;
+smaller takes less memory for clients that do not read."""
 
 
 class SharedBuffers:
@@ -143,12 +143,12 @@ class TlsChannel(Channel):
     # Handshake.
 
     def on_shaking_event(self) -> None:
-        """Note that epoll has reported a handshake event. It reports no further one before the next
-        step."""
+        """Record that epoll has reported a handshake event. It reports no further one before the
+        next step."""
         self.interest = 0
 
     def shake_hands(self) -> None:
-        """Run one step of the handshake. The last step sets `is_shaking` to False, and sets the
+        """Run one step of the TLS handshake. The last step sets `is_shaking` to False, and sets the
         user of the peer.
 
         Raises HandshakeFailedError if the handshake fails, and OSError if the client has
@@ -192,7 +192,7 @@ class TlsChannel(Channel):
         """Read up to one buffer of plaintext and serve it. Returns False at the end of the stream.
 
         Nothing is read before earlier records are sent. Otherwise a client that requests new keys
-        repeatedly and reads nothing would make us store our responses.
+        repeatedly and reads nothing would make the broker store its responses.
         """
         if self._unsent:
             return True
@@ -257,8 +257,8 @@ class TlsChannel(Channel):
                 return
 
     def flush(self, now_ms: int) -> None:
-        """Write until the socket is full, the byte limit of the event-loop iteration is reached, or
-        no output is left.
+        """Write output until the socket is full, the byte limit of the event-loop iteration is
+        reached, or no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """
@@ -279,7 +279,7 @@ class TlsChannel(Channel):
             self._encrypt(self._next_bytes()[:SEND_BUFFER_BYTES])
 
     def _encrypt(self, data: memoryview) -> None:
-        """Encrypt output into records, and send as much of them as one system call accepts.
+        """Encrypt output into TLS records, and send as much of them as one system call accepts.
 
         The output counts as sent when its last record has been sent.
         """

@@ -1,4 +1,4 @@
-"""TLS handshakes in progress in one server: their order, their share of the event loop's time, and
+"""TLS handshakes in progress on one server: their order, their share of the event loop's time, and
 their deadlines.
 
 Pure. A handshake costs the event loop a millisecond or more, for a client that is not authenticated
@@ -25,7 +25,7 @@ BURST_MS = 200
 waits."""
 
 TURN_NS = 2_000_000
-"""Nanoseconds of handshakes per event-loop iteration, exceeded by at most one step."""
+"""Maximum nanoseconds of handshakes per event-loop iteration, exceeded by at most one step."""
 
 HINTS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -44,14 +44,14 @@ HINTS = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this broker's certificate has expired",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the client has no version of ssl.enabled.protocols",
 }
-"""Explanations for operators of OpenSSL's error reasons."""
+"""Explanations of OpenSSL's error reasons, for operators."""
 
 C = TypeVar("C")
 
 
 def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
-    """Return a sentence for the log that explains a failed handshake. `of_certificate` is OpenSSL's
-    reason for rejecting the client's certificate."""
+    """Return a log message that explains a failed handshake. `of_certificate` is OpenSSL's reason
+    for rejecting the client's certificate."""
     if of_certificate:
         return f"the client's certificate is not accepted: {of_certificate}"
     if reason in HINTS:
@@ -60,14 +60,14 @@ def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
 
 
 class Handshakes(Generic[C]):
-    """Unfinished handshakes, with a queue of those whose client has sent bytes."""
+    """Unfinished TLS handshakes, and a queue of the ones whose client has sent bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}
         """Deadline of each handshake.  The earliest is first, since all have the same timeout."""
         self._queue: dict[C, None] = {}
         self._budget = TokenBucket(LOOP_SHARE * 1_000, BURST_MS, now_ms)
-        """Milliseconds of event-loop time that handshakes may use."""
+        """Budget of event-loop time that handshakes may use, in milliseconds."""
         self._is_watched = False
         """True if a call of `overdue` is scheduled."""
 
@@ -76,8 +76,8 @@ class Handshakes(Generic[C]):
         return len(self._deadlines)
 
     def begin(self, channel: C, now_ms: int) -> int | None:
-        """Add a new connection. Returns the time in milliseconds at which the caller must call
-        `overdue`, or None if that call is scheduled already."""
+        """Add a new connection, whose handshake begins. Returns the time in milliseconds at which
+        the caller must call `overdue`, or None if that call is scheduled already."""
         self._deadlines[channel] = deadline_ms = now_ms + HANDSHAKE_MS_MAX
         if self._is_watched:
             return None
@@ -119,8 +119,8 @@ class Handshakes(Generic[C]):
         self._budget.spend(step_ns / 1_000_000, now_ms)
 
     def overdue(self, now_ms: int) -> tuple[list[C], int | None]:
-        """Remove and return the connections whose deadline has passed, and the time of the next
-        call.
+        """Remove and return the connections whose deadline has passed, and the time in milliseconds
+        of the next call.
 
         The time is None if no handshake is left.
         """

@@ -2,8 +2,8 @@
 
 The certificate may be replaced while connections are open; new connections use the new one. As in
 Kafka, a new certificate must have the same subject as the old one, and all of its names.
-`ssl.allow.dn.changes` and `ssl.allow.san.changes` permit other certificates. The rule refuses a
-file that was confused with another host's.
+`ssl.allow.dn.changes` and `ssl.allow.san.changes` permit other certificates. Without these
+settings, a file that was confused with another host's is refused.
 """
 
 import ssl
@@ -28,7 +28,7 @@ class ServedTls:
     """TLS settings and certificate of one listener; implements `ListenerTls`."""
 
     def __init__(self, protocol: str, config: TlsConfig, *, failure_delay_ms: int) -> None:
-        """Read certificate and key.  Raises ConfigError if they cannot be used."""
+        """Read the certificate and key. Raises ConfigError if they cannot be used."""
         self.counts = HandshakeCounts()
         self.failure_delay_ms = failure_delay_ms
         self._maps_users = protocol == SSL
@@ -83,14 +83,14 @@ class ServedTls:
         return PreparedTls(config, material, server_context(config, material))
 
     def take_up(self, prepared: "PreparedTls") -> None:
-        """Use a certificate from `prepared` for all new connections."""
+        """Use a certificate that `prepared` returned for all new connections."""
         self.config = prepared.config
         self.material = prepared.material
         self.context = prepared.context
 
 
 class PreparedTls:
-    """Certificate that is ready to be served."""
+    """Certificate that was read and checked, and is ready to be used."""
 
     __slots__ = ("config", "context", "material")
 
