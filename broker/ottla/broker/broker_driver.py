@@ -291,7 +291,7 @@ class Broker:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Address of each listener by its name."""
+        """Host and port of each listener, by the listener's name."""
         return self.server.addresses
 
     def _unready(self) -> str | None:

@@ -33,7 +33,7 @@ class CollectorPause:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Disable the garbage collector during the block."""
+        """Pause the garbage collector while the block runs."""
         now_s = trio.current_time()
         if not self._count:
             self._was_enabled = gc.isenabled()

@@ -48,7 +48,7 @@ class PartRegistry:
         self._problems.append(read)
 
     def all_figures(self) -> dict[str, float]:
-        """Return the named numbers of all components."""
+        """Return the named numbers that all components have registered."""
         return {name: value for read in self._figures for name, value in read().items()}
 
     def all_problems(self) -> Iterator[str]:

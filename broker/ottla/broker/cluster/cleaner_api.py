@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 
 class CleanedBroker(Protocol):
-    """Part of the log manager that these requests use."""
+    """Part of the log manager that DescribeCleaner and CleanLogs use."""
 
     cleaner: LogCleaner
 

@@ -52,7 +52,7 @@ class TopicCounters(Protocol):
 
 
 class DirectoryRecovery(NamedTuple):
-    """Progress of the recovery of one log directory."""
+    """Recovery progress of one log directory."""
 
     log_dir: str
     remaining_logs: int
@@ -62,7 +62,7 @@ class DirectoryRecovery(NamedTuple):
 
 
 def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
-    """Return the progress of the recovery of each log directory."""
+    """Return the recovery progress of each log directory."""
     return [
         DirectoryRecovery(
             directory.path,

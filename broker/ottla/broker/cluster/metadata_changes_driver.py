@@ -43,21 +43,21 @@ class AppliedLog(Protocol):
 
     @property
     def image(self) -> MetadataImage:
-        """Image of all applied records."""
+        """Metadata image of all applied records."""
         ...
 
     @property
     def start_offset(self) -> Offset:
-        """First offset of the log."""
+        """First offset of the metadata log."""
         ...
 
     @property
     def applied_end_offset(self) -> Offset:
-        """End offset of the applied records."""
+        """End offset of the records that have been applied to the image."""
         ...
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Wait until all records before an offset are applied."""
+        """Wait until all records before an offset have been applied to the image."""
         ...
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:

@@ -71,7 +71,7 @@ class PeerConnection:
             raise ConnectionLostError(str(refusal)) from refusal
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection to the other broker, if it is open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with trio.move_on_after(CLOSE_TIMEOUT_S) as patience:

@@ -99,7 +99,7 @@ class Outbox:
             self._write = []
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Add a response to send at once."""
+        """Add a response that is sent at once."""
         self._effects.answers.append((responder, answer))
 
     def answer_when_committed(self, responder: Responder, answer: Any) -> None:
@@ -107,7 +107,7 @@ class Outbox:
         self._effects.committed_answers.append((responder, answer))
 
     def take(self) -> GroupEffects:
-        """Return and clear the collected effects."""
+        """Return and clear the collected effects of a shard."""
         effects = self._effects
         if self._write:
             effects.writes.append(self._write)

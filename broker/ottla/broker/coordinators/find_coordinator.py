@@ -101,7 +101,7 @@ def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
 
 
 class CoordinatorAddress(NamedTuple):
-    """Broker id and address of a coordinator."""
+    """Broker id, host and port of a coordinator."""
 
     node_id: int
     host: str

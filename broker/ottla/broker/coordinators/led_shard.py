@@ -29,7 +29,7 @@ class ShardHost(Protocol):
         ...
 
     def send(self, order: Any, /) -> None:
-        """Send a message to other brokers."""
+        """Send a message to other brokers, such as an order for transaction markers."""
         ...
 
     def wake(self, key: str, /) -> None:
@@ -111,7 +111,7 @@ class LedShard(Generic[ShardT, WriteT]):
         self.host.note_due(self)
 
     def send(self, order: Any) -> None:
-        """Send a message to other brokers."""
+        """Send a message to other brokers, such as an order for transaction markers."""
         self.host.send(order)
 
     def wake(self, key: str) -> None:

@@ -36,7 +36,7 @@ class ShardPorts(Protocol[WriteOfPortsT]):
         ...
 
     def send(self, order: Any, /) -> None:
-        """Send a message to other brokers."""
+        """Send a message to other brokers, such as an order for transaction markers."""
         ...
 
     def wake(self, key: str, /) -> None:

@@ -56,7 +56,7 @@ StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
 
 class PeriodicTask(NamedTuple):
-    """Work that is done periodically in every shard."""
+    """Work that a coordinator does periodically in every shard, and its interval."""
 
     name: str
     interval_ms: int
@@ -142,7 +142,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @abstractmethod
     def _take_waiting(self, led: LedShard[ShardT, WriteT]) -> Iterator[Responder]:
-        """Remove and yield the requests that wait in a shard."""
+        """Remove and yield the requests that wait in a shard, when it is no longer served."""
 
     @abstractmethod
     def _take_effects(self, shard: ShardT) -> ShardEffects[WriteT]:
@@ -158,7 +158,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         """Describe the content of a shard in numbers, for the log."""
 
     def replay_of(self, log: Log, shard: ShardT) -> LogReplay:
-        """Return the replay of a log into a shard."""
+        """Return a replay of a log into a shard."""
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
@@ -203,7 +203,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 self.on_due()
 
     def send(self, order: Any) -> None:
-        """Send a message to other brokers."""
+        """Send a message to other brokers, such as an order for transaction markers."""
         raise AssertionError(f"the {self.name} sends nothing")
 
     def wake(self, key: str) -> None:
@@ -355,7 +355,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_loaded(
         self, led: LedShard[ShardT, WriteT], replay: LogReplay, started_ms: int
     ) -> None:
-        """Log that a shard's log has been replayed."""
+        """Log that the replay of a shard's log has ended."""
         led.load_ms = self.clock.monotonic_ms() - started_ms
         content = self._content_of(led.shard)
         self.logger.info("loaded %s of %r in %d ms", content, led.partition, led.load_ms)
@@ -387,7 +387,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         led.failure = str(error) or repr(error)
 
     def activate(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Start serving the requests of a shard."""
+        """Start to serve the requests of a shard whose log has been replayed."""
         led.is_active = True
         with self._reload_on_error(led):
             self._on_active(led)

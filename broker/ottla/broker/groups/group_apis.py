@@ -1,4 +1,4 @@
-"""Registers the APIs of groups.  Pure."""
+"""Registers the handlers of requests about groups. Pure."""
 
 from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.classic.membership_apis import MembershipApis

@@ -110,40 +110,43 @@ class GroupKind(ABC, Generic[GroupT]):
     # ---- requests of the classic protocol, which clients may send to any group
 
     def join(self, group: GroupT, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request."""
+        """Handle a JoinGroup request. By default it is refused."""
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         self._outbox.answer(join.responder, failed_join(code, join.request.member_id))
 
     def sync(
         self, group: GroupT, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Handle a SyncGroup request."""
+        """Handle a SyncGroup request. By default it is refused."""
         self._outbox.answer(responder, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, group: GroupT, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Handle a Heartbeat request.  Returns the error code of the response."""
+        """Handle a Heartbeat request. Returns the error code of the response, by default
+        UNKNOWN_MEMBER_ID."""
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
         self, group: GroupT, members: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Handle a LeaveGroup request.  Returns an error code for each member."""
+        """Handle a LeaveGroup request. Returns an error code for each member, by default
+        UNKNOWN_MEMBER_ID."""
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
 
     # ---- offsets
 
     def check_commit(self, group: GroupT, request: OffsetCommitRequest, version: int) -> None:
-        """Raise RefusedError if the member may not commit offsets."""
+        """Raise RefusedError if the member in the request may not commit offsets."""
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_transactional_commit(
         self, group: GroupT, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the member may not commit offsets in a transaction."""
+        """Raise RefusedError if the member in the request may not commit offsets in a
+        transaction."""
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_fetch(self, group: GroupT, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError if the member may not fetch offsets."""
+        """Raise RefusedError if the member may not fetch the group's offsets."""
 
     def keep_alive(self, group: GroupT, member_id: str, now: Instant) -> None:
         """Restart a member's session timeout, since it has committed offsets."""

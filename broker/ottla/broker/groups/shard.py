@@ -184,12 +184,13 @@ class GroupShard:
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
-        """Run one step of the shard's unfinished work."""
+        """Run one step of the shard's unfinished work, if there is any."""
         self._backlog.step(now)
         self._outbox.end_event()
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics, or of the topics that match a regular expression."""
+        """Apply changes of topics, or of the topics that match a regular expression, to the
+        groups."""
         if self._changed_topics is not None:
             self._changed_topics |= changed
             return
@@ -466,7 +467,7 @@ class GroupShard:
         return None if group is None else self._kind_of(group).describe(group)
 
     def used_regexes(self) -> Iterator[str]:
-        """Yield the regular expressions to which members subscribe."""
+        """Yield the regular expressions to which the members of the groups subscribe."""
         for group in self.groups.values():
             yield from self._kind_of(group).used_regexes(group)
 

@@ -66,7 +66,7 @@ class ColdReads:
 
     @property
     def range_count(self) -> int:
-        """Number of ranges that are being loaded."""
+        """Number of file ranges that are being loaded."""
         return sum(len(ranges) for ranges in self._coming.values())
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:

@@ -38,11 +38,11 @@ class DescribedDirectory(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """True if the directory is online."""
+        """True if the log directory is online."""
         ...
 
     async def space(self) -> Space:
-        """Return the total and free space of the directory's volume."""
+        """Return the total and the free space of the log directory's volume."""
         ...
 
 
@@ -67,7 +67,7 @@ class DescribedLogs(Protocol[D]):
         ...
 
     def start_move(self, partition: TopicPartition, directory: D) -> None:
-        """Start moving a partition's log to a directory."""
+        """Start to move a partition's log to another log directory."""
         ...
 
 

@@ -431,7 +431,7 @@ class WaitingFetch(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer with the records available at the timeout."""
+        """Answer with the records that are available at the timeout."""
         self._answer(self._fetch.read())
 
     def on_fault(self, fault: Exception) -> None:
@@ -606,7 +606,7 @@ class FetchApi:
         return self._conclude(request, fetch, reading)
 
     def _read_rest(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> Answer:
-        """Read the partitions after those of the first step."""
+        """Read the partitions that the first step has left."""
         yield
         while fetch.read_step(reading):
             yield

@@ -472,7 +472,7 @@ def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
 
 
 def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:
-    """Return the result for a partition that cannot be read."""
+    """Return the result for a partition that cannot be read because of an error."""
     result = PartitionResult(target, -1, -1, -1, NO_RECORDS, 0)
     result.error_code = code
     return result

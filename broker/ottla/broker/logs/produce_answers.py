@@ -21,7 +21,7 @@ NO_LEADER_HINT: Final = LeaderIdAndEpoch()
 
 
 def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:
-    """Set an error code and message in a partition response."""
+    """Set an error code and message in the response for a partition."""
     answer.error_code = code
     answer.error_message = message
     answer.base_offset = -1

@@ -20,11 +20,11 @@ class ReadAheads:
         self._nursery: trio.Nursery | None = None
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that runs the loads."""
+        """Register the background task that loads ranges into the page cache."""
         parts.task("read-ahead", self.run)
 
     async def run(self) -> None:
-        """Run the loads until cancelled."""
+        """Load ranges into the page cache until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:

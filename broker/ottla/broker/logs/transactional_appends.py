@@ -39,7 +39,7 @@ sequence."""
 
 
 class TransactionCoordinators(Protocol):
-    """Interface to the transaction coordinators of the cluster."""
+    """Interface through which a partition leader asks transaction coordinators."""
 
     @property
     def is_verifying(self) -> bool:
@@ -110,7 +110,7 @@ class AppendVerdict:
         self._guards[partition.key] = guard
 
     def refuse(self, partition: Partition, refusal: RefusedError) -> None:
-        """Set the error for every batch of a partition."""
+        """Set the error with which every batch of a partition is refused."""
         self._refusals[partition.key] = refusal
 
 

@@ -174,7 +174,7 @@ class VerificationQueue:
         epoch."""
 
     def __len__(self) -> int:
-        """Return the number of queued verifications."""
+        """Return the number of queued verifications for the coordinator."""
         return self._count
 
     def add(self, verification: TransactionVerification) -> None:

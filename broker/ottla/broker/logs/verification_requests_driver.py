@@ -90,7 +90,7 @@ class VerificationRequests:
         self.is_verifying = is_enabled
 
     def metrics(self) -> dict[str, float]:
-        """Return the counters of verifications, for metrics."""
+        """Return the counters of verifications by name."""
         return {
             "transactions.questions": self.durations.count,
             "transactions.questions.failed": self.failure_count,

@@ -92,7 +92,7 @@ class MarkerRequest:
         self.response = WriteTxnMarkersResponse()
 
     def begin(self) -> None:
-        """Count a marker whose outcome is not known yet."""
+        """Count a transaction marker whose outcome is not known yet."""
         self._open_count += 1
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Metrics of connections, of logins and of TLS.  Pure."""
+"""Registers the metrics of a socket server: connections, logins and TLS. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 

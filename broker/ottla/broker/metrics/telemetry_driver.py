@@ -143,7 +143,7 @@ class ClientTelemetry:
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply changed subscriptions to client metrics."""
+        """Apply changed subscriptions to clients' metrics."""
         self._image = image
         changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
         if not changed:

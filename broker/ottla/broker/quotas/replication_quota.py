@@ -44,7 +44,7 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """True if a limit is set."""
+        """True if a limit is set for this kind of replication."""
         return self.limit < INT64_MAX
 
     @property
@@ -65,7 +65,7 @@ class ReplicationQuota:
         return self._rate.per_second(self._now_ms())
 
     def is_exceeded(self) -> bool:
-        """Return whether the rate is above the limit."""
+        """Return whether the measured rate is above the limit."""
         return self.limit < INT64_MAX and self.per_second() > self.limit
 
     def delay_ms(self) -> int:

@@ -39,7 +39,7 @@ class Flusher:
         self._is_due = trio.Event()
 
     def request(self, partition: Partition) -> None:
-        """Request a flush of a partition, which runs soon."""
+        """Request that the log of a partition is flushed soon."""
         self._due[partition] = None
         if partition not in self._flushing:
             self._is_due.set()
@@ -61,7 +61,7 @@ class Flusher:
         )
 
     async def run(self) -> None:
-        """Flush the queued partitions until cancelled."""
+        """Flush the logs of queued partitions until cancelled."""
         self._flushing.clear()
         async with trio.open_nursery() as nursery:
             while True:

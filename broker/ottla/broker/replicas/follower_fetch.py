@@ -176,7 +176,7 @@ class FollowedPartition:
 
 
 class FollowerFetch:
-    """All partitions that this broker follows from one leader."""
+    """Partitions that this broker follows from one leader, and the state of their fetches."""
 
     def __init__(self, leader_id: NodeId, config: BrokerConfig, quota: ReplicationQuota) -> None:
         self.leader_id = leader_id
@@ -197,7 +197,7 @@ class FollowerFetch:
 
     @property
     def followed(self) -> Collection[FollowedPartition]:
-        """Every followed partition, including those that failed and wait for a retry."""
+        """All followed partitions, including the failed ones that wait for a retry."""
         return self._followed.values()
 
     @property

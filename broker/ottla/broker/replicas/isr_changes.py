@@ -41,7 +41,7 @@ class IsrChange:
 
     @property
     def isr(self) -> frozenset[NodeId]:
-        """Proposed in-sync replicas."""
+        """Proposed in-sync replicas, without their broker epochs."""
         return frozenset(member for member, _ in self.members)
 
 

@@ -73,7 +73,7 @@ class IsrDriver:
         )
 
     async def run(self) -> None:
-        """Maintain the in-sync replicas until cancelled."""
+        """Send ISR changes until cancelled, and call the keeper at its deadlines."""
         async with trio.open_nursery() as nursery:
             for name, work in (
                 ("lag of replicas", self._tick),

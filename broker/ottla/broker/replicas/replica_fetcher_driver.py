@@ -136,7 +136,7 @@ class ReplicaFetchers:
             yield gauges(f"{manager}{name}", text, ("clientId",), ((("Replica",), value),))
 
     async def run(self) -> None:
-        """Fetch from all leaders until cancelled."""
+        """Fetch records from all leaders until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery

@@ -315,7 +315,7 @@ class ReplicaManager:
     def is_opening(self, topic: str) -> bool:
         """Return whether logs of a topic are being opened on this broker for the first time.
 
-        The caller waits for them.
+        If so, the caller waits until they are open.
         """
         opening = self.table.opening.get(topic)
         if opening is not None:

@@ -73,7 +73,7 @@ class ReplicaLogs(Protocol):
         ...
 
     def apply_retention_soon(self) -> None:
-        """Request a check for segments beyond their retention."""
+        """Request a check for segments beyond their retention, which runs soon."""
         ...
 
 

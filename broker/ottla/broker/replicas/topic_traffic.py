@@ -30,7 +30,7 @@ COUNTS = (
 
 
 class TopicTraffic:
-    """Counters of one topic on this broker."""
+    """Traffic counters of one topic on this broker."""
 
     __slots__ = (
         "bytes_in",

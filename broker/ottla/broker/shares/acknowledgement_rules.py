@@ -14,7 +14,7 @@ RENEW_FROM = 2
 
 
 class AcknowledgedRange(Protocol):
-    """Acknowledgement batch in a request."""
+    """Acknowledgement batch as ShareFetch and ShareAcknowledge requests contain it."""
 
     first_offset: int
     last_offset: int

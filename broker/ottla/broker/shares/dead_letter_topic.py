@@ -28,7 +28,8 @@ class TopicOfLetters(NamedTuple):
 def refusal_of_topic(
     topic: TopicOfLetters, *, source: str, prefix: str, is_auto_created: bool
 ) -> str | None:
-    """Return the reason why a topic cannot receive dead letters, or None if it can.
+    """Return the reason why a topic cannot receive the dead letters of a source topic, or None if
+    it can.
 
     A topic cannot receive its own dead letters, since they would be delivered to the same group
     again.

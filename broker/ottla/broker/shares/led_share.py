@@ -142,7 +142,7 @@ class LedShare:
         """Error code for clients after the share partition was dropped. NONE if they should load it
         again."""
         self.share: SharePartition
-        """The delivery state, which exists from stage READY on."""
+        """The delivery state of the share partition, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()
         self._ports = ports
         self._on_dropped = on_dropped
@@ -336,11 +336,11 @@ class LedShare:
 
     @property
     def has_state(self) -> bool:
-        """True if the durable state was loaded."""
+        """True if the durable state of the share partition has been loaded."""
         return hasattr(self, "share")
 
     def release_member(self, member_id: str) -> None:
-        """Release the records of a member whose session has ended."""
+        """Release the records acquired by a member whose session has ended."""
         if self.has_state and self.share.release_member(member_id):
             self.send_letters()
             self.write()

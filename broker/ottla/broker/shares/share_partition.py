@@ -42,7 +42,7 @@ NEVER_MS = 1 << 62
 
 
 class AckType:
-    """Types of acknowledgements in requests."""
+    """Types of acknowledgements in ShareFetch and ShareAcknowledge requests."""
 
     GAP = 0
     ACCEPT = 1

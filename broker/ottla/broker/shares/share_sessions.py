@@ -62,7 +62,7 @@ class ShareSessionCache(Generic[T]):
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions in all sessions."""
+        """Number of partitions in all share sessions."""
         return sum(len(session.targets) for session in self)
 
     def holds(self, session: ShareSession[T]) -> bool:
@@ -105,7 +105,7 @@ class ShareSessionCache(Generic[T]):
         return session
 
     def close(self, session: ShareSession[T]) -> None:
-        """End a session, if it is still open."""
+        """End a share session, if it is still open."""
         key = session.key
         if not self.holds(session):
             return
@@ -119,7 +119,7 @@ class ShareSessionCache(Generic[T]):
             del self._by_group[key.group_id]
 
     def close_connection(self, connection_id: int) -> list[ShareSession[T]]:
-        """End the sessions of a closed connection, and return them."""
+        """End the share sessions of a closed connection, and return them."""
         closed = [self._by_key[key] for key in self._by_connection.get(connection_id, ())]
         for session in closed:
             self.close(session)

@@ -101,7 +101,7 @@ class MarkerSender:
         parts.problems(self.problems)
 
     async def run(self) -> None:
-        """Send markers until cancelled."""
+        """Send transaction markers until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -219,7 +219,7 @@ class MarkerSender:
 
 
 class MarkerChannel:
-    """Task that sends markers to one broker."""
+    """Task that sends transaction markers to one broker."""
 
     def __init__(
         self,

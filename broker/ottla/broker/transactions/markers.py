@@ -112,7 +112,8 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTop
 
 
 class MarkerOutcome(NamedTuple):
-    """Outcome of a WriteTxnMarkers response."""
+    """Outcome of a WriteTxnMarkers response: partitions to retry, and orders of transactions that a
+    newer coordinator or producer ends."""
 
     retried: list[tuple[MarkerOrder, frozenset[TopicPartition]]]
     superseded: list[MarkerOrder]
@@ -140,7 +141,7 @@ class MarkerQueues:
         ) + sum(map(len, self._unknown.values()))
 
     def brokers(self) -> Iterator[NodeId]:
-        """Yield the brokers with queued markers."""
+        """Yield the ids of brokers with queued markers."""
         yield from [node_id for node_id, orders in self._by_broker.items() if orders]
 
     def add(

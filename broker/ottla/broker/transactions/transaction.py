@@ -230,7 +230,7 @@ class Transaction:
         )
 
     def begin_completion(self) -> None:
-        """Refuse other steps while the markers are being written."""
+        """Refuse other steps until the transaction's markers and its last record are written."""
         assert self.pending is None
         assert self.facts.status in PREPARED
         self.pending = (
@@ -268,7 +268,7 @@ class Transaction:
         self.facts, self.pending = facts, None
 
     def give_up(self) -> None:
-        """Drop the pending step, whose append failed."""
+        """Drop the pending step, since its append failed."""
         assert self.pending is not None
         self.pending = None
 

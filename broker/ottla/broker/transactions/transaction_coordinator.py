@@ -202,7 +202,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         return shard.take_effects()
 
     def send(self, order: MarkerOrder) -> None:
-        """Send the markers of a transaction."""
+        """Send the markers of a transaction to the leaders of its partitions."""
         self._send_markers(order)
 
     def wake(self, key: str) -> None:

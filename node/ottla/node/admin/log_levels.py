@@ -55,7 +55,7 @@ class LogLevels:
                 )
 
     def apply(self, changes: Sequence[AlterableConfig]) -> None:
-        """Apply changes of levels that `check` has accepted."""
+        """Change the levels of loggers. `check` must have accepted the changes."""
         loggers = self._loggers()
         for change in changes:
             is_set = change.config_operation == AlterOperation.SET

@@ -35,7 +35,7 @@ class MetadataCache:
         return "metadata cache"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Replace the current image by a newer one."""
+        """Replace the current metadata image by a newer one."""
         self.image = image
 
 

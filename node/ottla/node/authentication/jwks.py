@@ -37,7 +37,7 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
 
 @frozen
 class VerificationKey:
-    """Public key that verifies signatures."""
+    """Public key that verifies the signatures of tokens."""
 
     key_id: str | None
     algorithm: str

@@ -39,7 +39,7 @@ class KeyReader:
         self._errors = errors
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that reads the keys."""
+        """Register the background task that reads the keys which verify tokens."""
         parts.task("keys of tokens", self.run)
 
     async def run(self) -> None:

@@ -72,7 +72,7 @@ class LiveSessions:
         peer.credential = None
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """End the sessions whose credential was deleted."""
+        """End the sessions whose credential was deleted from the metadata."""
         for credential in revoked(delta, image):
             for peer in tuple(self._peers.get(credential, ())):
                 self.ended_count += 1

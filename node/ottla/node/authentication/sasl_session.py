@@ -80,7 +80,7 @@ class SaslCounts:
 
 @frozen(kw_only=True)
 class SaslRules:
-    """Authentication rules of a listener."""
+    """Authentication rules of a listener: its mechanisms, limits and delays."""
 
     mechanisms: Mapping[str, SaslMechanism]
     failure_delay_ms: int = 100

@@ -52,7 +52,7 @@ class NodeProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """Id of the process."""
+        """Id of the child process."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
@@ -186,7 +186,7 @@ def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
 
 
 def end_nodes(processes: Sequence[NodeProcess], patience_s: float) -> None:
-    """Ask all processes to end, and kill those that are still running after `patience_s`
+    """Ask all processes to end, and kill the ones that are still running after `patience_s`
     seconds."""
     deadline = time.monotonic() + patience_s
     for process in processes:

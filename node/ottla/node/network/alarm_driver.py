@@ -1,4 +1,4 @@
-"""Alarm that sleeps until the next deadline and never polls."""
+"""Calls a function when the next deadline is reached: sleeps until then, and never polls."""
 
 from collections.abc import Callable
 

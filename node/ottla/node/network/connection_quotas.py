@@ -207,7 +207,7 @@ class ConnectionQuotas:
 
 
 def _normal(address: str) -> str:
-    """Return an address in the notation of sockets: `::1`, not `0:0:0:0:0:0:0:1`."""
+    """Normalise an IP address to the notation of sockets: `::1`, not `0:0:0:0:0:0:0:1`."""
     try:
         return str(ip_address(address))
     except ValueError:

@@ -1,4 +1,5 @@
-"""Monotonic clock of the event loop that serves connections.  Pure: a driver sets a real one."""
+"""Monotonic clock of the event loop that serves connections. Pure: a driver provides the source of
+time."""
 
 from collections.abc import Callable
 

@@ -51,13 +51,13 @@ class NullSlotOwner:
     """Owner of a slot without a connection: there is nothing to send, read or close."""
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        """Do nothing: the caller reads the slot itself."""
+        """Do nothing, since the caller reads the slot itself."""
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Do nothing: the slot stores the error."""
+        """Do nothing, since the slot stores the error."""
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Do nothing: a broker does not throttle itself."""
+        """Do nothing, since a broker does not throttle itself."""
 
     def on_steps(self, slot: ResponseSlot, steps: Generator[None, None, object]) -> None:
         """Raise AssertionError: no API that a broker requests from itself answers in steps."""
@@ -113,7 +113,7 @@ class Loopback:
         return result
 
     async def aclose(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, since there is no connection to close."""
 
 
 async def _stepped(steps: Generator[None, None, object]) -> object:

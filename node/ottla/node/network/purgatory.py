@@ -41,7 +41,7 @@ AT_ONCE_MS = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingEntry(ABC):
-    """Waiting request. Subclasses define when it is complete."""
+    """Request that waits in a purgatory. Subclasses define when it is complete."""
 
     __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
     kind: ClassVar[str]
@@ -56,7 +56,7 @@ class WaitingEntry(ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """True if the entry is in a purgatory."""
+        """True if the entry waits in a purgatory."""
         return self._is_waiting
 
     @property
@@ -176,7 +176,7 @@ class Purgatory:
         self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
-        """Remove a listener, if it is there."""
+        """Remove a listener from a key, if it is registered."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)
@@ -315,7 +315,7 @@ class Purgatory:
 
     @property
     def waiting_count(self) -> int:
-        """Number of waiting entries."""
+        """Number of waiting entries in this purgatory."""
         return len(self._timers) - self._dead_timer_count
 
     def waiting_by_kind(self) -> dict[str, int]:

@@ -15,7 +15,7 @@ async def side_by_side(parts: Sequence[Part]) -> None:
     """Run all pieces of work concurrently, and return when all are done. The caller bounds their
     number.
 
-    Raises the error of a failed piece; the others are then cancelled.
+    Raises the error of a failed piece. All other pieces are then cancelled.
     """
     if len(parts) == 1:
         await parts[0]()

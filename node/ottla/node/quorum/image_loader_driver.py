@@ -64,7 +64,7 @@ class ImageLoader:
         self.wake()
 
     def wake(self) -> None:
-        """Make the loader's task check for work again."""
+        """Make the loader's task check for committed records again."""
         self._work.set()
 
     async def wait_applied(self, end_offset: Offset) -> None:

@@ -207,7 +207,7 @@ class MetadataLog:
 
     @property
     def start_offset(self) -> Offset:
-        """First offset that is still in the log."""
+        """First offset that is still in the metadata log."""
         return self._log.log_start_offset
 
     @property
@@ -465,7 +465,7 @@ class MetadataLog:
         return await self._snapshots.read(snapshot_id, position=position, bytes_max=bytes_max)
 
     async def read_whole_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """Return the contents of a snapshot's file."""
+        """Return the complete contents of a snapshot's file."""
         return await self._snapshots.read_whole(snapshot_id)
 
     # --- snapshots of this node --------------------------------------------------------------
@@ -591,7 +591,7 @@ class MetadataLog:
             return
 
     def abandon(self) -> None:
-        """Close the files as they are, without a flush."""
+        """Close the files of the log as they are, without a flush."""
         self._log.abandon()
         if self.promises is not None:
             self.promises.close()

@@ -363,7 +363,7 @@ class QuorumMember:
         return await self._ports.response_of(awaited)
 
     async def write_snapshot(self) -> None:
-        """Write a snapshot of the image now, even if none is due."""
+        """Write a snapshot of the metadata image now, even if none is due."""
         await self._snapshots.write()
 
     async def report_snapshot(self, *, writes: bool) -> SnapshotReport:

@@ -64,7 +64,7 @@ class Recent:
 
 
 class QuorumMeter:
-    """Rates and latencies of one member of the quorum."""
+    """Rates and latencies that one member of the quorum measures."""
 
     def __init__(self, now_ms: int) -> None:
         self.commits_ms = Recent(now_ms)

@@ -102,11 +102,11 @@ class QuorumPorts:
 
     @property
     def is_out_of_space(self) -> bool:
-        """True if the disk is too full for the next record."""
+        """True if the disk is too full for the next record of the log."""
         return self._log.is_out_of_space
 
     async def truncate_to(self, offset: Offset, /) -> None:
-        """Truncate the log to an offset."""
+        """Truncate the metadata log to an offset."""
         async with self._flushing:
             await self._log.truncate_to(offset)
 

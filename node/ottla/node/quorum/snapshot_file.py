@@ -17,7 +17,7 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotFile:
-    """Properties of a snapshot besides its records."""
+    """Properties of a snapshot file besides its records."""
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int

@@ -110,7 +110,7 @@ class SnapshotStore:
         return b""
 
     async def read_whole(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """Return the contents of a snapshot's file."""
+        """Return the complete contents of a snapshot's file."""
         return await self._disk.read_file(self._path(snapshot_id))
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> DiskFile:

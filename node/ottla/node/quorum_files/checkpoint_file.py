@@ -128,7 +128,7 @@ class CheckpointFile:
         await self.sync()
 
     async def sync(self) -> None:
-        """Make the last written checkpoint durable."""
+        """Make the last written checkpoint durable with an fsync."""
         sequence = self._sequence
         if sequence == self._durable_sequence:
             return

@@ -105,7 +105,7 @@ async def _opening(disk: Disk, path: str) -> bytes:
 
 
 async def remove_damaged(disk: Disk, directory: str, check: SnapshotCheck) -> None:
-    """Delete the damaged snapshots durably."""
+    """Delete the snapshots that a check found damaged, durably."""
     for each in check.damaged:
         await disk.unlink(f"{directory}/{snapshot.file_name(each)}")
     if check.damaged:

@@ -85,7 +85,7 @@ def missing(checkpoint: VoterCheckpoint) -> str:
 
 
 def refused(directory: str, damages: str) -> ConfigError:
-    """Return the error for a lone voter that is damaged."""
+    """Return the error with which a damaged lone voter refuses to start."""
     return ConfigError(
         "metadata.log.dir",
         f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"

@@ -64,7 +64,7 @@ Found = tuple[Match, ClientUsage]
 
 
 class Offer(NamedTuple):
-    """Decision whether a client gets the requested records now."""
+    """Decision whether a client gets the requested records now, and its throttle time."""
 
     is_given: bool
     """True if the client gets the records now. If False, it was charged nothing."""

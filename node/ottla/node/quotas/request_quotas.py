@@ -1,8 +1,8 @@
 """Charges requests and responses to their clients, and pauses the connections of clients above a
 quota.
 
-Pure but for the clock that it uses. A Produce is charged for the bytes of its frame on arrival. A
-fetch is charged for the records of its response before the response is built, and for the other
+Pure except for the clock that it uses. A Produce is charged for the bytes of its frame on arrival.
+A fetch is charged for the records of its response before the response is built, and for the other
 bytes of the response afterwards. Every request is charged for its time: handler, decoding and
 encoding, also in threads, and the writes of its response. Usage that is known only after the
 response was decided is charged with the client's next request, as Kafka does for the time of its
@@ -230,7 +230,7 @@ class RequestQuotas:
         quotas: Mapping[ClientEntity, Mapping[str, float]],
         changed: Iterable[ClientEntity] | None = None,
     ) -> None:
-        """Apply the quotas of a metadata image: those of the changed entities, or all of them."""
+        """Apply the quotas in a metadata image, for the changed entities or for all of them."""
         entities = None if changed is None else list(changed)
         for key, one in self.by_key.items():
             if entities is None:

@@ -49,11 +49,11 @@ class Assignments:
         self._is_due.set()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sends the reports."""
+        """Register the background task that reports replica directories to the controller."""
         parts.task("directory assignments", self.run)
 
     async def run(self) -> None:
-        """Send the queued reports until cancelled."""
+        """Send queued reports of replica directories until cancelled."""
         retry_ms = RETRY_MS_FIRST
         if self._waiting:
             self._is_due.set()

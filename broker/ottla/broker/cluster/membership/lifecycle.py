@@ -113,7 +113,7 @@ class Lifecycle:
         """Number of unanswered heartbeats since the last response."""
 
     def become(self, state: BrokerState) -> None:
-        """Change the state of the broker."""
+        """Change the state of the broker's membership."""
         assert state in LEGAL[self.state], f"{self.state.name} cannot become {state.name}"
         self.state = state
 
@@ -158,7 +158,7 @@ class Lifecycle:
         self.become(BrokerState.RECOVERY)
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Store the broker epoch of this incarnation."""
+        """Store the broker epoch that the controller has given this incarnation."""
         assert self.state is BrokerState.RECOVERY
         assert broker_epoch >= 0
         self.broker_epoch = broker_epoch
@@ -189,7 +189,7 @@ class Lifecycle:
     # ---- heartbeats
 
     def heartbeat(self, metadata_offset: Offset) -> NextHeartbeat:
-        """Return the content of the next heartbeat."""
+        """Return the content of the next heartbeat to the controller."""
         return NextHeartbeat(
             broker_epoch=self.broker_epoch,
             metadata_offset=metadata_offset,

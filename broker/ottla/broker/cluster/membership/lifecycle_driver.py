@@ -147,7 +147,7 @@ class LifecycleDriver:
                 due_at = self._asked_at
 
     def send_heartbeat_now(self) -> None:
-        """Send the next heartbeat at once."""
+        """Send the next heartbeat to the controller at once."""
         if not self._is_due.is_set():
             self._asked_at = trio.current_time()
             self._is_due.set()

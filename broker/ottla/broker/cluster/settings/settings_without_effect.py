@@ -46,7 +46,7 @@ class SettingsWithoutEffect:
         return "settings without effect"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Warn of settings that were set and have no effect."""
+        """Warn of changed settings in the metadata that have no effect."""
         for kind, name in delta.changed_configs:
             known = self._definitions.get(kind)
             if known is None or (kind == TOPIC_RESOURCE and name in INTERNAL_TOPICS):

@@ -117,7 +117,7 @@ class ClassicGroup(CoordinatedGroup):
         self.state_timestamp_ms = wall_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """Return True if the group is in one of these states."""
+        """Return True if the group is in one of the given states."""
         return self.state in states
 
     @property

@@ -72,7 +72,7 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         self._rebalancer.take_over(group, now)
 
     def describe(self, group: ClassicGroup) -> DescribedGroup:
-        """Return the DescribeGroups response of a group."""
+        """Return the DescribeGroups response about a group."""
         return describe(group)
 
     # ---- the log

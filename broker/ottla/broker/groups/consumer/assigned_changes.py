@@ -33,7 +33,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
 
     @abstractmethod
     def _epoch_record(self, group: AssignedGroupT) -> CoordinatorRecord:
-        """Return the record that stores a group's epoch."""
+        """Return the record that stores the epoch of a group."""
 
     @abstractmethod
     def _member_record(self, group_id: str, member: MemberT) -> CoordinatorRecord:
@@ -80,7 +80,8 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         self._outbox.write(self._epoch_record(group))
 
     def describe(self, group: AssignedGroupT, member: MemberT) -> None:
-        """Set the description of a member, and write its record."""
+        """Set the description of a member (its subscription, client and timeouts), and write its
+        record."""
         group.put(member)
         self._outbox.write(self._member_record(group.group_id, member))
 

@@ -126,7 +126,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
     # ---- changes; replayed records make the same ones
 
     def put(self, member: MemberT) -> None:
-        """Add or replace a member."""
+        """Add a member to the group, or replace it."""
         old = self.members.get(member.member_id)
         if old is None or old.subscription != member.subscription:
             self._count_subscription(member, 1)

@@ -143,7 +143,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
     # ---- changes; replayed records make the same ones
 
     def put(self, member: ConsumerMember) -> None:
-        """Add or replace a member."""
+        """Add a member to the group, or replace it."""
         old = self.members.get(member.member_id)
         super().put(member)
         if old is not None:

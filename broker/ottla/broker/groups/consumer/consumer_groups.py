@@ -95,7 +95,7 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of any group was incremented."""
+        """Number of times that the epoch of any group in this shard was incremented."""
         return self._changes.rebalance_count
 
     # ---- the log

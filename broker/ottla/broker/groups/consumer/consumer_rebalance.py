@@ -493,7 +493,8 @@ class ConsumerRebalancer:
             self._time_revocation(group, member, now)
 
     def extend_session(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
-        """Restart a member's session timeout."""
+        """Restart a member's session timeout. A classic member has its own timeout, any other the
+        group's."""
         if member.classic is None:
             timeout_ms = self._settings(group.group_id).session_timeout_ms
         else:

@@ -222,7 +222,7 @@ class TopicView:
         return program
 
     def _prune(self) -> None:
-        """Delete the expressions that no group uses any longer."""
+        """Delete the regular expressions that no group uses any longer."""
         used = set(self._used_regexes())
         self._resolutions = {
             text: found for text, found in self._resolutions.items() if text in used

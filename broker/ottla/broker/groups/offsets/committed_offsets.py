@@ -99,7 +99,7 @@ class OffsetTable:
         offsets[topic, index] = offset
 
     def remove(self, group: str, topic: str, index: int) -> None:
-        """Delete a committed offset, if there is one."""
+        """Delete a group's committed offset in a partition, if there is one."""
         offsets = self._by_group.get(group)
         if offsets is not None:
             offsets.pop((topic, index), None)
@@ -107,7 +107,7 @@ class OffsetTable:
                 del self._by_group[group]
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return a committed offset, or None."""
+        """Return a group's committed offset in a partition, or None."""
         offsets = self._by_group.get(group)
         return None if offsets is None else offsets.get((topic, index))
 

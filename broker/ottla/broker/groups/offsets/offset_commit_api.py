@@ -43,8 +43,8 @@ COMMITTERS_MAX: Final = 1_024
 
 
 class TopicCommitter:
-    """Cached lookup for repeated commits: a group member (or a group without members), and one
-    topic whose offsets it commits."""
+    """Group member (or group without members) and topic that commit requests name. It is cached, so
+    that repeated commits need no lookup of the topic."""
 
     __slots__ = ("partitions", "place", "request", "topic")
 

@@ -1,4 +1,4 @@
-"""Offsets of one topic that a group commits together.  Pure."""
+"""Offsets of one topic that a group commits in one request. Pure."""
 
 from uuid import UUID
 

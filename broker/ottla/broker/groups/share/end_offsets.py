@@ -28,5 +28,5 @@ class UnknownEndOffsets:
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
     ) -> None:
-        """Answer with an error for each partition."""
+        """Answer with an error code for each partition."""
         on_done(dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE))

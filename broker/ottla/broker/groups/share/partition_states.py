@@ -53,7 +53,7 @@ class StateOutcomes(Protocol):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to requests that initialise states."""
+        """Handle the answers to requests that initialise durable states of share partitions."""
         ...
 
     def on_reset(
@@ -64,8 +64,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that change start offsets. The responder gets an error
-        code for each partition."""
+        """Handle the answers to requests that change start offsets of share partitions. The
+        responder gets an error code for each partition."""
         ...
 
     def on_deleted(
@@ -76,8 +76,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that delete states. The responder gets an error code for
-        each partition."""
+        """Handle the answers to requests that delete durable states of share partitions. The
+        responder gets an error code for each partition."""
         ...
 
 

@@ -251,7 +251,7 @@ class ShareGroups(GroupKind[ShareGroup]):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to requests that initialise states."""
+        """Handle the answers to requests that initialise durable states of share partitions."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_initialized(group, wanted, codes, now)
@@ -264,8 +264,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that change start offsets. The responder gets an error
-        code for each partition."""
+        """Handle the answers to requests that change start offsets of share partitions. The
+        responder gets an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_reset(group, wanted, codes)
@@ -279,8 +279,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that delete states. The responder gets an error code for
-        each partition."""
+        """Handle the answers to requests that delete durable states of share partitions. The
+        responder gets an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_deleted(group, keys, codes, now)
@@ -289,7 +289,7 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- offsets of consumers, which share groups do not have
 
     def check_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError, since share groups commit no offsets."""
+        """Raise RefusedError, since members of share groups commit no offsets."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 

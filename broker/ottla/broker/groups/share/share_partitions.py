@@ -78,13 +78,13 @@ class SharePartitions:
     # ---- changes
 
     def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
-        """Record that states of a topic's partitions are requested."""
+        """Record that the states of some partitions of a topic are requested."""
         for one in wanted:
             self.attempts[one.topic_id, one.partition] = one
             _add(self.initializing, one.topic_id, name, (one.partition,))
 
     def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
-        """Record that states of a topic's partitions exist."""
+        """Record that the states of some partitions of a topic exist."""
         found = frozenset(partitions)
         waiting = self.initializing.get(topic_id)
         if waiting is not None and waiting.partitions <= found:
@@ -102,7 +102,7 @@ class SharePartitions:
         self.deleting[topic_id] = name
 
     def forget(self, topic_id: UUID) -> None:
-        """Remove all partitions of a topic."""
+        """Remove all partitions of a topic, since the group no longer consumes it."""
         for states in (self.initializing, self.initialized):
             for one in states.pop(topic_id, TopicStates("", frozenset())).partitions:
                 self.attempts.pop((topic_id, one), None)

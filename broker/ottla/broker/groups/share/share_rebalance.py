@@ -82,7 +82,7 @@ class ShareRebalancer:
         *,
         settings: Callable[[str], ShareGroupSettings],
     ) -> None:
-        """`settings` returns the settings of one group."""
+        """`settings` returns the settings of one share group."""
         self._config = config.share
         # As in Kafka, no retry is sent while the records of the last attempt may be uncommitted.
         self._retry_ms = max(
@@ -147,7 +147,8 @@ class ShareRebalancer:
         self._changes.check(group, _described(newcomer, heartbeat))
 
     def _find(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-        """Return the member as it was before the heartbeat."""
+        """Return the member as it was before the heartbeat, or a new one that joins. Raises
+        RefusedError for an unknown member, a full group or a wrong epoch."""
         member = group.members.get(request.member_id)
         size_max = self._config.size_max
         if member is None and len(group.members) >= size_max:
@@ -297,7 +298,7 @@ class ShareRebalancer:
         self._timers.set(retry, now.mono_ms + self._retry_ms)
 
     def _initialize_again(self, group: ShareGroup, now: Instant) -> None:
-        """Repeat the initialisations that are not confirmed."""
+        """Repeat the requests to initialise states that are not confirmed yet."""
         wanted = tuple(group.partitions.unfinished(group.group_epoch))
         if wanted:
             self._request(group, wanted, now)

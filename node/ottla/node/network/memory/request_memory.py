@@ -90,7 +90,7 @@ class RequestMemoryHolder(Protocol):
         ...
 
     def on_memory_available(self) -> None:
-        """Try again to get memory, since the pool may have some now."""
+        """Request memory from the pool again, since it may have some now."""
         ...
 
     def give_up(self, reason: str) -> None:
@@ -202,7 +202,7 @@ class RequestMemory:
 
     @property
     def answer_bytes_of_all(self) -> int:
-        """Bytes of responses that clients have not read."""
+        """Number of response bytes that clients have not read, over all connections."""
         unauthenticated = self.unauthenticated
         return self.answers.held_bytes + (
             0 if unauthenticated is None else unauthenticated.answers.held_bytes

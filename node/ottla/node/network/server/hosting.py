@@ -127,7 +127,7 @@ C = TypeVar("C", bound=HostedChannel)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionHosting(ABC, Generic[C]):
-    """Connections of one server. An error in one of them does not affect the others."""
+    """Connections of one server. An error in one of them does not affect any other."""
 
     connection_class: ClassVar[type[Connection]] = Connection
 

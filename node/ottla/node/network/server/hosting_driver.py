@@ -152,7 +152,7 @@ class ConnectionServer(ConnectionHosting[C]):
         self._have_turn()
 
     def _shake_hand(self, channel: Any, _: int, now_ms: int) -> None:
-        """Run one step of one handshake."""
+        """Run one step of one TLS handshake."""
         shaking: EncryptingChannel = channel
         try:
             shaking.shake_hands()
@@ -172,7 +172,7 @@ class ConnectionServer(ConnectionHosting[C]):
     def _note_failed_handshake(
         self, peer: Peer, tls: ListenerTls, error: HandshakeFailedError, now_ms: int
     ) -> None:
-        """Count and log a failed handshake."""
+        """Count and log a failed TLS handshake."""
         tls.counts.failures += 1
         self._log(
             self._handshake_lines,

@@ -117,13 +117,13 @@ class Certificates:
                 await self._compute(partial(self._prepared, name, wanted))
 
     async def settled(self) -> None:
-        """Wait until all changes of `take_over` are applied."""
+        """Wait until all changes that `take_over` requested are applied."""
         asked_count = self._asked_count
         while self.served and self._seen_count < asked_count:
             await self._is_seen.wait()
 
     async def watch(self) -> None:
-        """Reload changed files and settings until cancelled."""
+        """Reload changed certificate files and settings until cancelled."""
         while self.served:
             with trio.move_on_after(LOOKS_AGAIN_AFTER_S):
                 await self._is_asked.wait()
@@ -166,7 +166,7 @@ class Certificates:
         )
 
     def _log_refused_once(self, name: str, error: ConfigError) -> None:
-        """Log once why a listener keeps its current certificate."""
+        """Log once for which reason a listener keeps its current certificate."""
         if self._logged_refusals.get(name) != str(error):
             self._logged_refusals[name] = str(error)
             logger.error(

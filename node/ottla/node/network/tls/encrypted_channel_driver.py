@@ -100,7 +100,7 @@ class TlsChannel(Channel):
 
     @property
     def wanted_interest(self) -> int:
-        """Events to register with epoll."""
+        """Events to register with epoll for this channel."""
         if self.is_shaking:
             return self._shaking_interest | select.EPOLLONESHOT
         is_reading = self.connection.wants_bytes and not self._unsent
@@ -123,7 +123,7 @@ class TlsChannel(Channel):
 
     @property
     def is_drained(self) -> bool:
-        """True if all output was encrypted and sent."""
+        """True if all output of the connection was encrypted and sent."""
         return not (self.connection.output.byte_count or self._unsent)
 
     def close_socket(self) -> None:
@@ -136,7 +136,7 @@ class TlsChannel(Channel):
         self.sock.close()
 
     def release(self) -> socket.socket:
-        """Return the socket to the caller, who closes it."""
+        """Return the socket of the channel to the caller, who closes it."""
         self._is_released = True
         return self.sock
 

@@ -72,7 +72,7 @@ class Handshakes(Generic[C]):
         """True if a call of `overdue` is scheduled."""
 
     def __len__(self) -> int:
-        """Return the number of unfinished handshakes."""
+        """Return the number of unfinished TLS handshakes."""
         return len(self._deadlines)
 
     def begin(self, channel: C, now_ms: int) -> int | None:
@@ -91,7 +91,7 @@ class Handshakes(Generic[C]):
         self._queue.pop(channel, None)
 
     def queue(self, channel: C) -> None:
-        """Queue a channel whose client has sent handshake bytes."""
+        """Queue a channel whose client has sent bytes of its TLS handshake."""
         if channel in self._deadlines:
             self._queue[channel] = None
 
