@@ -1,4 +1,5 @@
-"""Finds the active controller by Kafka's protocol (KIP-919)."""
+"""Looks up the active controller of a cluster by a DescribeCluster request to its controllers
+(KIP-919)."""
 
 from collections.abc import Iterable
 
@@ -9,14 +10,14 @@ from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
 
 CONTROLLERS = 2
-"""Endpoint type of controllers."""
+"""`endpoint_type` of a DescribeCluster request that asks for controllers."""
 
 
 async def active_controller(
     addresses: Iterable[tuple[str, int]], *, client_id: str = "ottla"
 ) -> tuple[str, int]:
-    """Return host and port of the active controller, as the first controller that responds reports
-    them.
+    """Return the host and port of the active controller, as reported by the first of the given
+    controllers that responds.
 
     Raises ConnectionLostError if no address responds, and RefusedError if no controller is active
     or an address belongs to a broker.

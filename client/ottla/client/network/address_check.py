@@ -1,7 +1,8 @@
-"""Validation of an address before it is resolved, so that resolving it raises only OSError.
+"""Validation of an address before it is resolved. Resolving a valid address raises no error other
+than OSError.
 
 Python's resolver raises UnicodeError for a host such as `a..b`, and a socket raises OverflowError
-for a port above 65,535.  Addresses are untrusted: a broker's Metadata response may contain any.
+for a port above 65,535. Addresses are untrusted: a broker's Metadata response may contain any.
 """
 
 import errno
@@ -11,7 +12,7 @@ from ottla.model.settings.endpoints import PORT_MAX, is_host
 
 
 def check_address(host: str, port: int) -> None:
-    """Raise OSError if an address is malformed."""
+    """Raise OSError if a host name or port is malformed."""
     if not is_host(host):
         raise socket.gaierror(socket.EAI_NONAME, "no valid host name")
     if not 0 < port <= PORT_MAX:

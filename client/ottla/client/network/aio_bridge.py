@@ -1,4 +1,5 @@
-"""Trio clients wrapped as asyncio clients."""
+"""Wrappers that make trio clients usable in asyncio programs. The trio client runs in a background
+thread."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -19,7 +20,7 @@ _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDict
 
 
 class Bridge(Generic[T_co]):
-    """A client that is open in the background thread of trio, wrapped for asyncio."""
+    """Asyncio wrapper of a trio client, which is open in a background thread."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[T_co]) -> None:
         self._thread = thread
@@ -60,9 +61,9 @@ def done(
 
 @asynccontextmanager
 async def borrowed_thread() -> AsyncIterator[TrioThread]:
-    """Yield the background thread of the running asyncio loop.
+    """Yield the background thread that runs trio for the current asyncio loop.
 
-    The first user starts the thread, and the last one stops it.  Raises RuntimeError in a trio
+    The first user starts the thread, and the last one stops it. Raises RuntimeError in a trio
     program.
     """
     if trio.lowlevel.in_trio_run():
@@ -87,7 +88,7 @@ async def opened(
     manager: AbstractAsyncContextManager[T],
 ) -> AsyncIterator[tuple[TrioThread, KeptManager[T]]]:
     """Open a trio client in the background thread of the running asyncio loop. Yields the thread,
-    and the manager that keeps the client open."""
+    and the `KeptManager` that keeps the client open."""
     async with borrowed_thread() as thread, kept_open(thread, manager) as kept:
         yield thread, kept
 
@@ -96,10 +97,10 @@ async def opened(
 async def kept_open(
     thread: TrioThread, manager: AbstractAsyncContextManager[T]
 ) -> AsyncIterator[KeptManager[T]]:
-    """Keep an async context manager of trio open for the duration of the block. Yields its
-    `KeptManager`.
+    """Keep an async context manager of trio open, in trio's thread, for the duration of the
+    caller's block. Yields its `KeptManager`.
 
-    If the block raises an error, the context manager is closed with an error.
+    If the block raises an error, the context manager is closed as after an error.
     """
     kept, end = await thread.keep(manager)
     try:

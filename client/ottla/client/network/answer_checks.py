@@ -1,6 +1,7 @@
 """Validation of brokers' responses.
 
-An unexpected structure or number raises one of this client's errors.
+A response with an unexpected structure or number raises an error of this client, such as
+ProtocolError.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ def only(rows: Sequence[T], what: str) -> T:
 
 
 def known(kind: type[E], value: Any, otherwise: T) -> E | T:
-    """Return the enum member with a value, or `otherwise` if this release does not know the
+    """Return the enum member with the given value, or `otherwise` if this release does not know the
     value."""
     try:
         return kind(value)

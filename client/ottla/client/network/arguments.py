@@ -23,8 +23,8 @@ from ottla.model.unicode_text import are_encodable, is_encodable
 F = TypeVar("F", bound=Callable[..., Any])
 
 Check = Callable[[str, Any], None]
-"""Check of one value, called with the name of its argument.  Raises TypeError if the value is
-unusable."""
+"""Function that checks one value. It is called with the argument's name and the value, and raises
+TypeError if the value is unusable."""
 
 CHECKED_ITEM_COUNT_MAX = 1_000
 """Maximum number of items that are checked in a list or mapping.  Checking more would cost as much
@@ -33,7 +33,8 @@ SHOWN_CHARS_MAX = 60
 
 
 def shown(value: object) -> str:
-    """Return a value as text for an error message, shortened if it is long, with its type."""
+    """Return a value as text for an error message: its representation, shortened if it is long, and
+    its type."""
     text = repr(value)
     if len(text) > SHOWN_CHARS_MAX:
         text = f"{text[: SHOWN_CHARS_MAX - 1]}…"
@@ -75,7 +76,7 @@ def checked(function: F) -> F:
 
 
 def _too_many(function: Callable[..., Any], names: list[str], given_count: int) -> TypeError:
-    """Return the error for arguments that are given by position and have to be given by name."""
+    """Return the TypeError for arguments that were given by position but must be given by name."""
     parameters = inspect.signature(function).parameters.values()
     by_name = ", ".join(f"{one.name}=…" for one in parameters if one.kind is one.KEYWORD_ONLY)
     # A method has `self` as its first parameter.
@@ -110,7 +111,7 @@ def _checks_of(function: Callable[..., Any]) -> dict[str, Check]:
 
 
 def _check_of(hint: Any) -> Check | None:
-    """Return the check for an annotation, or None if it allows any value."""
+    """Return the check for a type annotation, or None if the annotation allows any value."""
     hint = getattr(hint, "__supertype__", hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):

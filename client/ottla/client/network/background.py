@@ -1,4 +1,5 @@
-"""Background tasks that end with a block, and helpers for their loops."""
+"""Background tasks of a client, which end with the client's block, and helpers for the loops of
+such tasks."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,7 +11,8 @@ from ottla.model.errors import only_error
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
-    """Open and yield a nursery for background tasks, which are cancelled at the end of the block.
+    """Open and yield a nursery for background tasks, which are cancelled at the end of the caller's
+    block.
 
     An error of the block or of one task is raised without an exception group around it, since the
     background tasks are an implementation detail.
@@ -23,8 +25,9 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_shielded_background() -> AsyncIterator[trio.Nursery]:
-    """Open and yield a nursery as `open_background` does, whose tasks go on while a cancelled block
-    closes what they serve."""
+    """Open and yield a nursery as `open_background` does, except that its tasks are shielded from
+    cancellation. While a cancelled block closes objects that need these tasks, the tasks keep
+    running."""
     async with open_background() as outer:
         scope = trio.CancelScope(shield=True)
         nursery: trio.Nursery = await outer.start(_hold_nursery, scope)
@@ -45,8 +48,8 @@ async def _hold_nursery(
 
 @contextmanager
 def lone_errors() -> Iterator[None]:
-    """If an exception group contains only one error, raise that error instead of the group, however
-    deep it is nested."""
+    """Replace an exception group that contains only one error by that error, however deeply it is
+    nested. Other exceptions are raised unchanged."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -57,10 +60,11 @@ def lone_errors() -> Iterator[None]:
 
 
 ROUNDING_MS = 0.001
-"""Upper bound, in ms, of the rounding error when a time is divided and multiplied by 1000.
+"""Upper bound, in ms, of the rounding error when a time in seconds is divided and multiplied by
+1000.
 
-For example, 1.015 s times 1000 is less than 1015.  Without this allowance, a task would find that
-no work is due and yet not sleep.
+For example, 1.015 s times 1000 is less than 1015. Without this allowance, a task would find that no
+work is due and yet not sleep.
 """
 
 
@@ -82,7 +86,7 @@ class WakeUp:
             self._event = None
 
     async def wait(self, until_ms: int | None = None) -> None:
-        """Sleep until the signal is set, or until a time of the loop's clock in ms."""
+        """Sleep until the signal is set, or until `until_ms` on the clock of the event loop, in ms."""
         if not self._is_set:
             self._event = trio.Event()
             with trio.CancelScope() as scope:
@@ -102,8 +106,8 @@ A smaller value costs more CPU time, since one event-loop iteration costs as muc
 records.  A larger value delays other tasks.
 """
 YIELD_COUNT_MAX = 8
-"""Number of checks after which a task yields even if the clock has not advanced, since the clock
-may be stopped in a simulation."""
+"""Number of calls of `yield_if_due` after which a task yields even if the clock has not advanced,
+since the clock may be stopped in a simulation."""
 
 
 class YieldTimer:
@@ -116,8 +120,8 @@ class YieldTimer:
         self._until_s = 0.0
 
     async def yield_if_due(self) -> None:
-        """Yield to other tasks if this task has run for long enough.  The task calls this after
-        every few steps."""
+        """Yield to other tasks if this task has run for `YIELD_AFTER_S` seconds without waiting. A
+        task calls this after every few steps of its work."""
         self._count_left -= 1
         if self._count_left <= 0 or trio.current_time() >= self._until_s:
             await trio.lowlevel.checkpoint()
@@ -126,8 +130,8 @@ class YieldTimer:
 
 
 async def acquire(lock: trio.Lock) -> None:
-    """Acquire a lock.  If the lock is free, acquire it without yielding, because yielding would
-    cost as much as a request."""
+    """Acquire a lock. A free lock is acquired without yielding, because yielding would cost as much
+    CPU time as a request."""
     if lock.locked():
         await lock.acquire()
     else:
@@ -135,6 +139,6 @@ async def acquire(lock: trio.Lock) -> None:
 
 
 def now_ms() -> int:
-    """Return the loop's time in ms, rounded so that a task that slept until a certain time finds
-    that time reached."""
+    """Return the event loop's time in ms. It is rounded, so that a task that slept until a certain
+    time finds that time reached."""
     return int(trio.current_time() * 1_000 + ROUNDING_MS)

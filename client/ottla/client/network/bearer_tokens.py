@@ -1,7 +1,8 @@
-"""Bearer tokens of a client, from a function, a URL or a file.  Each is replaced before it expires.
+"""Bearer tokens of a client for OAUTHBEARER, from a function, a URL or a file. Each token is
+replaced before it expires.
 
-All connections of a loop with the same source share one token.  If no new token is available, the
-old token is used until it expires.
+All connections of an event loop with the same token source share one token. If no new token is
+available, the old token is used until it expires.
 """
 
 import base64
@@ -25,20 +26,20 @@ from ottla.model.settings.security.oauth import OAuthGrant, is_file_url
 from ottla.model.settings.security.sasl import SaslLogin, TokenProvider
 
 REFRESH_AT = 0.8
-"""Fraction of a token's lifetime after which it is refreshed, as in the Java client.  It is less
-than `login.RENEW_AT`, so that renewed sessions use the new token."""
+"""Fraction of a token's lifetime after which the token is refreshed, as in the Java client. It is
+less than `login.RENEW_AT`, so that a renewed SASL session uses the new token."""
 
 ANSWER_BYTES_MAX = MIB
 PAUSE_S = 10.0
 """Seconds between attempts to refresh a token after a failure, while the old token is still valid.
-Without this pause, each login would wait for such an attempt."""
+Without this pause, each login would wait for another attempt."""
 ALLOWED_URLS_VARIABLE = "OTTLA_OAUTHBEARER_ALLOWED_URLS"
 STORES_MAX = 64
-"""Maximum number of sources whose tokens are kept."""
+"""Maximum number of token sources whose stores are kept. Beyond it, the oldest store is dropped."""
 
 
 class TokenStore:
-    """The current token of one source."""
+    """The current bearer token from one source, which is refreshed before it expires."""
 
     def __init__(self, provide: TokenProvider) -> None:
         self._provide = provide
@@ -81,8 +82,8 @@ class TokenStore:
 
 
 async def _provided(provide: TokenProvider) -> BearerToken | str:
-    """Return the token of a provider, which is awaited if it is async, and otherwise called in a
-    worker thread, because it may block."""
+    """Return the token of an application's provider. An async provider is awaited; any other is
+    called in a worker thread, because it may block."""
     if not inspect.iscoroutinefunction(provide) and not inspect.iscoroutinefunction(
         getattr(provide, "__call__", None)  # noqa: B004  # whether it is async, not callable
     ):
@@ -96,7 +97,7 @@ _STORES: OrderedDict[object, TokenStore] = OrderedDict()
 
 
 def store_of(login: SaslLogin) -> TokenStore:
-    """Return the token store for a login, shared by all connections of this loop."""
+    """Return the token store for a login, shared by all connections of the running event loop."""
     source = login.provider or login.grant
     assert source is not None
     provide = login.provider
@@ -132,8 +133,8 @@ async def granted(grant: OAuthGrant) -> BearerToken:
 
 
 def _granted(grant: OAuthGrant) -> BearerToken:
-    """Return a token from its file, or from the client credentials grant (RFC 6749, 4.4). Blocks
-    the calling thread."""
+    """Request a token by the client credentials grant (RFC 6749, 4.4), or read it from its file.
+    Blocks the calling thread."""
     url = grant.token_url
     if is_file_url(url):
         data = fetch(url, bytes_max=ANSWER_BYTES_MAX)

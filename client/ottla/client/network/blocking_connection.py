@@ -35,8 +35,8 @@ R = TypeVar("R", bound=Message)
 
 
 class BlockingConnection:
-    """An open connection, which owns its socket.  `timeout_s` is the timeout of each wait for the
-    socket."""
+    """An open connection to one broker, which owns its blocking socket. `timeout_s` bounds each
+    wait for the socket."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         """Connect to the broker and negotiate API versions."""
@@ -92,7 +92,7 @@ class BlockingConnection:
         return frame[body_at:]
 
     def _received(self, count: int) -> bytearray:
-        """Receive and return `count` bytes.
+        """Receive and return exactly `count` bytes.
 
         Memory is allocated only as bytes arrive, so that a peer cannot make the client allocate as
         much as it announces.

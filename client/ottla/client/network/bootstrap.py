@@ -9,12 +9,14 @@ from ottla.model.settings.endpoints import PORT_MAX, parse_address
 C = TypeVar("C")
 
 DEFAULT_PORT = 9_092
-"""Port of a broker whose address has no port, as in Kafka's own configuration files."""
+"""Port of a bootstrap address that names no port: the default port of Kafka's own configuration
+files."""
 CURE = "write host:port,host:port (without a port: 9092)"
 
 
 def addresses_of(bootstrap: str | Iterable[str | tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the addresses in a text `host:port,…`, or in a list of such texts or of pairs.
+    """Return the (host, port) pairs in a text `host:port,…`, or in a list of such texts or of
+    pairs.
 
     Raises TypeError for other types, and ValueError for a text that is not an address.
     """

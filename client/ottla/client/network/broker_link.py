@@ -1,7 +1,8 @@
 """The connection of a producer or consumer to one broker, which is reopened when it is lost.
 
-A link connects once there is work, serves until the connection is lost, reports the loss, waits for
-`retry.backoff.ms` and connects again.  Subclasses implement the rest.
+A link connects once there is work, and serves requests until the connection is lost. It then
+reports the loss, waits for `retry.backoff.ms` and connects again. Subclasses define the work, the
+requests and the reaction to a loss.
 """
 
 from abc import ABC, abstractmethod
@@ -67,7 +68,7 @@ class BrokerLink(ABC):
 
     @abstractmethod
     def _has_work(self) -> bool:
-        """Return whether a connection is needed now."""
+        """Return whether there is work that needs a connection now."""
 
     @abstractmethod
     async def _serve(self, pipeline: Pipeline) -> None:

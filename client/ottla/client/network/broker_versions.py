@@ -14,13 +14,13 @@ VERSIONS_ASKED = (3, 0)
 
 
 def versions_request(version: int) -> bytes:
-    """Return the body of an ApiVersions request."""
+    """React to the loss of the connection, or to a failure to open it."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
     return codec.encode(request, version)
 
 
 class BrokerVersions:
-    """The API versions and features of one broker.  Empty before its response."""
+    """The API versions and features of one broker. Empty until its ApiVersions response is decoded."""
 
     __slots__ = ("_features", "_versions", "reads_trace_contexts")
 
@@ -33,7 +33,7 @@ class BrokerVersions:
         self.reads_trace_contexts = any(
             row.name == headers.TRACE_CONTEXT_FEATURE for row in answer.supported_features
         )
-        """True if the broker supports a `traceparent` in request headers."""
+        """True if the broker accepts a `traceparent` in request headers."""
 
     @property
     def api_keys(self) -> frozenset[int]:
@@ -67,7 +67,8 @@ class BrokerVersions:
 
 
 def read_versions(version: int, body: memoryview) -> BrokerVersions | None:
-    """Decode an ApiVersions response.  Returns None if the next version has to be requested."""
+    """Decode an ApiVersions response. Returns None if the broker does not support this version, so
+    that the next one of `VERSIONS_ASKED` has to be requested."""
     # A response with code 35 has the layout of version 0, whichever version was requested.
     is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
     if version and is_refused:

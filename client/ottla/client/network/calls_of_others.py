@@ -1,6 +1,8 @@
-"""Calls of aiokafka, confluent-kafka and kafka-python that Ottla's clients have in another form.
+"""Error messages for methods of aiokafka, confluent-kafka and kafka-python that Ottla's clients
+offer in another form.
 
-An application that is moved from one of these clients gets the counterpart in the error.
+An application that is moved from one of these clients finds Ottla's counterpart in the
+AttributeError.
 """
 
 from typing import TYPE_CHECKING, NoReturn
@@ -29,11 +31,13 @@ COUNTERPARTS = {
     "highwater": "call `end_offsets`",
     "store_offsets": "set `enable_auto_commit=False` and call `commit`",
 }
-"""Remedy for each call, by its name."""
+"""Counterpart to use in Ottla, by the name of another client's method. It becomes part of an error
+message."""
 
 
 class CallsOfOthers:
-    """Base class of clients whose missing calls are explained."""
+    """Base class of clients. Access to a method that only other Python clients have raises an
+    AttributeError with Ottla's counterpart."""
 
     if not TYPE_CHECKING:  # type checkers report these uses themselves
 

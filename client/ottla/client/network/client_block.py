@@ -1,8 +1,8 @@
-"""The `async with` block of a client: what `open_producer` and the other functions return.
+"""The `async with` block of a client, which `open_producer` and similar functions return.
 
-The client exists only inside the block.  Any other use of the returned object raises an error that
-says to write `async with`.  A block that was entered by hand and never left is reported by a
-ResourceWarning.
+The client exists only inside the block. Any other use of the returned object raises an error that
+says to write `async with`. A ResourceWarning reports a block that was entered by hand and never
+left.
 """
 
 import inspect
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 
 class ClientBlock(AbstractAsyncContextManager[T]):
-    """The block of one client: opens the client at its start, and closes it at its end."""
+    """The `async with` block of one client, which opens the client at its start and closes it at
+    its end."""
 
     def __init__(self, function_name: str, manager: AbstractAsyncContextManager[T]) -> None:
         self._function_name = function_name
@@ -73,7 +74,8 @@ class ClientBlock(AbstractAsyncContextManager[T]):
 def client_block(
     function: Callable[P, AsyncIterator[T]],
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Return a function that opens a client for a block, as `asynccontextmanager` does."""
+    """Wrap an async generator that yields a client. Returns a function that returns a
+    `ClientBlock`, in the way `asynccontextmanager` returns a context manager."""
     opened = asynccontextmanager(function)
 
     @wraps(function)
@@ -87,8 +89,8 @@ def client_block(
 
 
 def _remedy_for_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
-    """Return the remedy for a setting that was given as an argument, as other clients have it, or
-    an empty text."""
+    """Return the end of an error message for a setting that was passed as a keyword argument, as
+    other clients accept it. Empty if no such argument was passed."""
     known = inspect.signature(function).parameters
     unknown = next((name for name in given if name not in known), None)
     if unknown is None or "config" not in known:

@@ -57,16 +57,17 @@ class KnownTopic:
     is_internal: bool
     partitions: tuple[int, ...]
     available: tuple[int, ...]
-    """Numbers of the partitions that have a leader."""
+    """Numbers of the topic's partitions that have a leader."""
     at: Mapping[int, TopicPartition]
-    """TopicPartition objects by partition number.  They are created once, because a producer needs
-    one for each record."""
+    """TopicPartition objects of the topic by partition number. They are created once, because a
+    producer needs one for each record."""
     racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """Racks of the replicas by partition number.  Empty if no broker has a rack."""
+    """Racks of the replicas by partition number. Empty if no replica is in a rack."""
 
 
 class Cluster:
-    """The brokers of one cluster.  The connection to each broker is opened when it is first needed.
+    """The brokers of one cluster, with their metadata and connections. The connection to each
+    broker is opened when it is first needed.
 
     Tasks share the connections: requests to one broker are pipelined on one connection.
     """
@@ -98,9 +99,10 @@ class Cluster:
         """Names of topics by topic id, including deleted topics, because a topic id is never reused
         for another name."""
         self.measures: ConnectionMeasures | None = ConnectionMeasures()
-        """Measurements of connections and latencies for KIP-714.  None if they are not reported."""
+        """Measurements of connections and latencies for client metrics (KIP-714). None if they are
+        not reported."""
         self.is_used = trio.Event()
-        """Set once the first connection is open."""
+        """Event that is set once the first connection is open."""
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -153,13 +155,13 @@ class Cluster:
         return answer
 
     def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
-        """Return the leader of a partition according to the last metadata, without a request, or
-        None if the leader is unknown."""
+        """Return the leader of a partition according to the last metadata, without a request. None
+        if the leader is unknown."""
         return self._leaders.get(partition)
 
     def address_of(self, node: NodeId) -> tuple[str, int] | None:
-        """Return the host and port of a broker according to the last metadata, without a request,
-        or None if the broker is unknown."""
+        """Return the host and port of a broker according to the last metadata, without a request.
+        None if the broker is unknown."""
         return self._addresses.get(node)
 
     def node_at(self, address: str) -> NodeId | None:
@@ -171,12 +173,12 @@ class Cluster:
 
     @property
     def has_connection(self) -> bool:
-        """True if a connection is open over which requests that any broker can answer may be
-        sent."""
+        """True if at least one connection is open, over which a request that any broker can answer
+        can be sent."""
         return bool(self._connections)
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
-        """Record the leader that a broker's response contains (KIP-951).
+        """Record a partition's leader, as reported in a broker's response (KIP-951).
 
         Returns True if this leader is newer than the one known so far.
         """
@@ -189,7 +191,7 @@ class Cluster:
         return True
 
     def learn_address(self, node: NodeId, host: str, port: int) -> None:
-        """Record the address of another broker that a broker's response contains."""
+        """Record the address of a broker, as reported in the response of another broker."""
         self._addresses[node] = (host, port)
 
     def _learn_topic(self, topic: MetadataResponseTopic) -> None:
@@ -227,7 +229,7 @@ class Cluster:
         )
 
     def _racks_of(self, topic: MetadataResponseTopic) -> dict[int, frozenset[str]]:
-        """Return the racks of the replicas of each partition."""
+        """Return the racks of the replicas of each partition of a topic, by partition number."""
         racks = self._racks
         return {
             partition.partition_index: frozenset(
@@ -310,7 +312,8 @@ class Cluster:
         )
 
     def forget_leaders(self) -> None:
-        """Forget the known leaders, since a response has shown that they are stale."""
+        """Forget the known leaders of all partitions, since a response has shown that they are
+        stale."""
         self._leaders.clear()
 
     async def request(
@@ -343,14 +346,14 @@ class Cluster:
             raise
 
     async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
-        """Return the version of an API that `request` would use.  Raises RefusedError if no version
-        is supported."""
+        """Return the version of an API that `request` would use for this broker. Raises
+        RefusedError if client and broker support no common version."""
         connection = await self._any() if node is None else await self._of(node)
         return connection.version_of(api_key)
 
     async def refresh_versions(self) -> None:
-        """Request the broker's API versions again, since they may change while a connection is
-        open."""
+        """Request the API versions again from a connected broker, since they may change while a
+        connection is open."""
         connection = await self._any()
         try:
             with trio.fail_after(self._request_timeout_s or math.inf):
@@ -381,9 +384,10 @@ class Cluster:
         )
 
     async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
-        """Return a connection to the first broker that responds.
+        """Return a connection to the first broker that responds. Raises the error of a failed
+        attempt if no broker does.
 
-        A broker that hangs delays the connection by only `NEXT_BROKER_AFTER_S`.
+        If a broker hangs, the next one is tried after `NEXT_BROKER_AFTER_S`, in parallel.
         """
         failure: OttlaError = ConnectionLostError("no bootstrap server is given")
         answered: list[Pipeline] = []
@@ -411,8 +415,8 @@ class Cluster:
     async def connect(
         self, address: tuple[str, int], *, client_id: str, timeout_s: float
     ) -> Pipeline:
-        """Open and return a connection, which the caller has to close.  Outages and their ends are
-        logged."""
+        """Open and return a connection, which the caller has to close. The start and end of an
+        outage of the address are logged."""
         began_s = trio.current_time()
         try:
             opened = await open_pipeline(
@@ -465,8 +469,8 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Open and yield the cluster behind the `bootstrap` addresses.
 
-    `config` contains the client id, the timeout, the login and TLS.  The end of the block closes
-    all connections.  Raises RuntimeError outside of a trio program.
+    `config` supplies the client id, the timeout, the login and TLS. All connections are closed at
+    the end of the caller's block. Raises RuntimeError outside of a trio program.
     """
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
@@ -486,7 +490,8 @@ async def open_cluster(
 
 
 def raise_for(code: int, message: str | None = None) -> None:
-    """Raise RefusedError for any error code of a response other than NONE."""
+    """Raise RefusedError if the error code of a response is not NONE. `message` is the broker's
+    error message."""
     if code != ErrorCode.NONE:
         row = row_of(code)
         raise RefusedError(ErrorCode(row.code), message or row.meaning)

@@ -1,7 +1,7 @@
-"""One connection to one broker, on which a task sends a request and receives the response.
+"""One connection to one broker, on which one task at a time sends a request and receives its
+response.
 
-Opening a connection negotiates API versions (ApiVersions).  Only one task at a time has a request
-in flight.  Errors:
+Opening a connection negotiates API versions (ApiVersions). Errors:
 - `ConnectionLostError`: the peer has disconnected or does not respond.
 - `ProtocolError`: the response is malformed.
 - `RefusedError(UNSUPPORTED_VERSION)`: the broker does not support the request.
@@ -57,8 +57,8 @@ glibc then keeps up to twice this much freed memory.  That is enough for an arri
 unread responses, and the values of the response that is being read.
 """
 SMALL_PIECE_BYTES = 16_384
-"""Pieces of a response smaller than this are joined as they arrive.  Each separate piece costs 100
-bytes more."""
+"""Size in bytes below which pieces of a response are joined as they arrive. Each separate piece
+costs 100 bytes of additional memory."""
 
 
 class ConnectionLostError(OttlaError):
@@ -71,7 +71,7 @@ C = TypeVar("C", bound="BrokerConnection")
 
 
 class BrokerConnection:
-    """An open connection, which owns its socket."""
+    """An open connection to one broker, which owns its socket."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         self.address = address
@@ -91,12 +91,12 @@ class BrokerConnection:
         self._spoken = BrokerVersions()
         self._login: SaslLogin | None = None
         self._logs_in_again_at: float | None = None
-        """Time of trio's clock at which the SASL session is renewed.  None if the session is not
-        renewed."""
+        """Time on trio's clock, in seconds, at which the SASL session is renewed. None if the
+        session is not renewed."""
 
     async def negotiate(self) -> None:
-        """Request the API versions of the broker.  If it does not support the request's version,
-        use version 0."""
+        """Request the API versions of the broker. If the broker does not support this version of
+        ApiVersions, request them by version 0."""
         for version in VERSIONS_ASKED:
             body = await self._exchange(API_VERSIONS, version, versions_request(version))
             found = read_versions(version, body)
@@ -124,8 +124,8 @@ class BrokerConnection:
         )
 
     async def _renew(self) -> None:
-        """Authenticate again if the SASL session is about to end.  The caller holds the lock
-        `_lock`."""
+        """Authenticate again if the SASL session of the connection is about to expire. The caller
+        holds the lock `_lock`."""
         if self._logs_in_again_at is not None and trio.current_time() >= self._logs_in_again_at:
             await self._log_in()
 
@@ -153,7 +153,7 @@ class BrokerConnection:
 
     @property
     def reads_trace_contexts(self) -> bool:
-        """True if the broker supports a `traceparent` in request headers."""
+        """True if the broker accepts a `traceparent` in request headers."""
         return self._spoken.reads_trace_contexts
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
@@ -239,7 +239,7 @@ class BrokerConnection:
         return memoryview(frame)
 
     async def _receive_rest(self, missing: int) -> bytes:
-        """Receive the `missing` bytes of a response, and return the whole response."""
+        """Receive the `missing` bytes of a partly received response, and return the whole response."""
         received, self._received = self._received, b""
         pieces: list[bytes | bytearray | memoryview] = []
         if len(received) > LENGTH_BYTES:
@@ -282,10 +282,10 @@ class BrokerConnection:
 async def open_connection(
     host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
 ) -> AsyncIterator[BrokerConnection]:
-    """Open a connection, negotiate API versions, and yield the connection.
+    """Open a connection to a broker, negotiate API versions, and yield the connection.
 
-    The end of the block closes it. Raises ConnectionLostError if the connection or the negotiation
-    fails.
+    The connection is closed at the end of the caller's block. Raises ConnectionLostError if the
+    connection or the negotiation fails.
     """
     connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
     try:
@@ -316,8 +316,8 @@ async def open_stream(
 ) -> C:
     """Open and return a connection of the class `kind`, with TLS and login.
 
-    `login` and `tls` default to those of the task (`LOGIN`, `TLS`).  Raises RefusedError if the
-    broker rejects the login, and ConnectionLostError if the broker cannot be reached.
+    `login` and `tls` default to the ones of the calling task (`LOGIN`, `TLS`). Raises RefusedError
+    if the broker rejects the login, and ConnectionLostError if the broker cannot be reached.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
@@ -356,11 +356,11 @@ async def open_stream(
 
 @cache
 def keep_freed_memory() -> None:
-    """Make the C library keep the memory of a freed response for the next one.
+    """Make the C library keep the memory of a freed response for the next response.
 
     Otherwise glibc returns the memory to the kernel after every response, and the kernel has to
-    provide it again page by page, which takes a sixth of the time of reading.  glibc keeps twice
-    the size of the largest block that was freed.
+    provide it again page by page, which takes a sixth of the time spent on reading. glibc keeps
+    twice the size of the largest block that was freed.
     """
     bytes(FREED_BYTES)
 

@@ -1,8 +1,8 @@
 """SASL authentication of a client on one connection.
 
-The context variable `LOGIN` applies to a task and all tasks that it starts.  Requests between
-brokers and requests of a command are therefore authenticated, although no layer passes the login as
-an argument.
+The context variable `LOGIN` applies to a task and to all tasks that it starts. Requests between
+brokers and requests of a command are therefore authenticated without passing the login as an
+argument through every layer.
 """
 
 import secrets
@@ -28,18 +28,21 @@ SALTED_PASSWORDS_MAX = 32
 milliseconds."""
 
 RENEW_AT = 0.85
-"""Fraction of a session's lifetime after which it is renewed, as in the Java client."""
+"""Fraction of a SASL session's lifetime after which the session is renewed, as in the Java client.
+"""
 
 RENEW_AT_LATEST = 0.95
 RENEWAL_PAUSE_MS = 1_020
-"""Earliest renewal after a login, in ms.  Brokers refuse a renewal within the first second."""
+"""Minimum time between a login and its renewal, in ms. Brokers refuse a renewal within the first
+second."""
 
 HANDSHAKE_VERSION = 1
-"""Version of SaslHandshake, the first in which SASL tokens are sent in SaslAuthenticate
+"""Version of SaslHandshake requests. From this version on, SASL tokens are sent in SaslAuthenticate
 requests."""
 
 Ask = Callable[[Any, type[Any], int | None], Awaitable[Any]]
-"""Function that sends a request and returns its response."""
+"""Function that sends a request and returns its response, given the message, the class of the
+response and the version."""
 
 
 async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
@@ -100,7 +103,8 @@ def renew_after_s(lifetime_ms: int) -> float | None:
 async def _show_token(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
-    """Authenticate by OAUTHBEARER, with a bearer token. Returns the broker's response."""
+    """Authenticate by OAUTHBEARER, with a bearer token of the login's token store. Returns the
+    broker's response."""
     # Imported on demand: fetching tokens needs an HTTP client.
     from ottla.client.network.bearer_tokens import store_of
     from ottla.model.security.oauthbearer import ACKNOWLEDGEMENT, bearer_message
@@ -125,7 +129,7 @@ async def _authenticate_by_scram(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
     """Authenticate by SCRAM: prove that this client knows the password, and verify that the broker
-    does. Returns the broker's last response."""
+    knows it too. Returns the broker's last response."""
     from ottla.model.security.scram import SCRAM_BY_NAME, ScramClient
 
     hashing = SCRAM_BY_NAME[login.mechanism]
@@ -152,10 +156,11 @@ def _raise_for(code: int, message: str | None) -> None:
 
 
 def starter_of(nursery: trio.Nursery) -> Callable[..., None]:
-    """Return a `start_soon` whose tasks use the login and TLS of the calling task.
+    """Return a function with the signature of `nursery.start_soon`, whose tasks use the login and
+    TLS of the task that calls `starter_of`.
 
-    trio starts a task in the context of the task that calls `start_soon`.  Without this function,
-    tasks that are started by other tasks would send unauthenticated requests.
+    trio starts a task in the context of the task that calls `start_soon`. If another task starts
+    one without this function, its requests would be unauthenticated.
     """
     context = copy_context()
 

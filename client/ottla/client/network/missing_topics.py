@@ -26,7 +26,8 @@ class MissingTopics:
         self._reported: set[str] = set()
 
     def retain(self, unknown: Collection[str], now_ms: int) -> None:
-        """Replace the missing subjects by those that the client's metadata lacks now."""
+        """Replace the missing subjects by `unknown`, the subjects that the client's latest metadata
+        lacks."""
         self._reported.intersection_update(unknown)
         for subject in self._since_ms.keys() - unknown:
             del self._since_ms[subject]
@@ -35,13 +36,13 @@ class MissingTopics:
                 self._since_ms.setdefault(subject, now_ms)
 
     def due_ms(self) -> int | None:
-        """Return the time, in ms, at which the client needs another response of the cluster, or
-        None."""
+        """Return the time, in ms, at which the first grace period ends, so that the client needs
+        new metadata by then. None if no subject is missing."""
         return min(self._since_ms.values()) + self._grace_ms if self._since_ms else None
 
     def on_missing(self, subject: str, now_ms: int, *, is_repeated: bool = False) -> bool:
-        """Process a response that shows that a subject is missing.  Returns True if the subject has
-        to be reported.
+        """Process a response that shows that a subject is missing. Returns True if the client has
+        to report the subject now.
 
         With `is_repeated`, the subject is reported again after each grace period.
         """
@@ -63,8 +64,8 @@ class MissingTopics:
             self._since_ms[subject] = now_ms
 
     def stop_waiting(self, subject: str) -> None:
-        """Process the end of a call that waited for a topic.  The next call waits for the full
-        grace period again."""
+        """Process the end of a call that waited for a topic. The next call starts a new grace
+        period."""
         self._since_ms.pop(subject, None)
 
     def on_found(self, subject: str) -> None:

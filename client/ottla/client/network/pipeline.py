@@ -34,7 +34,8 @@ R = TypeVar("R", bound=Message)
 
 
 class ExpectedResponse:
-    """An expected response.  `frame` contains it once it has arrived."""
+    """The response to a request in flight. `frame` contains its bytes once it has arrived, and None
+    before."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "sent_s", "version")
 
@@ -46,7 +47,8 @@ class ExpectedResponse:
         self.correlation_id = correlation_id
         self.frame: memoryview | None = None
         self.sent_s = sent_s
-        """Time at which the request was sent, in s.  Set only if latencies are measured."""
+        """Time at which the request was sent, in s of the loop's clock. Set only if latencies are
+        measured."""
 
 
 class RequestInFlight(Generic[R]):
@@ -79,7 +81,7 @@ class Pipeline(BrokerConnection):
 
     @property
     def in_flight_count(self) -> int:
-        """Number of responses that are still expected."""
+        """Number of requests on this connection whose response has not arrived yet."""
         return len(self._due)
 
     async def submit(
@@ -101,8 +103,8 @@ class Pipeline(BrokerConnection):
         return RequestInFlight(self, due, response)
 
     async def finish(self, due: ExpectedResponse) -> memoryview:
-        """Return the body of a response.  Reads earlier responses for the tasks that wait for
-        them."""
+        """Wait for a response and return its body. Reads earlier responses on behalf of the tasks
+        that wait for them."""
         while due.frame is None:
             # Waiting tasks acquire the lock in order; most find that their response was read
             # meanwhile.

@@ -14,23 +14,23 @@ SILENT_S = 1.0
 """Seconds before an outage is logged.  With a smaller value, every restart of a broker is logged;
 with a larger value, a program that waits for a broker seems to hang."""
 ADDRESS_COUNT_MAX = 1_000
-"""Maximum number of addresses that are kept.  It limits memory, because brokers can report
-arbitrary addresses."""
+"""Maximum number of unreachable addresses that are remembered. It limits memory, because brokers
+can report arbitrary addresses."""
 
 
 class Outage:
-    """An address to which recent attempts to connect failed."""
+    """The outage of one address: all attempts to connect to it have failed for some time."""
 
     __slots__ = ("logged", "since_s")
 
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self.logged: str | None = None
-        """Reason in the last log message, or None before the first."""
+        """Reason in the last log message about this outage, or None before the first message."""
 
 
 class Reachability:
-    """Addresses that one client cannot reach at present."""
+    """Addresses that one client cannot reach at present, for log messages about outages."""
 
     def __init__(self) -> None:
         self._outages: dict[Address, Outage] = {}
@@ -51,7 +51,7 @@ class Reachability:
             LOG.warning("%s, trying again", reason)
 
     def note_success(self, address: Address, *, now_s: float) -> None:
-        """Record an open connection.  Logs the end of the outage if the outage was logged."""
+        """Record a successful connection. Logs the end of the outage if its start was logged."""
         self.last_reason = None
         outage = self._outages.pop(address, None)
         if outage is not None and outage.logged is not None:

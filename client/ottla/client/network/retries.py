@@ -18,9 +18,10 @@ async def retry_until_timeout(
     retry_wait_s: float,
     passes: Callable[[RefusedError], bool] = lambda error: error.is_retriable,
 ) -> T:
-    """Call an attempt until it succeeds, and return its result.
+    """Call `attempt` until it succeeds, and return its result. Waits `retry_wait_s` between two
+    calls.
 
-    Raises the last temporary failure after the timeout.  A permanent refusal is raised at once.
+    After `timeout_s`, raises the last temporary error. Raises a permanent refusal at once.
     """
     trouble: RefusedError | ConnectionLostError = ConnectionLostError("no request was sent")
     with trio.move_on_after(timeout_s):

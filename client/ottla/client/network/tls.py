@@ -1,6 +1,7 @@
-"""TLS of a client over any byte stream, with error messages of one sentence.
+"""TLS for a client's connections over any byte stream, with error messages that name cause and
+remedy.
 
-The context variable `TLS` applies to a task and all tasks that it starts, as `LOGIN` does.  A
+The context variable `TLS` applies to a task and to all tasks that it starts, as `LOGIN` does. A
 `TlsDialer` creates the SSL context of a configuration once, and again after its files have changed.
 A long-running client therefore presents a new certificate, and trusts new CAs, without a restart.
 """
@@ -28,28 +29,29 @@ RECEIVE_BYTES = 256 * KIB
 """Bytes that are requested from the underlying stream at a time."""
 
 SEND_BYTES = 256 * KIB
-"""Number of bytes that are encrypted before they are sent.  A larger value uses more memory; a
-smaller value needs more calls."""
+"""Number of bytes that are encrypted before their TLS records are sent. A larger value uses more
+memory; a smaller value needs more calls."""
 
 RECORD_BYTES = 16 * KIB
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""Minimum number of seconds between two checks for changed files.  The check is made when a
-connection is opened."""
+"""Minimum number of seconds between two checks whether the certificate files have changed. A check
+is made when a connection is opened."""
 
 GOODBYE_S = 0.5
-"""Seconds that a close waits until close_notify can be sent."""
+"""Maximum time, in seconds, that closing a stream waits until close_notify is sent."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""Exceptions of a stream whose peer has disconnected."""
+"""Exceptions of a stream whose peer has disconnected, or that was closed."""
 
 UNTRUSTED = (2, 18, 19, 20, 21)
-"""OpenSSL's codes for a certificate of an unknown CA (X509_V_ERR_…)."""
+"""OpenSSL's codes (X509_V_ERR_…) for a certificate from an unknown CA."""
 NOT_YET_VALID, EXPIRED = 9, 10
 WRONG_NAMES = (62, 64)
-"""OpenSSL's codes for a certificate without the host name or IP address that was connected to."""
+"""OpenSSL's codes (X509_V_ERR_…) for a certificate that does not contain the host name or IP
+address of the server."""
 
 SPEAKS_NO_TLS = (
     "it does not speak TLS there; security.protocol must be PLAINTEXT, or SASL_PLAINTEXT with a "
@@ -75,7 +77,7 @@ NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN"
 
 
 class TlsError(OSError):
-    """A failed TLS connection.  The message contains the reason and a remedy."""
+    """A TLS connection could not be established. The message contains the reason and a remedy."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EPROTO, sentence)
@@ -83,7 +85,7 @@ class TlsError(OSError):
 
 
 def sentence_of(error: ssl.SSLError, host: str) -> str:
-    """Return the cause of an error, worded as the end of a sentence about the broker."""
+    """Return the cause of a TLS error as the end of an error message about the broker `host`."""
     code = getattr(error, "verify_code", None)
     if code in UNTRUSTED:
         return (
@@ -132,7 +134,8 @@ class TlsDialer:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """SSL context for a new connection.  It is created again if the files have changed."""
+        """SSL context for a new connection. It is created again if the certificate files have
+        changed."""
         now_s = trio.current_time()
         if self._looked_at is None:
             self._looked_at = now_s
@@ -144,8 +147,8 @@ class TlsDialer:
         return self._context
 
     def use(self, config: "TlsConfig") -> None:
-        """Replace the configuration.  Raises ConfigError, and keeps the old one, if it is
-        unusable."""
+        """Replace the configuration for new connections. If the new one is unusable, raises
+        ConfigError and keeps the old one."""
         context = _client_context(config)
         self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
@@ -165,7 +168,7 @@ class TlsDialer:
 
     async def encrypted(self, stream: ByteStream, host: str) -> "TlsStream":
         """Return an encrypted stream over `stream`, after the handshake and the verification of the
-        server.
+        server's certificate.
 
         Closes the stream and raises TlsError if that fails.
         """
@@ -184,11 +187,11 @@ class TlsDialer:
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
 """TLS of the connections of the current task, unless a connection has a configuration of its own.
-None means unencrypted."""
+None means unencrypted connections."""
 
 
 class TlsStream:
-    """An encrypted stream.  Implements the interface `ByteStream`."""
+    """A TLS stream over an unencrypted byte stream. Implements the interface `ByteStream`."""
 
     __slots__ = (
         "_host",
@@ -258,15 +261,15 @@ class TlsStream:
                 await self._send_records()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return available bytes.  Waits for at least one; returns b"" if the peer has closed its
-        side."""
+        """Return decrypted bytes as soon as there are any, at least one. Returns b"" if the peer
+        has closed its side."""
         room = memoryview(bytearray(min(max_bytes, RECEIVE_BYTES)))
         count = await self.receive_into(room)
         return bytes(room[:count])
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Receive into `room` and return the number of bytes.  Returns 0 if the peer has closed its
-        side."""
+        """Receive decrypted bytes into the buffer `room` and return their number. Returns 0 if the
+        peer has closed its side."""
         has_waited = False
         while True:
             count, has_ended = self._decrypt(room)
@@ -284,7 +287,7 @@ class TlsStream:
         self._stream.abort()
 
     async def aclose(self) -> None:
-        """Close the stream.  Data that was sent before the call still arrives at the peer."""
+        """Close the stream. Data that was sent before still arrives at the peer."""
         self._is_closed = True
         # close_notify is sent; that of the peer is not awaited.
         with suppress(ssl.SSLError, ValueError):
@@ -298,9 +301,9 @@ class TlsStream:
             await self._stream.aclose()
 
     def _decrypt(self, room: memoryview) -> tuple[int, bool]:
-        """Decrypt available bytes into `room`.
+        """Decrypt received bytes into the buffer `room`.
 
-        Returns the number of bytes, and True if the peer has closed its side.
+        Returns the number of decrypted bytes, and True if the peer has closed its side.
         """
         count = 0
         try:

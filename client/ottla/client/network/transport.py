@@ -1,8 +1,8 @@
-"""The transport of connections: TCP, unless another transport is set for the task.
+"""The transport of a client's connections: TCP, unless another transport is set for the task.
 
-The context variable `TRANSPORT` applies to a task and all tasks that it starts.  All clients and
-followers on a simulated machine therefore use the network of that machine, and constructors need no
-transport argument.
+The context variable `TRANSPORT` applies to a task and to all tasks that it starts. All clients and
+followers on a simulated machine therefore use the network of that machine without a transport
+argument in every constructor.
 """
 
 import errno
@@ -21,10 +21,10 @@ first address may hang."""
 
 
 class TcpStream:
-    """A TCP connection.  Implements the interface `ByteStream`.
+    """A TCP connection. Implements the interface `ByteStream`.
 
-    A request needs one event-loop iteration less than with trio's own stream, which yields after
-    each call and tries to receive before the response can have arrived.
+    A request needs one event-loop iteration less than with trio's own stream. That stream yields
+    after each call, and tries to receive before the response can have arrived.
     """
 
     __slots__ = ("_stream", "aclose", "receive_into", "socket")
@@ -49,7 +49,8 @@ class TcpStream:
             await self._stream.send_all(memoryview(data)[count:])
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return available bytes, after yielding.  Returns b"" if the peer has closed its side."""
+        """Return received bytes, after yielding to other tasks. Waits for at least one byte;
+        returns b"" if the peer has closed its side."""
         sock = self.socket
         while True:
             number = sock.fileno()
@@ -77,12 +78,13 @@ def _stream_error(error: OSError) -> Exception:
 
 
 class TcpTransport:
-    """The network of the kernel.  Implements the interface `Transport`."""
+    """The transport over the kernel's TCP. Implements the interface `Transport`."""
 
     async def connect(self, host: str, port: int) -> TcpStream:
-        """Return a connection to the address of a host that responds first.
+        """Open and return a connection to `host`, through the first of its IP addresses that
+        responds.
 
-        Raises OSError if no address responds, or if the host or port is malformed.  A broker's
+        Raises OSError if no address responds, or if the host or port is malformed. A broker's
         Metadata response may contain malformed addresses.
         """
         check_address(host, port)
@@ -94,4 +96,4 @@ class TcpTransport:
 TCP = TcpTransport()
 
 TRANSPORT: ContextVar[Transport] = ContextVar("transport", default=TCP)
-"""Transport of the connections of the current task."""
+"""Transport of the connections of the current task: a class or object that opens byte streams."""

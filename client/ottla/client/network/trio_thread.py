@@ -1,12 +1,12 @@
-"""A trio loop in a background thread, for the clients of one asyncio loop.
+"""A trio loop in a background thread, which runs the trio clients of one asyncio loop.
 
 `TrioThread.run` runs an async function of trio, and returns its result or raises its error in the
-calling asyncio task.  Cancelling that task cancels the function and waits for its end.  `keep`
-holds an async context manager of trio open.  The thread ends when its last client is closed, or
-within `LOOK_S` seconds after the asyncio loop was closed.
+calling asyncio task. Cancelling that task cancels the function and waits for its end. `keep` holds
+an async context manager of trio open. The thread ends when its last client is closed, or within
+`LOOK_S` seconds after the asyncio loop was closed.
 
-Waking a loop costs far more than a call.  Calls in either direction that are posted while the other
-loop is being woken therefore share one wake-up (`Mailbox`).
+Waking an event loop costs far more than a call. Calls in either direction that are posted while the
+other loop is being woken therefore share one wake-up (`Mailbox`).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LOOK_S = 1.0
 """Seconds between checks whether the asyncio loop was closed.  A check is necessary because an
 asyncio loop sends no notification when it closes."""
 CALLS_PER_TURN = 256
-"""Number of calls from the other loop that are made before this loop runs other tasks."""
+"""Maximum number of calls from the other loop that are made before this loop runs other tasks."""
 
 
 class ClientClosedError(RuntimeError):
@@ -37,10 +37,10 @@ class ClientClosedError(RuntimeError):
 
 
 class Mailbox:
-    """Queue of calls from one thread to the loop of another.  One wake-up delivers all queued
-    calls.
+    """Queue of function calls from one thread to the event loop of another. One wake-up delivers
+    all queued calls.
 
-    `wake` schedules `deliver` in the other thread.  It may raise if that loop has ended.
+    `wake` schedules `deliver` in the other thread. It may raise if that loop has ended.
     """
 
     def __init__(self, wake: Callable[[Callable[[], None]], object]) -> None:
@@ -49,7 +49,8 @@ class Mailbox:
         self._is_waking = False
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Queue a function that does not raise, behind all that were posted before."""
+        """Queue a call of `function` behind all calls that were posted before. The function must
+        not raise."""
         self._calls.append((function, args))
         # `deliver` clears the mark before it reads the queue, so no call is left behind.
         if not self._is_waking:
@@ -61,7 +62,8 @@ class Mailbox:
                 raise
 
     def deliver(self) -> None:
-        """Make the queued calls, up to `CALLS_PER_TURN` at a time so that other tasks can run."""
+        """Make the queued calls, in the receiving thread. After `CALLS_PER_TURN` calls, other tasks
+        run first."""
         self._is_waking = False
         for _ in range(CALLS_PER_TURN):
             try:
@@ -75,7 +77,7 @@ class Mailbox:
 
 
 class Call(Generic[T]):
-    """A call from the asyncio loop into trio's thread, and its result.  It is settled once, in
+    """A call from the asyncio loop into trio's thread, and its result. The result is set once, in
     asyncio's thread."""
 
     __slots__ = ("_failure", "_future", "_loop", "_value", "is_settled")
@@ -88,7 +90,7 @@ class Call(Generic[T]):
         self._failure: Exception | None = None
 
     def settle(self, value: Any, failure: Exception | None) -> None:
-        """Set the result.  Only the first call has an effect."""
+        """Set the result or the error of the call. Only the first call of `settle` has an effect."""
         if self.is_settled:
             return
         self.is_settled = True
@@ -102,13 +104,14 @@ class Call(Generic[T]):
         return self._failure is not None
 
     def result(self) -> T:
-        """Return the result of the call, or raise its error.  The call must be settled."""
+        """Return the result of the call, or raise its error. Only allowed after `settle`."""
         if self._failure is not None:
             raise self._failure
         return self._value
 
     async def wait(self) -> None:
-        """Wait until the call is settled.  A task that was cancelled here may wait again."""
+        """Wait until the result of the call is set. A task that was cancelled in this method may
+        wait again."""
         if self._future.cancelled():
             self._future = self._loop.create_future()
         if not self.is_settled:
@@ -121,8 +124,8 @@ class _BlockFailedError(Exception):
 
 
 class KeptManager(Generic[T_co]):
-    """A context manager of trio that is kept open.  Pending calls to its value are cancelled when
-    it closes."""
+    """A context manager of trio that is kept open. When it closes, pending calls to its value are
+    cancelled."""
 
     def __init__(self, manager: AbstractAsyncContextManager[T_co]) -> None:
         self.value: T_co
@@ -133,7 +136,7 @@ class KeptManager(Generic[T_co]):
         self._release = trio.Event()
         self._has_failed = False
         self.on_close: dict[object, Callable[[], None]] = {}
-        """Functions to call when the manager closes, by owner."""
+        """Functions to call when the manager closes, by the object that registered them."""
 
     async def hold(self, on_open: Callable[[], None]) -> None:
         """Open the manager, wait for `release` and close it, all in one task as trio requires."""
@@ -162,15 +165,15 @@ class KeptManager(Generic[T_co]):
         self._release.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Start a call of the value in trio's thread.  Returns False if the manager is closing or
-        closed."""
+        """Start `work` in trio's thread, as a task that is cancelled when the manager closes.
+        Returns False if the manager is closing or closed."""
         if self.is_open and self._nursery is not None:
             self._nursery.start_soon(work)
         return self.is_open
 
 
 class TrioThread:
-    """The thread with the trio loop of one asyncio loop."""
+    """The background thread whose trio loop runs the trio clients of one asyncio loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.client_count = 0
@@ -186,11 +189,11 @@ class TrioThread:
         self._thread.start()
 
     async def ready(self) -> None:
-        """Wait until the trio loop runs."""
+        """Wait until the trio loop in the thread runs."""
         await asyncio.shield(self._ready)
 
     def stop(self) -> None:
-        """Stop the trio loop."""
+        """Stop the trio loop, so that the thread ends."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._stop.set)
 
@@ -203,8 +206,8 @@ class TrioThread:
     ) -> T:
         """Run an async function in trio's thread, and return its result.
 
-        With `kept`, the function is cancelled when that manager closes.  `on_unclaimed` receives a
-        result that arrives after the asyncio task was cancelled.
+        With `kept`, the function is cancelled when that manager closes. If the asyncio task was
+        cancelled before the result arrived, `on_unclaimed` is called with the result.
         """
         call: Call[T] = Call(self._loop)
         scope = trio.CancelScope()
@@ -231,8 +234,8 @@ class TrioThread:
         return await self.result_of(call, scope.cancel, on_unclaimed)
 
     async def keep(self, manager: AbstractAsyncContextManager[T]) -> tuple[KeptManager[T], Any]:
-        """Open a context manager in trio's thread.  Returns it, and a future that is done when it
-        has closed."""
+        """Open a context manager in trio's thread. Returns its `KeptManager`, and a future that is
+        done when the manager has closed."""
         kept = KeptManager(manager)
         opened: asyncio.Future[None] = self._loop.create_future()
         end = asyncio.ensure_future(self.run(kept.hold, lambda: self.post(_set_done, opened)))
@@ -249,7 +252,8 @@ class TrioThread:
     async def close(
         self, kept: KeptManager[Any], end: "asyncio.Future[None]", has_failed: bool
     ) -> None:
-        """Close an open manager, and raise the error of its closing."""
+        """Close an open manager, wait until it has closed, and raise the error of its closing if
+        there is one."""
         with suppress(ClientClosedError):
             self.call_soon(kept.release, has_failed)
         try:
@@ -288,10 +292,10 @@ class TrioThread:
         cancel: Callable[[], object],
         on_unclaimed: Callable[[T], None] | None = None,
     ) -> T:
-        """Return the result of a call, or raise its error.
+        """Wait for the end of a call, and return its result or raise its error.
 
-        If the asyncio task is cancelled, `cancel` is called in trio's thread, and the end of the
-        call is awaited nevertheless.
+        If the asyncio task is cancelled, `cancel` is called in trio's thread. The method still
+        waits until the call has ended.
         """
         self._pending.add(call)
         cancelled: asyncio.CancelledError | None = None
@@ -315,7 +319,7 @@ class TrioThread:
         return call.result()
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function that does not raise in trio's thread.
+        """Schedule a call of `function` in trio's thread. The function must not raise.
 
         Raises ClientClosedError if the thread has ended.
         """
@@ -325,8 +329,8 @@ class TrioThread:
             raise ClientClosedError from None
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function that does not raise in the asyncio loop.  Ignored if that loop is
-        closed."""
+        """Schedule a call of `function` in the asyncio loop. The function must not raise. Does
+        nothing if that loop is closed."""
         # Nothing waits for the call if the loop is closed.
         with suppress(RuntimeError):
             self._to_asyncio.post(function, *args)

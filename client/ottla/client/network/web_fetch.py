@@ -1,8 +1,8 @@
-"""Small HTTP responses, such as the keys and tokens of identity providers.  The functions block, so
-they run in a worker thread.
+"""Fetches small HTTP responses, such as the keys and tokens of identity providers. The functions
+block, so they run in a worker thread.
 
-A response is limited in size and time.  Redirects are refused, so that only configured servers are
-contacted.  Without a TLS configuration, the CAs of the machine (or SSL_CERT_FILE) are trusted.
+A response is limited in size and time. Redirects are refused, so that only configured servers are
+contacted. Without a TLS configuration, the CAs of the machine (or SSL_CERT_FILE) are trusted.
 """
 
 import os
@@ -35,14 +35,15 @@ TIMEOUT_S = 10.0
 one byte at a time therefore blocks a worker for at most twice this time."""
 
 RETRIED_CODES = (408, 425, 429)
-"""Status codes of temporary errors.  Other codes below 500 are permanent errors."""
+"""HTTP status codes below 500 of temporary errors, after which a request is repeated. Other codes
+below 500 are permanent errors."""
 
 PIECE_BYTES = 65_536
 SHOWN_BYTES_MAX = 200
 
 
 class WebFetchError(Exception):
-    """A failed request.  The message contains the reason, and no secret."""
+    """A failed HTTP request. The message contains the reason, and no secret."""
 
     def __init__(self, text: str, *, is_final: bool = False) -> None:
         super().__init__(text)
@@ -51,7 +52,7 @@ class WebFetchError(Exception):
 
 
 class _Times(NamedTuple):
-    """Timeouts of a response."""
+    """Timeouts for reading a response."""
 
     read_timeout_s: float
     """Timeout of each read, in seconds."""
@@ -68,7 +69,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class _TimedInput(RawIOBase):
-    """Bytes of a response with a deadline, which also applies to headers that arrive byte by
+    """Raw bytes of an HTTP response, with a deadline that also bounds headers that arrive byte by
     byte."""
 
     def __init__(self, sock: socket, read_timeout_s: float, deadline: float) -> None:
@@ -95,7 +96,7 @@ class _TimedInput(RawIOBase):
 
 
 class _TimedAnswer(HTTPResponse):
-    """A response with a deadline."""
+    """An HTTP response whose reading is bounded by a deadline."""
 
     def __init__(
         self, sock: socket, *arguments: Any, read_timeout_s: float, deadline: float, **options: Any
