@@ -1,4 +1,5 @@
-"""The consumer for asyncio: each poll transfers records from the background thread of trio."""
+"""The consumer for asyncio. Each poll transfers records from the background thread in which the
+trio consumer runs."""
 
 import asyncio
 from collections import deque
@@ -32,7 +33,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         self._polled: deque[RecordBatch] = deque()
         """Polled batches with records that the application has not received yet, in order."""
         self._row = 0
-        """Number of records of the first polled batch that the application has received."""
+        """Number of records in the first polled batch that the application has already received."""
         self._made: list[ConsumerRecord] = []
         """Record objects of the first polled batch, from which the iterator returns one after the
         other."""
@@ -74,7 +75,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record.  The call marks the previously returned record as processed."""
+        """Return the next record. The call also marks the previously returned record as
+        processed."""
         self._left_in_turn -= 1
         if self._left_in_turn <= 0:
             self._left_in_turn = RECORDS_PER_TURN
@@ -147,7 +149,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._act(act)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment.  Partitions that remain assigned keep their positions."""
+        """Replace the assigned partitions. Partitions that remain assigned keep their positions."""
         await self._act(lambda consumer: consumer.assign(partitions))
 
     async def unsubscribe(self) -> None:
@@ -168,8 +170,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._act(lambda consumer: consumer.seek(at, offset, leader_epoch))
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Move the position of each partition that is still assigned back to the first of `records`
-        in that partition."""
+        """Move the positions of partitions back to the first of `records` in each partition.
+        Partitions that are no longer assigned are skipped."""
         await self._act(lambda consumer: seek_back(consumer, records))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -232,9 +234,10 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the records that the application has received, or the given offsets.
+        """Commit the offsets after the records that the application has received, or the given
+        offsets.
 
-        An offset to commit is that of the next record to process.
+        A given offset must be the offset of the next record to process.
         """
         firsts = self._firsts()
 
@@ -247,10 +250,9 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> "AioPendingCommit":
-        """Commit as `commit` does, in the background.  The returned AioPendingCommit may be
-        awaited.
+        """Commit as `commit` does, in the background. The returned AioPendingCommit may be awaited.
 
-        Commits reach the coordinator in the order of the calls.  If a failed commit is not awaited,
+        Commits reach the coordinator in the order of the calls. If a failed commit is not awaited,
         the next poll raises its error.
         """
         firsts = self._firsts()
@@ -274,8 +276,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     group_metadata = done(Consumer.group_metadata)
 
     def _firsts(self) -> dict[TopicPartition, Offset]:
-        """Return the offset of the first record not yet received by the application, for each
-        partition that has polled records."""
+        """Return the first offset that the application has not received yet, for each partition
+        that has polled records."""
         found: dict[TopicPartition, Offset] = {}
         row = self._row
         for batch in self._polled:
@@ -332,11 +334,12 @@ class AioPendingCommit:
         return self._commit.error
 
     def result(self) -> None:
-        """Raise the error of a commit that has failed.  The commit must be settled."""
+        """Raise the error of the commit if it has failed. Only allowed once the commit has
+        ended."""
         self._commit.result()
 
     async def wait(self) -> None:
-        """Wait for the confirmation of the coordinator.  Raises the error if the commit fails."""
+        """Wait for the coordinator's confirmation. Raises the error of the commit if it fails."""
         if not self.is_settled:
             await self._bridge._run(self._commit.wait)
         self.result()
@@ -347,8 +350,8 @@ def _given_out(
     offsets: Mapping[TopicPartition, int | Committed] | None,
     firsts: Mapping[TopicPartition, Offset],
 ) -> Mapping[TopicPartition, int | Committed] | None:
-    """Return the offsets to commit, excluding polled records that the application has not
-    received."""
+    """Return the offsets to commit, without polled records that the application has not received
+    yet. `firsts` has the first such offset of each partition."""
     if offsets is not None or not firsts:
         return offsets
     processed = consumer._member_of().processed()

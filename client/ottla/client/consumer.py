@@ -93,7 +93,7 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._stale: set[str] = set()
         self._missing = MissingTopics()
         self._missing_error: RefusedError | None = None
-        """The last error about a missing topic that `poll` raises, or will raise."""
+        """Last error about a missing topic that was passed to `poll`."""
         self._ask_again_ms = 0
         """Earliest time, in ms, at which metadata may be requested again because partitions have no
         known leader."""
@@ -126,9 +126,9 @@ class Consumer(ReportingClient, CallsOfOthers):
         return frozenset(self._positions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment.  Partitions that remain assigned keep their positions.
+        """Replace the assigned partitions. Partitions that remain assigned keep their positions.
 
-        With a `group.id`, reading starts at the group's committed offsets.  The consumer does not
+        With a `group.id`, reading starts at the group's committed offsets. The consumer does not
         join the group.
         """
         if self._group is not None and self._group.is_subscribed:
@@ -148,21 +148,21 @@ class Consumer(ReportingClient, CallsOfOthers):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Join the group, with a subscription to topics or to all topics whose name matches a
-        pattern.
+        """Join the group with a subscription: to the given topics, or to all topics whose name
+        matches a pattern.
 
-        A pattern matches whole names.  A Python pattern is matched by this client.  A
+        A pattern matches whole names. A Python pattern is matched by this client. A
         `SubscriptionPattern` (RE2) is matched by the coordinator, and needs
-        `group.protocol=consumer`.  Topics that match a Python pattern are left out if they also
-        match the Python pattern `exclude`.  Topics that are created later are matched in the same
+        `group.protocol=consumer`. Topics that match a Python pattern are left out if they also
+        match the Python pattern `exclude`. Topics that are created later are matched in the same
         way.
 
         The callbacks are awaited while the application waits for records:
         - `on_assigned` receives partitions that were added.
-        - `on_revoked` receives partitions before they are given up; their offsets can still be
+        - `on_revoked` receives partitions before they are revoked; their offsets can still be
           committed.
         - `on_lost` receives partitions that another member may own already; it is too late to
-          commit their offsets.  Without `on_lost`, `on_revoked` receives them.
+          commit their offsets. Without `on_lost`, `on_revoked` receives them.
         """
         group = self._member_of()
         topics = tuple(topics)
@@ -217,8 +217,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._wake_all()
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Move the position of each partition that is still assigned back to the first of `records`
-        in that partition."""
+        """Move the positions of partitions back to the first of `records` in each partition.
+        Partitions that are no longer assigned are skipped."""
         seek_back(self, records)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -278,7 +278,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the first offset of each partition whose timestamp is at or after a time in ms.
+        """Return, for each partition, the first offset whose record has a timestamp at or after a
+        time in ms.
 
         The offset is -1 if there is no such record.
         """
@@ -292,9 +293,9 @@ class Consumer(ReportingClient, CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the positions, or the given offsets.
+        """Commit the positions of all assigned partitions, or the given offsets.
 
-        An offset to commit is that of the next record to process.  Raises RefusedError with
+        A given offset must be the offset of the next record to process. Raises RefusedError with
         ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the
         commit is too late: another member may already be reading the partitions from the last
         committed offset.
@@ -305,11 +306,11 @@ class Consumer(ReportingClient, CallsOfOthers):
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> PendingCommit:
-        """Commit as `commit` does, in the background.  The returned PendingCommit may be awaited.
+        """Commit as `commit` does, in the background. The returned PendingCommit may be awaited.
 
-        Commits reach the coordinator in the order of the calls.  If a failed commit is not awaited,
-        the next poll raises its error.  All commits are settled before partitions are given up and
-        before the block ends.
+        Commits reach the coordinator in the order of the calls. If a failed commit is not awaited,
+        the next poll raises its error. All commits have ended before partitions are revoked and
+        before the consumer is closed.
         """
         return self._commit(offsets, is_awaited=False)
 
@@ -329,7 +330,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets of the group.  Partitions without a commit are absent."""
+        """Return the committed offsets of the group in `partitions`. Partitions without a committed
+        offset are absent."""
         return await self._member_of().committed(partitions)
 
     def group_metadata(self) -> Membership:
@@ -406,7 +408,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record.  The call marks the previously returned record as processed."""
+        """Return the next record. The call also marks the previously returned record as
+        processed."""
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
@@ -431,8 +434,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         return await self._next_of(lambda: positions.take_batches(count, size_bytes), timeout_s)
 
     async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
-        """Return available items, or wait for the first ones.  Returns an empty list after the
-        timeout."""
+        """Return the items that `take` returns, or wait for the first ones. Returns an empty list
+        after `timeout_s` seconds."""
         group = self._group
         if group is not None:
             group.on_poll()
@@ -454,7 +457,8 @@ class Consumer(ReportingClient, CallsOfOthers):
                 group.handover.set_waiting(False)
 
     def _warn_without_source(self) -> None:
-        """Log once that no record can come, because nothing is subscribed to or assigned."""
+        """Log once that no record can arrive, because the consumer has neither a subscription nor
+        an assignment."""
         if self._is_warned_of_source or next(iter(self._positions), None) is not None:
             return
         if self._group is None or not self._group.is_subscribed:
@@ -465,7 +469,7 @@ class Consumer(ReportingClient, CallsOfOthers):
             )
 
     async def _first_of(self, take: Callable[[], list[T]]) -> list[T]:
-        """Wait for the first items and return them."""
+        """Wait until `take` returns items, and return them."""
         while not (found := self._take(take)):
             await self._records.park()
         return found
@@ -492,7 +496,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     # Background tasks.
 
     async def _run(self) -> NoReturn:
-        """Look up positions and leaders until cancelled.  `open_consumer` runs this."""
+        """Look up positions and leaders of the assigned partitions until cancelled. `open_consumer`
+        runs this in the background."""
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
             now = now_ms()
@@ -519,7 +524,7 @@ class Consumer(ReportingClient, CallsOfOthers):
     def _placeable(self) -> list[PartitionPlace]:
         """Return the partitions whose position can be looked up now.
 
-        A partition without a leader does not delay the others.
+        Partitions without a known leader are left out, so that they do not delay the others.
         """
         known_leader = self._cluster.known_leader
         return [place for place in self._positions.unplaced() if known_leader(place.at) is not None]
@@ -550,7 +555,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._wake_links()
 
     def _unknown_subjects(self) -> frozenset[str]:
-        """Return the wanted topics that the metadata lacks, or the pattern if nothing matches."""
+        """Return the subscribed or assigned topics that the metadata lacks, or the subscribed
+        pattern if no topic matches it."""
         known = self._cluster.topics
         if self._group is not None and self._group.is_subscribed:
             return self._group.subscription.missing(known)
@@ -569,7 +575,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         return self._missing.due_ms()
 
     def _report_missing(self, asked: set[str] | None, refused: set[str]) -> None:
-        """Report the topics that a response lacks.  `asked` is None if it has all topics."""
+        """Report the topics that a Metadata response lacks. `asked` contains the requested topics,
+        or is None if all topics were requested."""
         if self._config.on_missing == "wait":
             return
         now, is_raised = now_ms(), self._config.on_missing == "raise"
@@ -659,11 +666,13 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._wake_up.set()
 
     def _observed(self) -> AbstractContextManager[None]:
-        """Report this consumer to the program's MeterProvider during the block, if there is one."""
+        """Report this consumer's metrics to the program's MeterProvider during the `with` block.
+        Does nothing if there is none."""
         return nullcontext()
 
     async def _leave(self, *, has_processed: bool) -> None:
-        """Leave the group, if there is one.  `open_consumer` calls this at the end of the block."""
+        """Leave the group, if the consumer is a member of one. `open_consumer` calls this at the
+        end of its block."""
         if self._group is not None:
             await self._group.leave(has_processed=has_processed)
 
@@ -698,8 +707,8 @@ check_all_calls(Consumer)
 
 
 def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
-    """Move the position of each partition that is still assigned back to the first of `records` in
-    that partition."""
+    """Move the positions of partitions back to the first of `records` in each partition. Partitions
+    that are no longer assigned are skipped."""
     firsts: dict[TopicPartition, int] = {}
     for record in records:
         firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
@@ -711,12 +720,12 @@ def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
 async def open_consumer(
     bootstrap: str | Iterable[str | tuple[str, int]], config: ConsumerConfig | None = None
 ) -> AsyncIterator[Consumer]:
-    """Open and yield a consumer. The end of the block closes it.
+    """Open and yield a consumer, which is closed at the end of the caller's `async with` block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092.  No request is sent before the first assignment.  A member leaves its group at the end of
-    the block.  With automatic commits, processed records are committed first, unless the block
-    ended with an error.
+    9092. No request is sent before the first assignment. A member leaves its group when the
+    consumer is closed. With automatic commits, processed records are committed first, unless the
+    block ended with an error.
     """
     config = config_of(config, ConsumerConfig)
     async with (

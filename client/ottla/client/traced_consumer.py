@@ -34,7 +34,7 @@ class TracedConsumer(Consumer):
     """
 
     _polled_s: float | None = None
-    """Monotonic time at which the last poll ended."""
+    """Monotonic time at which the last poll ended, in seconds."""
 
     def _observed(self) -> AbstractContextManager[None]:
         group = self._group
@@ -74,7 +74,8 @@ class TracedConsumer(Consumer):
         return records
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record.  The call marks the previously returned record as processed."""
+        """Return the next record. The call also marks the previously returned record as
+        processed."""
         self._records_left -= 1
         if self._records_left <= 0:
             self._records_left = RECORDS_PER_LOOK
@@ -102,7 +103,7 @@ class TracedConsumer(Consumer):
         started_ns: int,
         took_s: float,
     ) -> None:
-        """Record the span and the metrics of a poll.  The span gets links to the senders of the
+        """Record the span and the metrics of a poll. The span gets links to the spans that sent the
         records in `first`."""
         topics = {at.topic for at in places}
         topic = topics.pop() if len(topics) == 1 else None
@@ -129,7 +130,7 @@ class TracedConsumer(Consumer):
 
 @contextmanager
 def process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
-    """Run the block in a span that is a child of the span that sent the record."""
+    """Run the `with` block in a span that is a child of the span that sent the record."""
     attributes = attributes_of(PROCESS, record.topic, client_id)
     attributes["messaging.destination.partition.id"] = str(record.partition)
     if group_id is not None:

@@ -10,8 +10,8 @@ ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
 
 
 class AbortedProducers:
-    """Tracker of the producers that have an open transaction that will be aborted, at the current
-    batch of a fetch response.
+    """Tracker of the producers whose transaction will be aborted, at the current position in a
+    fetch response.
 
     The caller passes every batch in order: data batches to `is_aborted`, control batches to
     `on_control`.
@@ -20,10 +20,10 @@ class AbortedProducers:
     __slots__ = ("_ahead", "_here")
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
-        """Initialise with the aborted transactions of a fetch response.
+        """Start at the beginning of a fetch response, with its aborted transactions.
 
-        `aborted` are pairs of producer id and first offset, in any order.  None reads all batches
-        as for read_uncommitted.
+        `aborted` are pairs of producer id and first offset, in any order. With None, no batch
+        counts as aborted, as for read_uncommitted.
         """
         self._ahead = sorted(aborted or (), key=lambda one: -one[1])
         self._here: set[int] = set()

@@ -1,8 +1,8 @@
-"""Columns of records whose fields numpy has located.  Objects are created on demand.  Pure.
+"""Columns of records whose fields were located by numpy. Objects are created on demand. Pure.
 
 Records that `record_fields` cannot validate, and records whose offsets do not increase, are scanned
-by `ottla.wire.records`, which reports the error.  Invariant: SameRecords (the columns equal the
-result of the scan).
+one by one by `ottla.wire.records`, which reports the error. Invariant: SameRecords (the columns
+equal the result of the scan).
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ Records decoded in place keep the whole response in memory.  If the records are 
 the response, they are copied instead.
 """
 SAME_BYTES_MAX = 1_024
-"""Values of equal size up to this many bytes are copied into an array before objects are made of
-them.  Copying longer values costs more than slicing them one by one."""
+"""Maximum size of values, in bytes, that are copied into an array before objects are made of them,
+provided that all have the same size. Copying longer values costs more than slicing them one by one.
+"""
 COPIED_BYTES = 65_536
 """Bytes of values that are copied at a time, so that they stay in the processor's cache."""
 
@@ -148,7 +149,7 @@ class ArrayColumns:
         return [tuple(pairs[bound - begin : after - begin]) for bound, after in pairwise(bounds)]
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the rows as records."""
+        """Return the rows [start, end) as ConsumerRecord objects."""
         (topic, partition), epoch, stamp = self.origin
         new = tuple.__new__
         # `strict` is not possible: `repeat` is endless.
@@ -183,8 +184,8 @@ class ArrayColumns:
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
 
     def _cut_alike(self, at: Ints, size: int, start: int, end: int) -> list[bytes | None]:
-        """Return fields that all have the same size.  NumPy creates the objects, which is faster
-        than slicing each field."""
+        """Return the fields of the rows [start, end) if all have the same `size`. NumPy creates the
+        objects, which is faster than slicing each field."""
         data = self._data
         # A view with one item for each position in the buffer; bytes are copied only when an item
         # is read.
@@ -200,10 +201,10 @@ class ArrayColumns:
 def read_columns(
     origin: RecordOrigin, data: bytes, bodies: Sequence[Body], first_offset: int
 ) -> ArrayColumns | None:
-    """Return the columns of the records in `bodies` from `first_offset` on.
+    """Return the columns of the records in the batches `bodies`, from `first_offset` on.
 
-    All bodies must be in `data`.  If all records are before `first_offset`, the columns have no
-    rows.  Returns None if the records must be scanned.
+    All bodies must be in `data`. If all records are before `first_offset`, the columns have no
+    rows. Returns None if the records must be scanned one by one.
     """
     fields = read_fields(data, bodies)
     if fields is None:
@@ -222,10 +223,10 @@ def read_columns(
 
 
 def in_one_buffer(bodies: Sequence[Body]) -> tuple[bytes, Sequence[Body]] | None:
-    """Return one buffer that contains all bodies, and the bodies with their positions in that
+    """Return one buffer that contains all batch bodies, and the bodies with their positions in that
     buffer.
 
-    Returns None if the bodies are in several buffers, or if they are too small a part of one
+    Returns None if the bodies are in several buffers, or if they occupy only a small part of one
     buffer.
     """
     data = bodies[0].data
@@ -248,6 +249,7 @@ def _address_of(data: Buffer) -> int:
 
 
 def _names_of(data: bytes, headers: HeaderFields) -> dict[bytes, str]:
-    """Return all distinct names of headers, decoded.  Most records share a few names."""
+    """Return the decoded names of all record headers, by their encoded form. Most records share a
+    few names, so each is decoded once."""
     places = zip(headers.key_at.tolist(), headers.key_bytes.tolist(), strict=True)
     return {name: name.decode() for name in {data[at : at + size] for at, size in places}}

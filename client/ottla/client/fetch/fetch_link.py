@@ -47,8 +47,8 @@ value drops connections to slow brokers; a larger value detects a hanging broker
 
 
 class PartitionRequest:
-    """A partition as the client requested it.  The response for the partition is checked against
-    this."""
+    """A partition as it was requested from the broker. The response for the partition is checked
+    against it."""
 
     __slots__ = ("fetch", "move_count", "place")
 
@@ -58,22 +58,22 @@ class PartitionRequest:
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
-        """Return whether the request in the session still fits the partition: neither its place nor
-        its fetch position has changed.
+        """Return whether the session's request for the partition is still right: neither the
+        `PartitionPlace` nor its fetch position has changed.
 
-        A partition that was revoked and assigned again has another `place`, so it is requested
-        again.
+        A partition that was revoked and assigned again has another `PartitionPlace`, so it is
+        requested again.
         """
         return self.is_unmoved(place) and self.fetch == place.fetch
 
     def is_unmoved(self, place: PartitionPlace) -> bool:
-        """Return whether only reading has moved the position since the request, and no seek or
-        reset."""
+        """Return whether the position has been moved since the request only by reading, not by a
+        seek or a reset."""
         return self.place is place and self.move_count == place.move_count
 
 
 class FetchLink(BrokerLink):
-    """The task and connection that fetch the assigned partitions led by one broker."""
+    """Task that fetches the assigned partitions led by one broker, over a connection of its own."""
 
     def __init__(
         self,
@@ -92,15 +92,15 @@ class FetchLink(BrokerLink):
         self._config = config
         self._on_records = on_records
         self._on_moved = on_moved
-        """Called after a position or a leader has changed."""
+        """Function to call after a position or a leader has changed."""
         self._on_stale = on_stale
         self._on_failure = on_failure
         self._version = NO_VERSION
         """Version of Fetch in the session.  A change of version needs a new session."""
         self._session = FetchSessionHandler()
         self._session_error_count = 0
-        """Number of successive responses that refused the session.  The first refusal is retried at
-        once."""
+        """Number of successive responses by which the broker refused the fetch session. The first
+        refusal is retried at once."""
         self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
 
     def _has_work(self) -> bool:
@@ -125,8 +125,8 @@ class FetchLink(BrokerLink):
         ]
 
     def _leave_preferred(self, place: PartitionPlace) -> bool:
-        """Fetch a partition from its leader again if this broker is its preferred replica.  Returns
-        True if it was."""
+        """Fetch a partition from its leader again if the broker of this link is its preferred
+        replica. Returns True if it was."""
         if place.preferred_node != self.node:
             return False
         place.preferred_node = None
@@ -162,8 +162,8 @@ class FetchLink(BrokerLink):
         return TopicIdPartition(self._cluster.topics[place.at.topic].topic_id, place.at.partition)
 
     def _update_session(self, wanted: dict[TopicKey, PartitionPlace]) -> bool:
-        """Update the session to the wanted partitions.  Returns True if a partition was added to
-        the session or its position was moved."""
+        """Update the fetch session to the wanted partitions. Returns True if a partition was added
+        to the session or its position was moved."""
         has_changed = False
         for at in [at for at in self._asked if at not in wanted]:
             self._session.forget(at)

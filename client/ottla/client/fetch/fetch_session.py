@@ -22,12 +22,12 @@ INITIAL_EPOCH = 0
 
 TopicKey: TypeAlias = TopicIdPartition | TopicPartition
 """A partition in fetch requests: with its topic's id or, below version 13, with its topic's name.
-One session never mixes the two."""
+One session never mixes the two forms."""
 
 
 class FetchSessionHandler:
-    """Partitions that one fetcher wants from one broker, and partitions that the broker already
-    knows from the session."""
+    """State of one fetch session: the partitions that one fetcher wants from one broker, and the
+    partitions that the broker already knows."""
 
     __slots__ = ("_changed", "_epoch", "_forgotten", "_session_id", "_wanted")
 
@@ -42,13 +42,14 @@ class FetchSessionHandler:
         return len(self._wanted)
 
     def want(self, partition: TopicKey, asked: FetchPartition) -> None:
-        """Add or change a partition, from the next request on."""
+        """Add a partition to the session, or change its fetch position and limits. Takes effect
+        with the next request."""
         self._wanted[partition] = asked
         self._changed[partition] = asked
         self._forgotten.pop(partition, None)
 
     def forget(self, partition: TopicKey) -> None:
-        """Remove a partition, from the next request on."""
+        """Remove a partition from the session. Takes effect with the next request."""
         if self._wanted.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._forgotten[partition] = None
@@ -82,7 +83,7 @@ class FetchSessionHandler:
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Open a new session with the next request, after a response was lost or refused the
+        """Open a new session with the next request, because a response was lost or refused the
         session.
 
         That request still contains the id of the old session, so that the broker releases it.

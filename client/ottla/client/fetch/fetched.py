@@ -30,8 +30,8 @@ ROWS_TOGETHER_MAX = 8_192
 """Maximum number of records that are decoded together, from several batches.  A larger number
 blocks the event loop longer; with a smaller number, the overhead of numpy dominates."""
 BYTES_TOGETHER_MAX = MIB
-"""Maximum size in bytes of the batches that are decoded together.  It also limits the memory of
-decompressed records that are not read yet.  A single batch may exceed it."""
+"""Maximum size in bytes of the batches that are decoded together. It also limits the memory of
+decompressed records that are not read yet. A single batch may exceed it."""
 SCANNED_TOGETHER_COUNT = 256
 """Number of records that are scanned at a time, even if the reader requests fewer."""
 MADE_TOGETHER_COUNT = 256
@@ -39,11 +39,11 @@ MADE_TOGETHER_COUNT = 256
 
 
 class DecodedRows(NamedTuple):
-    """Decoded records, and the position after them."""
+    """Decoded records, and the consumer's position after them."""
 
     columns: RecordColumns
     end: OffsetAndEpoch | None
-    """Position after the rows.  None means directly after the last record."""
+    """Position after the rows. None stands for the position directly after the last record."""
 
 
 class FetchedRecords:
@@ -141,7 +141,8 @@ class FetchedRecords:
         return self.offset >= self.end_offset
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, at most `count`.  Returns fewer only if no others are left.
+        """Return the next records, at most `count`. Returns fewer only if the response has none
+        left.
 
         If the data is corrupt, raises CorruptDataError after all records before the corruption were
         returned.
@@ -164,7 +165,7 @@ class FetchedRecords:
         return taken
 
     def take_made(self) -> ConsumerRecord | None:
-        """Return the next record if its object exists already and is not the last existing one.
+        """Return the next record if its object exists already and is not the last existing object.
         Returns None if `take` has to be called instead."""
         at = self._made_next
         if at >= self._made_count:
@@ -173,7 +174,7 @@ class FetchedRecords:
         return self._made[at]
 
     def _catch_up(self) -> None:
-        """Move the position after the records that `take_made` has returned.  For speed,
+        """Advance the position past the records that `take_made` has returned. For speed,
         `take_made` only counts them."""
         count = self._made_next - (self._row - self._made_first)
         if count > 0:
@@ -201,7 +202,7 @@ class FetchedRecords:
         return RecordBatch(columns, start, end)
 
     def _records(self, rows: DecodedRows, count: int) -> list[ConsumerRecord]:
-        """Return up to `count` of the next records in these rows, and move the position after
+        """Return up to `count` of the next records in `rows`, and advance the position past
         them."""
         start, row_count = self._row, rows.columns.row_count
         if count >= MADE_TOGETHER_COUNT:
@@ -217,7 +218,8 @@ class FetchedRecords:
         return found
 
     def _move_to(self, rows: DecodedRows, row: int, last_offset: Offset) -> None:
-        """Move the position to the record at index `row`.  All records before it were returned."""
+        """Move the position to the record at index `row`, since all records before it were
+        returned."""
         self._row = row
         end = rows.end
         if row == rows.columns.row_count:
@@ -256,8 +258,8 @@ class FetchedRecords:
         return None
 
     def _decode_some(self, count: int) -> DecodedRows | None:
-        """Return rows of the next batches.  Returns None if there are none, or if the batches must
-        be scanned."""
+        """Decode and return rows of the next batches. Returns None if there are no further batches,
+        or if they must be scanned record by record."""
         bodies, end = self._collect(max(count, MADE_TOGETHER_COUNT))
         if bodies:
             columns = self._decoder.read(self._origin_of(bodies[0].header), bodies, self._offset)
@@ -280,8 +282,8 @@ class FetchedRecords:
         """Return the next batches whose records have the same RecordOrigin, and the position after
         these batches.
 
-        The first batch of a response is returned alone if it has as many records as requested: the
-        application may need no others.
+        If the first batch of the response alone has as many records as requested, it is returned
+        alone, because the application may need no others.
         """
         bodies: list[Body] = []
         end = OffsetAndEpoch(self._offset, self._epoch)
@@ -353,7 +355,7 @@ class FetchedRecords:
         return None
 
     def _records_of(self, body: Body) -> Iterator[ConsumerRecord]:
-        """Yield the records of a batch from the position on."""
+        """Yield the records of a batch, from the current position on."""
         (topic, partition), first, header = self.at, self._offset, body.header
         epoch, stamp, new = header.partition_leader_epoch, header.timestamp_type, tuple.__new__
 
@@ -378,7 +380,7 @@ class FetchedRecords:
 
 
 def _is_alike(one: BatchHeader, other: BatchHeader) -> bool:
-    """Return whether the records of two batches have the same origin."""
+    """Return whether the records of two batches have the same RecordOrigin."""
     return (
         one.partition_leader_epoch == other.partition_leader_epoch
         and not (one.attributes ^ other.attributes) & LOG_APPEND_TIME_FLAG

@@ -1,10 +1,10 @@
 """The assigned partitions of a consumer, their positions, and the records fetched ahead.
 
-Pure.  A position is the offset of the next record for the application.  Fetching is ahead of the
-position by about one response.  If a position is moved in any way other than by reading, the
-records fetched ahead are dropped, and responses to earlier requests are ignored.  Invariants:
+Pure. A position is the offset of the next record for the application. Fetching is ahead of the
+position by about one response. If a position is moved in any way other than by reading, the records
+fetched ahead are dropped, and responses to earlier requests are ignored. Invariants:
 - NothingIsSkipped: a position moves only past returned records, or by a seek, a reset or a reported
-  divergence.
+  log divergence.
 - EachOnce: each record is returned once.
 """
 
@@ -21,14 +21,15 @@ from ottla.model.settings.offset_reset import OffsetReset
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 RESET_PAUSE_MS_MAX = 1_000
-"""Longest delay before a position is looked up again that was repeatedly out of range: Kafka's
-default of `retry.backoff.max.ms`."""
+"""Maximum delay, in ms, before the position of a partition is looked up again after repeated
+out-of-range errors. It is Kafka's default of `retry.backoff.max.ms`."""
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class PartitionPlace:
-    """State of one partition: the position of the application, and the position of fetching."""
+    """State of one assigned partition: the position of the application, and the position up to
+    which records were fetched."""
 
     __slots__ = (
         "_position",
@@ -59,20 +60,22 @@ class PartitionPlace:
         self.preferred_node: NodeId | None = None
         """Follower that the leader named as the nearest replica (KIP-392), or None."""
         self.preferred_until_ms = 0
-        """Time in ms after which the leader is asked for the nearest replica again."""
+        """Time in ms after which fetches go to the leader again, which may name a preferred
+        replica."""
         self.high_watermark = Offset(-1)
         """High watermark in the last response for the partition.  -1 before the first response."""
         self.is_refused = False
-        """True if the offset after the fetched records is out of range.  The fetched records are
-        read before the position is reset."""
+        """True if the offset after the fetched records is out of range. The position is reset only
+        after these records are read."""
         self.lookup: int | None = None
         """Timestamp to look up, possibly EARLIEST or LATEST.  None selects the committed offset or,
         without one, `auto.offset.reset`."""
         self.reset_count = 0
-        """Number of resets by an offset out of range since the last records or the last seek."""
+        """Number of resets because of an offset out of range, since records last arrived or the
+        last seek."""
         self.look_up_from_ms = 0
-        """Time before which the position is not looked up, by the clock that `on_out_of_range`
-        receives."""
+        """Time in ms before which the position is not looked up, on the clock that
+        `on_out_of_range` receives."""
         self.move_count = 0
         """Number of times that the position was moved by anything other than reading."""
 
@@ -94,7 +97,8 @@ class PartitionPlace:
         return self.preferred_node
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
-        """Replace the position."""
+        """Replace the position of the application. None means that the position has to be looked
+        up."""
         self._position, self.given = position, None
 
     @property
@@ -114,10 +118,10 @@ class Positions:
         retry_backoff_ms: int = 100,
         wall_ms: Callable[[], int] = int,
     ) -> None:
-        """Start without partitions.
+        """Start without assigned partitions.
 
-        `ahead_bytes` is the size of unread records at which a partition is not fetched further.
-        `wall_ms` is the clock that a reset by duration counts back from.
+        A partition with `ahead_bytes` of unread records is not fetched further. `wall_ms` is the
+        clock from which a reset by duration counts back.
         """
         self._auto_offset_reset = auto_offset_reset
         self._wall_ms = wall_ms
@@ -164,16 +168,17 @@ class Positions:
         return found
 
     def seek(self, at: TopicPartition, offset: Offset, epoch: Epoch = NO_EPOCH) -> None:
-        """Move a position to an offset.  `epoch` is that of the record before it, if known."""
+        """Move the position of a partition to an offset. `epoch` is the leader epoch of the record
+        before it, if known."""
         place = self.place(at)
         place.reset_count = 0
         self._move(place, OffsetAndEpoch(offset, epoch))
 
     def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
-        """Request that a position is looked up and moved to the result.
+        """Request that the position of a partition is looked up and moved to the result.
 
-        `timestamp_ms` is a time, EARLIEST or LATEST; None selects the committed offset or
-        `auto.offset.reset`.
+        `timestamp_ms` is a time, EARLIEST or LATEST. None selects the committed offset or, without
+        one, `auto.offset.reset`.
         """
         place = self.place(at)
         place.reset_count = 0
@@ -212,8 +217,8 @@ class Positions:
         ]
 
     def has_hunger(self) -> bool:
-        """Return whether reading since the last call has made room for fetching more records
-        ahead."""
+        """Return whether reading since the last call has freed so much buffer space that further
+        records should be fetched."""
         hungry, self._is_hungry = self._is_hungry, False
         return hungry
 
@@ -247,7 +252,7 @@ class Positions:
         return None
 
     def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
-        """Return available records as batches.  All batches together have up to `count` records and
+        """Return available records as batches. All batches together have up to `count` records and
         about `size_bytes` bytes.
 
         Returns at least one record if any is available.
@@ -307,12 +312,12 @@ class Positions:
     def on_out_of_range(
         self, place: PartitionPlace, move_count: int, offset: Offset, now_ms: int
     ) -> None:
-        """Reset the position of a partition by `auto.offset.reset`.
+        """Reset the position of a partition by `auto.offset.reset`, since `offset` is out of range.
 
-        Raises RefusedError if the setting is `none`.  If `offset` is not the current fetch
-        position, the response is late, for example from a former leader, and is ignored.  The first
-        reset is looked up at once.  Repeated resets without records in between are delayed by up to
-        a second, since a leader may repeatedly refuse offsets that it returned itself.
+        Raises RefusedError if the setting is `none`. If `offset` is not the current fetch position,
+        the response is late, for example from a former leader, and is ignored. The first reset is
+        looked up at once. Repeated resets without records in between are delayed by up to a second,
+        since a leader may repeatedly refuse offsets that it returned itself.
         """
         if self._is_stale(place, move_count) or place.fetch.offset != offset:
             return
@@ -339,10 +344,10 @@ class Positions:
         place.reset_count += 1
 
     def on_diverged(self, place: PartitionPlace, move_count: int, end: OffsetAndEpoch) -> None:
-        """Move to `end` if the leader's log diverges there from the records that were read
-        (KIP-320).
+        """Move the position of a partition to `end` if the leader's log diverges there from the
+        records that were read (KIP-320).
 
-        A position that is not beyond `end` is kept.  Raises RefusedError if records that were
+        A position that is not beyond `end` is kept. Raises RefusedError if records that were
         returned are missing from the leader's log and `auto.offset.reset` is none.
         """
         if self._is_stale(place, move_count):
@@ -362,7 +367,8 @@ class Positions:
         self._move(place, end)
 
     def on_placed(self, place: PartitionPlace, move_count: int, found: OffsetAndEpoch) -> None:
-        """Process the result of a look-up."""
+        """Move the position of a partition to the result of a look-up. Ignored if the position was
+        moved since the request."""
         if not self._is_stale(place, move_count) and place.position is None:
             self._move(place, found)
 

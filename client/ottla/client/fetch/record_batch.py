@@ -1,7 +1,8 @@
-"""Records as the application gets them: single records, and batches with lazily decoded columns.
+"""Records in the form in which a consumer returns them: single records, and batches with lazily
+decoded columns.
 
-Pure.  A batch is a view of decoded, or nearly decoded, records in a `RecordColumns`.  The object of
-a record is created only when the record is requested.
+Pure. A batch is a view of the rows in a `RecordColumns`, which may still have to be decoded. The
+object of a record is created only when the record is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,8 @@ class RecordOrigin(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Records of one origin as rows, in order of their offsets.  [start, end) are row numbers."""
+    """Records with the same RecordOrigin as rows, in order of their offsets. [start, end) are row
+    numbers."""
 
     origin: RecordOrigin
     row_count: int
@@ -78,7 +80,7 @@ class RecordColumns(Protocol):
         """Return the headers of each row."""
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the rows as records."""
+        """Return the rows [start, end) as ConsumerRecord objects."""
 
 
 class RecordBatch(Sequence[ConsumerRecord]):
@@ -101,7 +103,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
     )
 
     def __init__(self, columns: RecordColumns, start: int, end: int) -> None:
-        """View the rows [start, end), at least one.  `Consumer.poll_batches` creates batches."""
+        """Create a view of the rows [start, end), at least one row. `Consumer.poll_batches` creates
+        batches."""
         assert 0 <= start < end <= columns.row_count
         self._columns = columns
         self._start = start
@@ -204,8 +207,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
     @overload
     def __getitem__(self, place: slice) -> "RecordBatch": ...
     def __getitem__(self, place: int | slice) -> "ConsumerRecord | RecordBatch":
-        """Return one record, or a slice as another batch.  Raises IndexError if there is no such
-        record."""
+        """Return one record, or a slice as another batch. Raises IndexError if there is no record
+        at the index."""
         if isinstance(place, slice):
             start, end, step = place.indices(len(self))
             if step != 1 or start >= end:
@@ -218,8 +221,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
         return self._columns.records(at, at + 1)[0]
 
     def _part(self, start: int, count: int, size_bytes: int | None) -> "RecordBatch":
-        """Return the batch of up to `count` records from `start`, with a size of about
-        `size_bytes`.  It has at least one record."""
+        """Return a batch of up to `count` records from index `start`, with a size of about
+        `size_bytes`. It has at least one record."""
         row = self._start + start
         end = min(row + count, self._end)
         if size_bytes is not None:
@@ -257,7 +260,7 @@ class ScannedColumns:
         return self._records[row].offset
 
     def size_bytes(self, start: int, end: int) -> int:
-        """Return the size of the keys, values and headers of the rows [start, end), in bytes."""
+        """Return the size of the keys, values and headers in the rows [start, end), in bytes."""
         return sum(map(_size_of, self._records[start:end]))
 
     def offsets(self, start: int, end: int) -> Sequence[int]:
@@ -289,7 +292,7 @@ class ScannedColumns:
         return [record.headers for record in self._records[start:end]]
 
     def records(self, start: int, end: int) -> list[ConsumerRecord]:
-        """Return the rows as records."""
+        """Return the rows [start, end) as ConsumerRecord objects."""
         return self._records[start:end]
 
 

@@ -1,6 +1,7 @@
-"""The choice between locating many records at once with numpy and scanning them one by one.
+"""Decides whether the records of a fetch response are located at once with numpy or scanned one by
+one.
 
-Pure.  With numpy, the CPU time per record is a tenth of that of a scan.  But numpy must be
+Pure. With numpy, a record takes a tenth of the CPU time of a scan. However, numpy must be
 installed, importing it takes as long as scanning many thousand records, and each use of numpy takes
 as long as scanning some dozens.
 """
@@ -13,14 +14,15 @@ from ottla.client.fetch.record_batch import RecordColumns, RecordOrigin
 from ottla.wire.records import Body
 
 ARRAY_ROWS_MIN = 48
-"""Smallest number of records for which the calls of numpy pay off.  Fewer records are scanned."""
+"""Minimum number of records for which calling numpy pays off. Fewer records are scanned."""
 ARRAY_ROWS_MAX = 16_384
-"""Maximum number of records that are located together.  More exceed the processor's cache, block
-the event loop longer, and use memory (about 100 bytes each) in an amount that a producer controls.
+"""Maximum number of records that are located together. More records exceed the processor's cache,
+block the event loop longer, and use memory (about 100 bytes per record) in an amount that a
+producer controls.
 """
 ROWS_BEFORE_IMPORT = 20_000
-"""Number of records that a consumer scans before it imports numpy.  The import takes as long as
-scanning them."""
+"""Number of records that a consumer scans before it imports numpy. The import takes as long as
+scanning that many records."""
 
 
 class RecordDecoder:
@@ -39,15 +41,15 @@ class RecordDecoder:
         """True if numpy can be imported.  None before the first attempt."""
 
     def expect_many(self) -> None:
-        """Import numpy with the first suitable records, since the application requests many
-        records."""
+        """Import numpy at the next suitable batch of records, since the application requests many
+        records at a time."""
         self._rows_before_import = 0
 
     def read(
         self, origin: RecordOrigin, bodies: Sequence[Body], first_offset: int
     ) -> RecordColumns | None:
-        """Return the columns of the records from `first_offset` on, or None if they must be
-        scanned."""
+        """Return the columns of the records from `first_offset` on, or None if the records must be
+        scanned one by one."""
         row_count = sum(body.header.record_count for body in bodies)
         if not self._array_rows_min <= row_count <= ARRAY_ROWS_MAX:
             return None

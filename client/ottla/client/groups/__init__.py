@@ -10,6 +10,6 @@ assignors.py            assignors of the classic protocol (pure)
 sticky_user_data.py     user data of the sticky assignors (pure)
 consumer_membership.py  membership by the consumer protocol (KIP-848)
 consumer_member.py      state machine of the consumer protocol: heartbeats and responses (pure)
-coordinator.py          the connection to a coordinator
+coordinator.py          the connection to the coordinator of a group or transactional id
 group_offsets.py        fetching and committing the offsets of a group
 """

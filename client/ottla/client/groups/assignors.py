@@ -1,13 +1,14 @@
 """Assignors of the classic protocol: they distribute the partitions of topics among members.
 
-Pure.  The leader of the group computes the assignment of all members.  Names and rules are those of
-the Java client, so that any member may lead a mixed group.  Invariants:
+Pure. The leader of the group computes the assignment of all members. Names and rules are the ones
+of the Java client, so that any member may lead a mixed group. Invariants:
 - EveryPartitionOnce: each partition of a subscribed topic is assigned to exactly one subscriber of
   that topic.
 - SameForAll: the result depends only on the arguments.
 - OneOwner: cooperative-sticky assigns a partition to another member only after its owner has given
   it up. Until then the partition is unassigned.
-- BalanceFirst: racks (KIP-881) never change how many partitions a member gets, only which.
+- BalanceFirst: racks (KIP-881) never change how many partitions a member gets, only which
+  partitions.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from ottla.model.ids import TopicPartition
 
 
 class MemberSubscription(NamedTuple):
-    """Subscription of one member, and the partitions that it owned when it joined."""
+    """Subscription of one member, and the partitions that the member owned when it joined."""
 
     topics: frozenset[str]
     group_instance_id: str | None = None
@@ -31,13 +32,14 @@ class MemberSubscription(NamedTuple):
 Assignment = dict[str, list[TopicPartition]]
 Members = Mapping[str, MemberSubscription]
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
-"""Racks of the replicas of each partition.  Partitions without known racks are left out."""
+"""Racks of the replicas of each partition. Partitions whose racks are unknown are absent."""
 
 NO_RACKS: PartitionRacks = {}
 
 EXCHANGE_CANDIDATES_MAX = 100
-"""Partitions that are considered for one exchange.  Smaller leaves more partitions far from their
-members; larger lets the time of a rebalance grow with the square of the number of partitions."""
+"""Maximum number of partitions that are considered for one exchange. With a smaller number, more
+partitions stay outside the racks of their members. With a larger number, the time of a rebalance
+grows with the square of the number of partitions."""
 
 
 class Assignor(Protocol):
@@ -56,12 +58,12 @@ class Assignor(Protocol):
 def range_assignment(
     members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Return an assignment with a contiguous range of each topic's partitions for each member
+    """Return an assignment in which each member gets a contiguous range of each topic's partitions
     (`range`).
 
     If a topic's partitions cannot be divided evenly, the first members get one partition more than
-    the others.  Where members and partitions have racks, each member first gets partitions with a
-    replica in its rack, and the ranges are not contiguous.
+    the other members. If members and partitions have racks, each member first gets partitions with
+    a replica in its rack, and the ranges are not contiguous.
     """
     found: Assignment = {member_id: [] for member_id in members}
     for topic in sorted(partition_counts):
@@ -107,8 +109,8 @@ def sticky_assignment(
     """Return an assignment that is as even as the subscriptions allow, and moves as few partitions
     as possible (`sticky`).
 
-    Members exchange partitions that are new to them if that brings more of them into the racks of
-    their replicas.
+    Members exchange newly assigned partitions with each other if this places more partitions in the
+    rack of one of their replicas.
     """
     found: Assignment = {member_id: [] for member_id in members}
     wanted = _wanted(members, partition_counts)
@@ -157,8 +159,8 @@ partitions during a rebalance."""
 
 
 def _in_order(members: Members) -> list[str]:
-    """Return the members in the order of Java's assignors: static members first, by their instance
-    ids."""
+    """Return the member ids in the order that Java's assignors use: static members first, sorted by
+    instance id."""
 
     def place(member_id: str) -> tuple[bool, str, str]:
         instance_id = members[member_id].group_instance_id
@@ -177,9 +179,9 @@ def _wanted(members: Members, partition_counts: Mapping[str, int]) -> list[Topic
 
 
 def _kept(members: Members, wanted: set[TopicPartition]) -> dict[TopicPartition, str]:
-    """Return the previous owner of each partition that its owner may keep.
+    """Return the owner of each partition that stays with its previous owner.
 
-    If several members claim a partition, the member with the latest generation keeps it.  If two
+    If several members claim a partition, the member with the latest generation keeps it. If two
     members claim it in the same generation, neither keeps it.
     """
     latest: dict[TopicPartition, int] = {}
@@ -203,10 +205,10 @@ def _do_racks_matter(
     partitions: list[TopicPartition],
     racks: PartitionRacks,
 ) -> bool:
-    """Return whether there are a subscriber with a rack and a partition without a replica in that
-    rack.
+    """Return whether racks can make a difference: some subscriber has a rack in which some
+    partition has no replica.
 
-    Otherwise every choice is equally near, and the plain rule applies, as in Java.
+    Otherwise every choice is equally near, and the rule without racks applies, as in Java.
     """
     wanted = {rack for one in subscribers if (rack := members[one].rack) is not None}
     found = [racks.get(at, frozenset()) for at in partitions]
@@ -220,8 +222,9 @@ def _fill_by_rack(
     room: dict[str, int],
     found: Assignment,
 ) -> None:
-    """Assign the partitions of one topic to the members within their `room`: first those with a
-    replica in the member's rack, then the others."""
+    """Assign the partitions of one topic to members, each of which accepts at most the number of
+    partitions in `room`. Partitions with a replica in the member's rack are assigned first, then
+    all others."""
     left = dict.fromkeys(partitions)
     for is_near in (True, False):
         for member_id, count in room.items():
@@ -238,7 +241,8 @@ def _fill_by_rack(
 def _exchange(
     members: Members, found: Assignment, movable: list[TopicPartition], racks: PartitionRacks
 ) -> None:
-    """Exchange movable partitions of members in two racks that are both nearer to the other."""
+    """Exchange movable partitions between pairs of members in different racks, if each partition
+    has a replica in the rack of the other member."""
     holder = {at: one for one, partitions in found.items() for at in partitions}
     far: dict[str, list[TopicPartition]] = {}
     for at in movable:
@@ -272,8 +276,8 @@ def _exchange(
 def _least_loaded(
     members: Members, found: Assignment, at: TopicPartition, racks: PartitionRacks = NO_RACKS
 ) -> str:
-    """Return the subscriber with the fewest partitions. Of several, one in a rack of the partition
-    is preferred."""
+    """Return the subscriber with the fewest partitions. Among several such members, one in a rack
+    of the partition is preferred."""
     near = racks.get(at, frozenset())
     subscribers = [one for one in _in_order(members) if at.topic in members[one].topics]
     return min(subscribers, key=lambda one: (len(found[one]), members[one].rack not in near))

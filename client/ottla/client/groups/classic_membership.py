@@ -27,11 +27,11 @@ from ottla.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 JOIN_PATIENCE_MS = 5_000
-"""Time in ms, in addition to the rebalance timeout, that a member waits for the response to its
-join.  The slowest member may use the whole rebalance timeout."""
+"""Time in ms that a member waits for the response to JoinGroup, in addition to the rebalance
+timeout. The slowest member may use the whole rebalance timeout."""
 LEAVE_PATIENCE_S = 2.0
 OVERTAKEN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-"""Errors of a commit that was in flight while the group started its next generation."""
+"""Error codes for a commit that was in flight while the group started its next generation."""
 
 
 class ClassicMembership:
@@ -60,7 +60,8 @@ class ClassicMembership:
         self._group_topics: frozenset[str] = frozenset()
         """Topics that any member subscribed to at the last join, if this member is the leader."""
         self._joined_with: dict[str, int] = {}
-        """Partition counts at the last join.  Topics that did not exist are absent."""
+        """Partition count of each subscribed topic at the last join. Topics that did not exist are
+        absent."""
         self._is_due = False
         self._is_joining = False
         self._is_stale = False
@@ -108,7 +109,8 @@ class ClassicMembership:
         return Membership()
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused commit should be repeated under the current generation.
+        """Return whether a commit that was refused with `code` should be repeated under the current
+        generation.
 
         Waits until a join in progress has ended.
         """
@@ -127,8 +129,8 @@ class ClassicMembership:
         return False
 
     async def leave(self, reason: str = "the consumer was closed") -> None:
-        """Leave the group.  A static member sends no request to leave, since its session should
-        survive a restart."""
+        """Leave the group. A static member sends no LeaveGroup request, so that its session
+        survives a restart."""
         if self._config.group_instance_id is None and self._member.member_id:
             # If the request is lost, the coordinator removes the member when its session times out.
             with suppress(ConnectionLostError, RefusedError):
@@ -139,7 +141,7 @@ class ClassicMembership:
                 )
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions."""
+        """Forget the membership and remove all partitions from the assignment."""
         self._member.forget(is_expelled=True)
         self._lose()
 
@@ -185,7 +187,8 @@ class ClassicMembership:
             await self._while_sending_heartbeats(self._change_hands)
 
     async def _change_hands(self) -> None:
-        """Revoke partitions that are no longer assigned, and add the newly assigned ones."""
+        """Revoke partitions that are no longer assigned to this member, and add newly assigned
+        partitions."""
         loss_count = self.loss_count
         async with self._handover.held():
             if self.loss_count != loss_count:
@@ -200,7 +203,8 @@ class ClassicMembership:
                 await self._handover.give(self._member.assignment)
 
     async def _enter(self) -> None:
-        """Join and sync, repeatedly if necessary, until the member has an assignment."""
+        """Send JoinGroup and SyncGroup, repeatedly if necessary, until the member has an
+        assignment."""
         self._is_joining = True
         try:
             while True:
@@ -330,7 +334,8 @@ class ClassicMembership:
         return step
 
     def _lose(self) -> None:
-        """Remove all partitions at once, because other members may own them already."""
+        """Remove all partitions from the assignment at once, because other members may own them
+        already."""
         self.loss_count += 1
         self._handover.lose()
         self._entered.unpark_all()

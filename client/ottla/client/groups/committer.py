@@ -1,8 +1,8 @@
 """Commits the offsets of a group in the background, in order.
 
-One commit is in flight at a time.  Commits that are requested in the meantime are merged into the
-next commit; for each partition the last requested offset is committed.  Invariants:
-- NeverOvertaken: a commit is sent only after all earlier commits are settled.
+One commit is in flight at a time. Commits that are requested in the meantime are merged into the
+next commit; for each partition the last requested offset is committed. Invariants:
+- NeverOvertaken: a commit is sent only after all earlier commits have succeeded or failed.
 - ReportedOnce: an error is raised to the task that awaits the commit, or by the next poll if no
   task awaits it.
 """
@@ -26,9 +26,9 @@ Offsets = Mapping[TopicPartition, Committed]
 
 
 class PendingCommit:
-    """A commit in progress.  Await it to wait for the confirmation of the coordinator.
+    """A commit in progress. Await it to wait for the confirmation of the coordinator.
 
-    Awaiting raises RefusedError if the commit fails.  The codes ILLEGAL_GENERATION,
+    Awaiting it raises RefusedError if the commit fails. The codes ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH and REBALANCE_IN_PROGRESS mean that the commit was too
     late: another member may already be reading the partitions from an earlier committed offset.
     """
@@ -60,13 +60,14 @@ class PendingCommit:
         return self._error
 
     async def wait(self) -> None:
-        """Wait for the confirmation of the coordinator.  Raises the error if the commit fails."""
+        """Wait for the coordinator's confirmation. Raises the error of the commit if it fails."""
         self._is_watched = True
         await self._event.wait()
         self.result()
 
     def result(self) -> None:
-        """Raise the error of a commit that has failed.  The commit must be settled."""
+        """Raise the error of the commit if it has failed. Only allowed once `is_settled` is
+        True."""
         assert self.is_settled
         self._is_watched = True
         if self._error is not None:
@@ -77,7 +78,7 @@ class PendingCommit:
         await self._event.wait()
 
     def _settle(self, error: OttlaError | None) -> None:
-        """Set the outcome: an error, or None for success."""
+        """Record the outcome of the commit: an error, or None for success."""
         self._error = error
         self._event.set()
 
@@ -87,8 +88,8 @@ class CommitIdentity(Protocol):
 
     @property
     def loss_count(self) -> int:
-        """Number of times that the member has lost or given up all its partitions.  The member must
-        not commit records that it read while the number was lower."""
+        """Number of times that the member has lost or revoked all its partitions. If the number has
+        increased since records were read, the member must not commit them."""
         ...
 
     def membership(self) -> Membership:
@@ -99,13 +100,13 @@ class CommitIdentity(Protocol):
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
         """Return whether a commit that was refused with this code should be repeated.
 
-        Waits, for example for the end of a rebalance, until this can be decided.
+        Waits until this can be decided, for example until a rebalance has ended.
         """
         ...
 
 
 class Committer:
-    """Sender of the commits of one group."""
+    """Sends the commits of one group in order, one at a time."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class Committer:
         self._wake_up = WakeUp()
 
     def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
-        """Enqueue a commit, and return it.  If `is_watched`, its error is raised only in the task
-        that awaits it."""
+        """Enqueue a commit, and return it as PendingCommit. If `is_watched`, its error is raised
+        only in the task that awaits it."""
         commit = PendingCommit(offsets, self._identity.loss_count, is_watched=is_watched)
         if not offsets and not self.is_busy:
             commit._settle(None)
@@ -175,7 +176,7 @@ class Committer:
     async def _deliver(self, offsets: Offsets, failed: dict[TopicPartition, OttlaError]) -> None:
         """Commit the offsets, and repeat retriable failures until the timeout.
 
-        The errors of partitions that could not be committed are added to `failed`.
+        Adds the errors of partitions that could not be committed to `failed`.
         """
         left = dict(offsets)
         trouble: OttlaError = ConnectionLostError("no request was sent")

@@ -28,8 +28,8 @@ from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupH
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""Member epoch that a static member sends to leave temporarily.  The coordinator keeps its
-partitions for it."""
+"""Member epoch that a static member sends to leave temporarily. The coordinator reserves its
+partitions for its return."""
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = {}
@@ -43,11 +43,11 @@ class MembershipState(Enum):
     RECONCILING = auto()
     """The target assignment differs from the owned partitions."""
     ACKNOWLEDGING = auto()
-    """The owned partitions have changed, and no heartbeat has reported that yet."""
+    """The owned partitions have changed, and no heartbeat has reported the change yet."""
     STABLE = auto()
     FENCED = auto()
-    """The epoch is lost.  The member joins again once the application has been notified that all
-    partitions are lost."""
+    """The member epoch is lost. The member joins again once the application has been notified that
+    all partitions are lost."""
     STALE = auto()
     """The member has left because the application does not poll.  It joins again with the next
     poll."""
@@ -85,7 +85,8 @@ LEGAL = {
     MembershipState.FENCED: {MembershipState.JOINING},
     MembershipState.STALE: {MembershipState.JOINING},
 }
-"""Legal transitions.  In addition, every state may change to UNSUBSCRIBED."""
+"""Allowed transitions between states of a member. In addition, every state may change to
+UNSUBSCRIBED."""
 
 AFTER = {
     ErrorCode.NONE: Step.GO_ON,
@@ -96,11 +97,13 @@ AFTER = {
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
 }
-"""Reaction of a member to each error code.  Any other code ends the membership with an error."""
+"""Reaction of a member to each error code in a heartbeat response. Any other code ends the
+membership with an error."""
 
 
 class ConsumerProtocolMember:
-    """A member with its id, epoch, owned partitions and target assignment."""
+    """One group member of the consumer protocol: its id, epoch, owned partitions and target
+    assignment."""
 
     def __init__(self, group_id: str, member_id: str, config: ConsumerConfig) -> None:
         self.group_id = group_id
@@ -118,8 +121,8 @@ class ConsumerProtocolMember:
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None
         self._said: dict[str, object] = {}
-        """Fields that the coordinator knows from earlier heartbeats.  Empty if the last heartbeat
-        may have been lost."""
+        """Fields that the coordinator knows from earlier heartbeats. Empty if the last heartbeat
+        may not have arrived."""
 
     @property
     def is_in_group(self) -> bool:
@@ -136,8 +139,8 @@ class ConsumerProtocolMember:
         )
 
     def subscribe(self, topics: Collection[str] | None, regex: str | None) -> None:
-        """Replace the subscription, by topics or by an RE2 expression that the coordinator
-        matches."""
+        """Replace the subscription by topic names, or by an RE2 expression that the coordinator
+        matches against topic names."""
         self._topics = None if topics is None else frozenset(topics)
         self._regex = regex
 
@@ -202,14 +205,14 @@ class ConsumerProtocolMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Send all fields with the next heartbeat, because the last heartbeat may have been
-        lost."""
+        """Send all fields with the next heartbeat, because the coordinator may not have received
+        the last heartbeat."""
         self._said = {}
 
     def next_owned(self, known: Collection[UUID]) -> Assignment:
-        """Return the partitions to own next: the target partitions in topics whose name is known.
+        """Return the partitions to own next: the target partitions whose topic's name is known.
 
-        A topic whose name is unknown contributes only partitions that are already owned.
+        Of a topic whose name is unknown, only partitions that are already owned are included.
         """
         return {
             topic_id: indexes
@@ -233,9 +236,9 @@ class ConsumerProtocolMember:
         self._lose()
 
     def leave_request(self, *, is_final: bool = False) -> ConsumerGroupHeartbeatRequest:
-        """Return the heartbeat request that leaves the group.
+        """Return the heartbeat request by which the member leaves the group.
 
-        A static member leaves only temporarily, unless the leave `is_final`.
+        A static member leaves only temporarily, unless `is_final`.
         """
         returns = self._config.group_instance_id is not None and not is_final
         return ConsumerGroupHeartbeatRequest(

@@ -116,7 +116,7 @@ class ConsumerMembership:
                 )
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions."""
+        """Forget the membership and remove all partitions from the assignment."""
         self.member.on_left()
         self._lose()
 
@@ -194,7 +194,8 @@ class ConsumerMembership:
         self._wake_up.set()
 
     def _lose(self) -> None:
-        """Remove all partitions at once, because other members may own them already."""
+        """Remove all partitions from the assignment at once, because other members may own them
+        already."""
         self.loss_count += 1
         self._handover.lose()
         self._answered.unpark_all()
@@ -202,7 +203,7 @@ class ConsumerMembership:
 
     async def _change_hands(self) -> None:
         """Notify the application of lost partitions, then revoke and add partitions until the
-        member owns its target."""
+        member owns its target assignment."""
         while True:
             await self._work.wait()
             if self.member.state in (MembershipState.FENCED, MembershipState.STALE):
@@ -238,8 +239,8 @@ class ConsumerMembership:
                 self._wake_up.set()
 
     async def _names_of_target(self) -> dict[UUID, str]:
-        """Return the names, as far as they are known, of the topics that are being read or are in
-        the target assignment."""
+        """Return the known names, by topic id, of the topics that are being read or are in the
+        target assignment."""
         unknown = [one for one in self.member.target if one not in self._cluster.names]
         if unknown:
             with suppress(ConnectionLostError, ProtocolError):

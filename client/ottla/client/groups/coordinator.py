@@ -1,5 +1,5 @@
-"""The connection to a coordinator, which is looked up at first use and whenever the coordinator has
-moved.
+"""The connection to the coordinator of a group or transaction. The coordinator is looked up at
+first use, and again after it has moved.
 
 The key of a coordinator is a group id, or the transactional id of a producer.
 """
@@ -40,8 +40,8 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Coordinator:
-    """The coordinator of one key, with a connection of its own, so that a request waiting there
-    delays no other requests to that broker.
+    """The coordinator of one key, with a connection of its own. Requests that wait at the
+    coordinator therefore delay no other requests to that broker.
 
     The key is a group id, or a transactional id.
     """
@@ -74,8 +74,8 @@ class Coordinator:
     ) -> R:
         """Send one request to the current coordinator, and return its response.
 
-        Raises ConnectionLostError if that fails, or if there is no coordinator at present, since
-        both are temporary.
+        Raises ConnectionLostError if the request fails or there is no coordinator at present. Both
+        conditions are temporary.
         """
         try:
             pipeline = await self._opened()
@@ -100,7 +100,8 @@ class Coordinator:
         return (await self._opened()).version_of(api_key)
 
     async def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, as the coordinator's broker last reported it."""
+        """Return the finalized level of a feature, as the broker of the coordinator last reported
+        it."""
         return (await self._opened()).feature_level(name)
 
     async def refresh_versions(self, timeout_s: float) -> None:
@@ -114,22 +115,22 @@ class Coordinator:
             raise ConnectionLostError(f"{pipeline.address}: {error}") from error
 
     async def forget(self) -> None:
-        """Look up the coordinator again before the next request."""
+        """Forget the broker of the coordinator, so that it is looked up before the next request."""
         if self._pipeline is not None:
             await self._drop(self._pipeline)
 
     async def forget_unanswered(self) -> None:
-        """Close the connection if a request on it has no response yet, because later requests would
-        wait behind that request."""
+        """Close the connection if a request on it has no response yet. Otherwise, later requests
+        would wait behind that request."""
         if self._pipeline is not None and self._pipeline.in_flight_count:
             await self._drop(self._pipeline)
 
     async def until_it_answers(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """Call an attempt, and return its result. Repeats the attempt while the coordinator is
-        moving, loading or unreachable.
+        """Call `attempt`, and return its result. Repeats the call while the coordinator is moving,
+        loading or unreachable.
 
-        The attempt raises RefusedError for the error code of a response.  A permanent error is
-        raised at once; after the timeout, the last temporary error is raised.
+        `attempt` raises RefusedError for the error code of a response. A permanent error is raised
+        at once; after the timeout, the last temporary error is raised.
         """
 
         async def attempt_where_it_is() -> T:
@@ -178,7 +179,8 @@ class Coordinator:
 async def open_coordinator(
     cluster: Cluster, group_id: str, *, client_id: str
 ) -> AsyncIterator[Coordinator]:
-    """Yield the coordinator of a group. The end of the block closes its connections."""
+    """Yield the coordinator of a group. Its connections are closed at the end of the caller's
+    block."""
     coordinator = Coordinator(cluster, group_id, client_id=client_id)
     try:
         yield coordinator

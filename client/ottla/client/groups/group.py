@@ -39,15 +39,16 @@ NO_LONGER_OURS = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""Error codes of a member that the group has removed.  The member joins again by itself."""
+"""Error codes that tell a member that the group has removed it. The member joins again by itself.
+"""
 
 
 class MembershipDriver(Protocol):
-    """A membership by one of the two protocols."""
+    """Interface of a group membership, by either of the two protocols."""
 
     @property
     def loss_count(self) -> int:
-        """Number of times that the member has lost or given up all partitions."""
+        """Number of times that the member has lost or revoked all partitions."""
         ...
 
     @property
@@ -60,7 +61,7 @@ class MembershipDriver(Protocol):
         ...
 
     def on_metadata(self) -> None:
-        """Process a change of the known topics."""
+        """React to a change of the topics and partitions that the client knows."""
         ...
 
     def membership(self) -> Membership:
@@ -73,7 +74,8 @@ class MembershipDriver(Protocol):
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused request should be repeated.  Waits until that is known."""
+        """Return whether a request that was refused with `code` should be repeated. Waits until
+        that is known."""
         ...
 
     async def serve(self) -> None:
@@ -85,12 +87,12 @@ class MembershipDriver(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions."""
+        """Forget the membership and remove all partitions from the assignment."""
         ...
 
 
 class MembershipTask:
-    """The task of a membership, with its cancel scope and an event for its end."""
+    """A running task of a group membership, with its cancel scope and an event for its end."""
 
     __slots__ = ("ended", "scope")
 
@@ -100,15 +102,15 @@ class MembershipTask:
 
 
 class GroupCommitIdentity:
-    """The membership to commit under: that of the member if the consumer has a subscription,
-    otherwise no membership."""
+    """The membership under which offsets are committed: the member's, if the consumer has a
+    subscription, otherwise none."""
 
     def __init__(self, group: "Group") -> None:
         self._group = group
 
     @property
     def loss_count(self) -> int:
-        """Number of times that all partitions were lost or given up."""
+        """Number of times that all partitions were lost or revoked."""
         return self._group.driver.loss_count
 
     def membership(self) -> Membership:
@@ -117,7 +119,8 @@ class GroupCommitIdentity:
         return self._group.driver.membership() if self._group.is_subscribed else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a refused request should be repeated.  Waits until that is known."""
+        """Return whether a request that was refused with `code` should be repeated. Waits until
+        that is known."""
         if not self._group.is_subscribed:
             return False
         return await self._group.driver.may_repeat(code, membership)
@@ -181,8 +184,8 @@ class Group:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """Topics whose metadata the consumer needs.  None means all topics, since a pattern may
-        match any."""
+        """Topics whose metadata the consumer needs. None means all topics, since the subscription's
+        pattern may match any."""
         return self._subscription.topics_to_know
 
     @property
@@ -213,7 +216,7 @@ class Group:
         return self._coordinator.measures
 
     def identity(self) -> dict[str, str]:
-        """Return the ids of the group and the member, keyed by KIP-714's resource attributes."""
+        """Return the ids of the group and the member, keyed by resource attributes of KIP-714."""
         config = self._config
         found = {"group_id": self._coordinator.key}
         if config.group_instance_id is not None:
@@ -235,12 +238,13 @@ class Group:
             self._committer.submit(self.processed(), is_watched=True)
 
     def on_metadata(self) -> None:
-        """Process a change of the known topics."""
+        """React to a change of the topics and partitions that the client knows."""
         if self.is_subscribed:
             self.driver.on_metadata()
 
     def processed(self) -> dict[TopicPartition, Committed]:
-        """Return the positions that may be committed now, by partition."""
+        """Return the positions after all processed records, which may be committed now, by
+        partition."""
         found: dict[TopicPartition, Committed] = {}
         for at in self._positions:
             position = self._positions.place(at).position
@@ -284,9 +288,9 @@ class Group:
         )
 
     async def leave(self, *, has_processed: bool) -> None:
-        """Leave the group and remove all partitions.
+        """Leave the group and remove all partitions from the assignment.
 
-        With automatic commits, processed records are committed first if `has_processed`.  Takes at
+        With automatic commits, processed records are committed first if `has_processed`. Takes at
         most about `LEAVE_PATIENCE_S`, even if the coordinator does not respond.
         """
         if self.handover.is_in_listener:
@@ -311,8 +315,8 @@ class Group:
             await self._coordinator.forget()
 
     async def _stop_serving(self) -> None:
-        """Cancel the task of the membership and wait for its end.  At most one such task may wait
-        for the application."""
+        """Cancel the task that maintains the membership, and wait for its end. At most one such
+        task may wait for the application."""
         if self._serving is not None:
             self._serving.scope.cancel()
             with trio.move_on_after(LEAVE_PATIENCE_S):
@@ -332,7 +336,7 @@ class Group:
     # Background tasks.
 
     async def commit_on(self) -> NoReturn:
-        """Send commits until cancelled.  The consumer runs this."""
+        """Send commits until cancelled. The consumer runs this in the background."""
         async with trio.open_nursery() as nursery:
             if self._config.enable_auto_commit:
                 nursery.start_soon(self._note_due_commits)
@@ -364,8 +368,8 @@ class Group:
                 serving.ended.set()
 
     async def _settle_commits(self) -> None:
-        """Wait until all commits are settled.  With automatic commits, commit processed records
-        first."""
+        """Wait until all commits have succeeded or failed. With automatic commits, commit processed
+        records first."""
         if self._config.enable_auto_commit:
             self._committer.submit(self.processed(), is_watched=True)
         await self._committer.settled()

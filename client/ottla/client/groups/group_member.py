@@ -1,11 +1,12 @@
 """The state machine of one group member by the classic protocol.
 
-Pure.  A member joins and receives the generation; the leader also receives the subscriptions of all
-members.  The member then syncs, receives its partitions, and sends heartbeats until it has to join
-again.  Invariants:
-- OneGeneration: an assignment belongs to its generation.  A member that loses the generation loses
+Pure. A member joins and receives the generation; the leader also receives the subscriptions of all
+members. The member then syncs, receives its partitions, and sends heartbeats until it has to join
+again. Invariants:
+- OneGeneration: an assignment belongs to its generation. A member that loses the generation loses
   its partitions.
-- ClaimsItsOwn: a cooperative member claims the partitions that it reads.  Other members claim none.
+- ClaimsItsOwn: a cooperative member claims, in its subscription, the partitions that it reads.
+  Other members claim none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 2
-"""Version of subscriptions.  They contain owned partitions from version 1, and their generation
-from version 2."""
+"""Version of encoded subscriptions. They contain owned partitions from version 1 on, and the
+generation of these from version 2 on."""
 RACK_SUBSCRIPTION_VERSION = 3
 """Version of the subscription of a member with a rack (KIP-881)."""
 ASSIGNMENT_VERSION = 0
@@ -92,11 +93,12 @@ AFTER = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
 }
-"""Reaction of a member to each error code.  Any other code ends the membership with an error."""
+"""Reaction of a member to each error code in a response. Any other code ends the membership with an
+error."""
 
 
 class GroupMember:
-    """A member with its id, generation and assignment."""
+    """One group member of the classic protocol: its id, generation and assignment."""
 
     def __init__(self, group_id: str, config: "ConsumerConfig") -> None:
         self.group_id = group_id
@@ -183,7 +185,8 @@ class GroupMember:
     def sync_request(
         self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> SyncGroupRequest:
-        """Return the sync request.  That of the leader contains the assignments of all members."""
+        """Return the SyncGroup request. The leader's request contains the assignments of all
+        members."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self.is_leader:
             shared = ASSIGNORS[self._protocol_name](self._members, partition_counts, racks)
@@ -213,8 +216,8 @@ class GroupMember:
         )
 
     def on_synced(self, answer: SyncGroupResponse) -> Step:
-        """Process the response to a sync, which has the partitions of this member. Returns the
-        member's next step."""
+        """Process the response to a sync, which contains the partitions assigned to this member.
+        Returns the member's next step."""
         step = self._after(answer.error_code)
         if step is Step.GO_ON:
             self.assignment = assignment_of(answer.assignment)

@@ -1,4 +1,4 @@
-"""Fetching and committing the offsets of one group.
+"""Fetches and commits the offsets of one group.
 
 Each committed offset has a leader epoch and metadata.
 """
@@ -27,7 +27,8 @@ from ottla.wire.messages.offset_fetch_request import (
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 BY_NAME_VERSION = OFFSETS_TOPIC_IDS_FROM - 1
-"""Last version of OffsetCommit and OffsetFetch that contains the names of topics, not their ids."""
+"""Last version of OffsetCommit and OffsetFetch that contains the names of topics instead of their
+ids."""
 
 
 class Committed(NamedTuple):
@@ -50,11 +51,12 @@ async def fetch_offsets(
     timeout_s: float = 30.0,
     is_read_committed: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return the committed offsets of these partitions, or of all if `partitions` is None.
+    """Return the committed offsets of these partitions, or of all partitions if `partitions` is
+    None.
 
-    Partitions without a commit are absent.  Raises RefusedError if the coordinator refuses.  In a
-    group of the consumer protocol, `member` is the requesting member; the coordinator refuses an
-    old member epoch.
+    Partitions without a committed offset are absent. Raises RefusedError if the coordinator refuses
+    the request. In a group of the consumer protocol, `member` is the requesting member; the
+    coordinator refuses an old member epoch.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -96,7 +98,8 @@ async def commit_offsets(
     *,
     timeout_s: float = 30.0,
 ) -> None:
-    """Commit offsets.  Raises RefusedError with the first error if partitions are refused."""
+    """Commit offsets of a group. If partitions are refused, the RefusedError of the first one is
+    raised."""
     for refusal in (
         await try_commit(coordinator, offsets, membership, timeout_s=timeout_s)
     ).values():
@@ -110,7 +113,7 @@ async def try_commit(
     *,
     timeout_s: float = 30.0,
 ) -> dict[TopicPartition, RefusedError]:
-    """Commit offsets.  Returns the refused partitions with their errors."""
+    """Commit offsets of a group. Returns the errors of refused partitions, by partition."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for at, one in offsets.items():
         topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))

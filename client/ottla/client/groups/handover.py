@@ -1,9 +1,8 @@
 """Assignment and revocation of partitions between two polls of the application.
 
-Records count as processed once the application polls again.  A handover (one such change of the
-assignment) is therefore requested first and starts with the next poll.  No records are returned
-until it ends.  Positions do not move in that time, so committing them loses no records (at least
-once).
+Records count as processed once the application polls again. A change of the assignment, called a
+handover, is therefore requested first and starts with the next poll. No records are returned until
+it ends. Positions do not move in that time, so committing them loses no records (at least once).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -21,7 +20,7 @@ Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class Handover:
-    """State of the application while partitions are assigned and revoked."""
+    """State of the application while its consumer's partitions are assigned and revoked."""
 
     def __init__(
         self,
@@ -33,8 +32,8 @@ class Handover:
         self.is_held = False
         """True if no records may be returned, because a handover is requested or in progress."""
         self.is_begun = False
-        """True if a handover has started: all returned records are processed, and no others are
-        returned until its end."""
+        """True if a handover has started: all returned records are processed, and no further
+        records are returned until it ends."""
         self.has_polled = True
         """True if the application has polled since `silent_ms` was last called."""
         self.is_app_waiting = False
@@ -90,8 +89,8 @@ class Handover:
     # Called by the group.
 
     def ask(self) -> None:
-        """Request a handover.  If the application is waiting for records, the handover starts now,
-        otherwise with the next poll."""
+        """Request a handover. It starts now if the application is waiting for records, otherwise
+        with the next poll."""
         self.is_held = True
         if self.is_app_waiting or not any(True for _ in self.positions):
             self.begin()
@@ -105,7 +104,8 @@ class Handover:
 
     @asynccontextmanager
     async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
-        """Wait until a handover has started, and keep the application waiting during the block.
+        """Wait until a handover has started, and keep the application waiting during the `async
+        with` block.
 
         With `is_app_done`, the handover starts at once, because the application will not poll
         again.
@@ -129,8 +129,8 @@ class Handover:
             self.end()
 
     async def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Call `on_revoked` with the partitions, so that the application can commit, then remove
-        the partitions."""
+        """Call `on_revoked` with the partitions, so that the application can commit their offsets,
+        then remove the partitions from the assignment."""
         assert self.is_begun
         gone = tuple(at for at in partitions if at in self.positions)
         if gone:
@@ -145,7 +145,7 @@ class Handover:
         await self._notify(self.on_assigned, new)
 
     def lose(self) -> None:
-        """Remove all partitions at once, as lost.
+        """Remove all partitions from the assignment at once, as lost.
 
         Other members may own them already, so no further records of them are returned.
         """
@@ -155,7 +155,8 @@ class Handover:
             self.begin()
 
     async def notify_lost(self) -> None:
-        """Call `on_lost`, or else `on_revoked`, with the partitions that were lost."""
+        """Call `on_lost` with the partitions that were lost, or `on_revoked` if there is no
+        `on_lost`."""
         lost, self._lost = tuple(self._lost), {}
         if lost:
             await self._notify(self.on_lost or self.on_revoked, lost)

@@ -1,9 +1,9 @@
-"""The user data of sticky assignors, in the encoding of the Java client.
+"""Encoding of the user data that sticky assignors exchange, as in the Java client.
 
-Pure.  The user data of `sticky` contains a member's former partitions and their generation.  The
-user data of `cooperative-sticky` contains only the generation, since the subscription itself
-contains the partitions (KIP-429).  Newer versions of the subscription contain both (KIP-792); the
-user data is for members that read older versions.
+Pure. The user data of `sticky` contains a member's former partitions and their generation. The user
+data of `cooperative-sticky` contains only the generation, since the subscription itself contains
+the partitions (KIP-429). Newer versions of the subscription contain both (KIP-792); the user data
+is for members that read older versions.
 """
 
 import struct
@@ -17,7 +17,7 @@ INT32 = struct.Struct(">i")
 
 
 def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """Return the former partitions of a member and their generation, encoded."""
+    """Encode the former partitions of a member and the generation in which it owned them."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in owned:
         by_topic.setdefault(topic, []).append(index)
@@ -30,14 +30,15 @@ def sticky_user_data(owned: Iterable[TopicPartition], generation_id: int) -> byt
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """Return the generation in which a member owned its partitions, encoded."""
+    """Encode the generation in which a member owned its partitions."""
     return INT32.pack(generation_id)
 
 
 def read_sticky_user_data(
     data: bytes | memoryview | None,
 ) -> tuple[tuple[TopicPartition, ...], int] | None:
-    """Return the former partitions of a member and their generation, from the encoded user data.
+    """Decode user data of the `sticky` assignor. Returns the former partitions of a member and the
+    generation in which it owned them.
 
     Returns None if there is no user data, or if it is malformed, since assignors of other clients
     may use another format.
@@ -70,7 +71,8 @@ def read_sticky_user_data(
 
 
 def read_cooperative_user_data(data: bytes | memoryview | None) -> int:
-    """Return the generation in which a member owned its partitions, from the encoded user data."""
+    """Decode user data of the `cooperative-sticky` assignor. Returns the generation in which a
+    member owned its partitions."""
     if data is None or len(data) < INT32.size:
         return NO_GENERATION
     found: int = INT32.unpack_from(data)[0]

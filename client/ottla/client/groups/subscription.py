@@ -1,6 +1,6 @@
-"""The subscription of a member: to topics by name, or by a pattern.
+"""The subscription of a group member: to topics by name, or by a pattern.
 
-Pure.  A Python pattern is matched by the client, an RE2 pattern by the coordinator.
+Pure. A Python pattern is matched by the client, an RE2 pattern by the coordinator.
 """
 
 import re
@@ -41,7 +41,7 @@ class Subscription:
         pattern: str | SubscriptionPattern | None = None,
         exclude: str | None = None,
     ) -> None:
-        """Initialise with topics, or with one pattern of topic names.
+        """Initialise with topic names, or with one pattern of topic names.
 
         `exclude` is a Python pattern: topics whose whole name matches it are left out.
         """
@@ -58,14 +58,14 @@ class Subscription:
 
     @property
     def local_pattern(self) -> str | None:
-        """The Python pattern, or None if the subscription has none."""
+        """The Python pattern of topic names, or None if the subscription has none."""
         return None if self._regex is None else self._regex.pattern
 
     def missing(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
-        """Return the subscribed names that are not known, or the Python pattern if it matches no
-        known topic.
+        """Return the subscribed names that are not in `known`, or the Python pattern if it matches
+        no known topic.
 
-        An RE2 pattern is never missing: only the coordinator knows what it matches.
+        An RE2 pattern is never missing, because only the coordinator knows which topics it matches.
         """
         if self._regex is None:
             return (self.topics or frozenset()).difference(known)
@@ -74,13 +74,13 @@ class Subscription:
         return frozenset({self._regex.pattern})
 
     def __bool__(self) -> bool:
-        """Return whether the member subscribes to anything."""
+        """Return whether the member subscribes to any topic or pattern."""
         return not (self.topics is None and self.remote_regex is None and self._regex is None)
 
     @property
     def topics_to_know(self) -> frozenset[str] | None:
-        """Topics whose metadata is needed.  None means all topics, since a pattern may match
-        any."""
+        """Topics whose metadata the subscription needs. None means all topics, since a pattern may
+        match any."""
         if self._regex is not None:
             return None
         return self.topics or frozenset()
