@@ -1,12 +1,12 @@
-"""The producer for asyncio.  Records wait in an outbox, and are passed in bulk to the producer in
+"""The producer for asyncio. Records wait in an outbox, and are passed in bulk to the producer in
 trio's thread.
 
-If the producer is expected to accept a record at once, `send` adds it to the outbox and returns.
-If the producer may have to wait or may refuse the record, `send` calls it in trio's thread and
-waits for the outcome.  Invariants:
-- OrderKept: the outbox is emptied from its front.  Before a `send` calls the producer directly,
-  before a flush, and before the start and end of a transaction, all earlier records must be
-  accepted.
+If the producer is expected to accept a record at once, `send` adds it to the outbox and returns. If
+the producer may have to wait or may refuse the record, `send` calls it in trio's thread and waits
+for the outcome. Invariants:
+- OrderKept: the outbox is emptied in the order of its records. Before a `send` calls the producer
+  directly, before a flush, and before the start and end of a transaction, all earlier records must
+  be accepted.
 - MemoryBounded: records in the outbox count as part of `buffer.memory`.
 """
 
@@ -45,7 +45,7 @@ run.  A smaller number yields more often; a larger number delays other tasks."""
 
 
 class WaitingRecord(NamedTuple):
-    """A record in the outbox."""
+    """A record in the outbox, which the producer has not accepted yet."""
 
     delivery: "AioDelivery"
     size_bytes: int
@@ -55,9 +55,9 @@ class WaitingRecord(NamedTuple):
 
 
 class AioDelivery:
-    """The delivery report of one record.  Await it to get the result.
+    """The delivery report of one record. Await it to get the result.
 
-    Awaiting returns RecordMetadata or raises NotDeliveredError, also when repeated.
+    Awaiting it returns RecordMetadata or raises NotDeliveredError. It may be awaited repeatedly.
     """
 
     __slots__ = ("_bridge", "_delivery", "_failure", "_on_taken")
@@ -90,9 +90,9 @@ class AioDelivery:
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of a settled record.
+        """Return the metadata of the record. Only allowed once `is_settled` is True.
 
-        Raises NotDeliveredError if it was not delivered.
+        Raises NotDeliveredError if the record was not delivered.
         """
         if self._delivery is None:
             assert self._failure is not None
@@ -100,7 +100,7 @@ class AioDelivery:
         return self._delivery.result()
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is settled, and return its metadata.
+        """Wait until the record is delivered or has failed, and return its metadata.
 
         Raises NotDeliveredError if it was not delivered.
         """
@@ -118,7 +118,8 @@ class AioDelivery:
     # Called in trio's thread.
 
     def _take(self, delivery: Delivery | None, failure: Exception | None) -> None:
-        """Record that the producer has accepted or refused the record."""
+        """Store the outcome of passing the record to the producer: its delivery report if it was
+        accepted, or the error if it was refused."""
         self._delivery, self._failure = delivery, failure
         waiting, self._on_taken = self._on_taken, []
         for watch in waiting:
@@ -156,7 +157,7 @@ class AioSentRecords:
         self._bridge = bridge
         self._sent = sent
         self.record_count = sent.record_count
-        """Number of records."""
+        """Number of records passed to `send_many`."""
 
     def __await__(self) -> Generator[Any, Any, list[BatchMetadata]]:
         return self.wait().__await__()
@@ -172,18 +173,21 @@ class AioSentRecords:
         return self._sent.failures
 
     def result(self) -> list[BatchMetadata]:
-        """Return the positions of the records.  All records must be settled."""
+        """Return the partitions and offsets of the delivered records. Only allowed once
+        `is_settled` is True."""
         return self._sent.result()
 
     async def wait(self) -> list[BatchMetadata]:
-        """Wait until all records are settled, and return their positions."""
+        """Wait until every record is delivered or has failed, and return the partitions and offsets
+        of the records."""
         if self.is_settled:
             return self.result()
         return await self._bridge._run(self._sent.wait)
 
 
 class AioOutbox:
-    """Records that are waiting to be handed to the producer in trio's thread."""
+    """Outbox of an asyncio producer: records that wait to be passed to the producer in trio's
+    thread."""
 
     def __init__(
         self, bridge: Bridge[Producer], thread: TrioThread, kept: KeptManager[Producer]
@@ -195,7 +199,7 @@ class AioOutbox:
         self._is_due = False
         """True if trio's thread has been asked to empty the outbox and has not started yet."""
         self._is_held_up = False
-        """True if a task is waiting until the producer accepts the first record."""
+        """True if a task is waiting until the producer accepts the first record of the outbox."""
         # Each counter is changed in one thread only, and read in both.
         self._added_bytes = self._taken_bytes = 0
         self._added_count = self._taken_count = 0
@@ -238,8 +242,8 @@ class AioOutbox:
             raise failure
 
     def discard(self, why: Exception) -> None:
-        """Drop the waiting records and report the error `why` for each, for example because the
-        block of the producer failed."""
+        """Drop the waiting records and report the error `why` for each of them. Used, for example,
+        if the producer's `async with` block failed."""
         while self._records:
             self._on_taken(self._records.popleft(), None, why)
         self._failure = None
@@ -318,7 +322,7 @@ class AioTransaction(Bridge[ProducerTransaction]):
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
     ) -> None:
-        """Commit offsets of a group as part of the transaction."""
+        """Commit offsets of a consumer group as part of the transaction."""
         await self._run(self._kept.value.send_offsets, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
@@ -445,8 +449,8 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
         """Buffer many records, as `ottla.client.Producer.send_many` does, with one thread switch.
         Returns their delivery reports.
 
-        Iterables other than lists and tuples are copied here: their iterator belongs to this
-        thread.
+        Iterables other than lists and tuples are copied first, because their iterator may only run
+        in the calling thread.
         """
         producer = self._kept.value
         if isinstance(records, bytes | bytearray | memoryview | str):
@@ -462,7 +466,7 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
         return AioSentRecords(self, await self._run(ask))
 
     async def flush(self) -> None:
-        """Send all buffered records now, and wait until every record is settled.
+        """Send all buffered records now, and wait until every record is delivered or has failed.
 
         Raises the first error of a record whose AioDelivery is not awaited.
         """
@@ -486,7 +490,8 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
     async def transaction(self) -> AsyncIterator[AioTransaction]:
         """Begin a transaction and yield it.
 
-        The end of the block commits the transaction; an error that leaves the block aborts it.
+        The transaction is committed at the end of the caller's `async with` block, or aborted if
+        the block raises an error.
         """
         await self._run(self._outbox.emptied)
         async with kept_open(self._thread, self._kept.value.transaction()) as kept:
@@ -502,7 +507,8 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
                 raise
 
     def _discard(self, why: Exception) -> None:
-        """Drop the records that the producer has not received yet."""
+        """Drop the records that the producer has not received yet, and report the error `why` for
+        each."""
         with suppress(ClientClosedError):
             self._thread.call_soon(self._outbox.discard, why)
 

@@ -1,9 +1,9 @@
 """The producer: batches records by partition, sends them, and reports the delivery of each.
 
-`async with open_producer(…) as producer: await producer.send(topic, value)`.  `send` waits only for
-memory and for the metadata of a topic, and returns a Delivery, which can be awaited.  The end of
-the block flushes, and raises the first failure whose Delivery was not awaited.  If the block ends
-with an error, records that are not delivered yet are dropped.
+`async with open_producer(…) as producer: await producer.send(topic, value)`. `send` waits only for
+memory and for the metadata of a topic, and returns a Delivery, which can be awaited. At its end,
+the `async with` block flushes, and raises the first failure whose Delivery was not awaited. If the
+block raises an error, records that are not delivered yet are dropped.
 """
 
 import logging
@@ -82,15 +82,15 @@ takes more CPU time; with a larger number, one task blocks the event loop longer
 well below a millisecond)."""
 
 NEW_EPOCHS_FROM = 3
-"""First version of InitProducerId that gives a producer a new epoch (KIP-360).  Older versions give
-it a new producer id."""
+"""First version of InitProducerId by which a producer keeps its id and gets a new epoch (KIP-360).
+Older versions assign a new producer id."""
 
 
 class Producer(ReportingClient, CallsOfOthers):
     """An open producer.  `open_producer` creates it."""
 
     _link_class = ProducerLink
-    """Class of the connections to brokers."""
+    """Class of the producer's connections to brokers. Subclasses replace it."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Producer(ReportingClient, CallsOfOthers):
         self._record_bytes_max = config.request_bytes_max
         self._buffer_bytes_max = config.buffer_bytes_max
         self._has_short_way = config.batch_bytes <= config.request_bytes_max
-        """True if any record that fits into a batch is smaller than `max.request.size`."""
+        """True if every record that fits into a batch is also smaller than `max.request.size`."""
         self._nursery = nursery
         self._gathered = gathered or Accumulator(config)
         self._partitioner = Partitioner(config.partitioner)
@@ -121,13 +121,13 @@ class Producer(ReportingClient, CallsOfOthers):
         self._wake_up = WakeUp()
         self._expiry = WakeUp()
         self._is_expiry_awaited = False
-        """True if the task that expires batches sleeps until a known time.  Later batches expire
-        later, so they need not wake it."""
+        """True if the task that expires batches sleeps until a known time. Batches that are added
+        later expire later, so they need not wake it."""
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
         self._missing = MissingTopics()
         self._sends_left = 0
-        """Records that may still be sent before other tasks may run."""
+        """Number of records that may still be sent before other tasks may run."""
         self._yield_timer = YieldTimer()
         if transactions is not None:
             transactions.wake = lambda: self._on_change(None)
@@ -136,8 +136,8 @@ class Producer(ReportingClient, CallsOfOthers):
         """Return a context manager that begins a transaction: `async with producer.transaction() as
         transaction:`.
 
-        The end of the block commits the transaction.  An error that leaves the block, including a
-        cancellation, aborts it.  Raises TransactionAbortedError if the transaction cannot be
+        The transaction is committed at the end of the block, and aborted if the block raises an
+        error or is cancelled. Raises TransactionAbortedError if the transaction cannot be
         committed, ProducerFencedError if another producer has taken over the transactional id, and
         TransactionOutcomeUnknownError if the coordinator does not confirm the commit within
         `max.block.ms`.
@@ -273,13 +273,13 @@ class Producer(ReportingClient, CallsOfOthers):
         timestamp_ms: int | None = None,
         waiting_bytes: int = 0,
     ) -> int | None:
-        """Return the size that a record occupies in the buffer, or None if `send_nowait` may be
-        unable to accept it now.
+        """Return the size in bytes that a record occupies in the buffer, or None if `send_nowait`
+        may be unable to accept it now.
 
-        May be called from another thread.  All values that this method reads
-        are replaced as a whole, so the result may be outdated but is consistent.  `waiting_bytes`
-        is the size of records that are already queued in front of this record.  Raises TypeError
-        and RefusedError for an invalid record, as `send` does.
+        May be called from another thread. All values that this method reads are replaced as a
+        whole, so the result may be outdated but is consistent. `waiting_bytes` is the size of
+        records that are already queued in front of this record. Raises TypeError and RefusedError
+        for an invalid record, as `send` does.
         """
         if type(value) is not bytes or (key is not None and type(key) is not bytes) or headers:
             value, key = bytes_or_none("value", value), bytes_or_none("key", key)
@@ -390,7 +390,8 @@ class Producer(ReportingClient, CallsOfOthers):
             sent._add(SentPart(batch, batch.record_count - count, part))
 
     def _observed(self) -> AbstractContextManager[None]:
-        """Report this producer to the program's MeterProvider during the block, if there is one."""
+        """Report this producer's metrics to the program's MeterProvider during the `with` block.
+        Does nothing if there is none."""
         return nullcontext()
 
     def _too_large(self, size_bytes: int) -> RefusedError:
@@ -401,7 +402,7 @@ class Producer(ReportingClient, CallsOfOthers):
         )
 
     async def flush(self) -> None:
-        """Send all buffered records now, and wait until every record is settled.
+        """Send all buffered records now, and wait until every record is delivered or has failed.
 
         Raises the first NotDeliveredError of a record whose Delivery is not awaited.
         """
@@ -422,7 +423,8 @@ class Producer(ReportingClient, CallsOfOthers):
         return known.partitions
 
     async def _run(self) -> NoReturn:
-        """Run timers and retries until cancelled.  `open_producer` runs this."""
+        """Run timers and retries of the producer until cancelled. `open_producer` runs this in the
+        background."""
         async with trio.open_nursery() as nursery:
             # A task of its own, so that delivery.timeout.ms holds even if a broker responds late.
             nursery.start_soon(self._expire)
@@ -520,8 +522,8 @@ class Producer(ReportingClient, CallsOfOthers):
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     def _report_missing(self, answer: MetadataResponse) -> None:
-        """Report topics that were deleted while records wait for them.  If errors are raised, the
-        next `send` raises one."""
+        """Report topics that were deleted while records for them are buffered. If the report is an
+        error, the next `send` raises it."""
         for topic in answer.topics:
             name = topic.name or ""
             if topic.error_code == ErrorCode.NONE:
@@ -607,21 +609,21 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[Producer]:
-    """Open and yield a producer. The end of the block closes it.
+    """Open and yield a producer, which is closed at the end of the caller's `async with` block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092.  No request is sent before the first record.  A producer with a `transactional.id` first
+    9092. No request is sent before the first record. A producer with a `transactional.id` first
     takes over that id, within `max.block.ms`.
 
     With `ends_at_failure`, no record is sent after the first record that was not delivered, so that
-    no partition has a record behind a gap.  Every later `send` raises that NotDeliveredError.
+    no partition has a record behind a gap. Every later `send` raises that NotDeliveredError.
 
-    Successive producers of one process may share `identities`.  They then reuse producer ids, so
+    Successive producers of one process may share `identities`. They then reuse producer ids, so
     that brokers remember one producer instead of many.
 
     `partition_by` is a partitioner of the application: a function of an UnplacedRecord that returns
-    a partition, or None to apply the setting `partitioner`.  It is called once for each record that
-    is sent without a partition, and must not block.  `send` raises its errors.
+    a partition, or None to apply the setting `partitioner`. It is called once for each record that
+    is sent without a partition, and must not block. `send` raises its errors.
     """
     config = config_of(config, ProducerConfig)
     identities = identities or ProducerIdentities()

@@ -20,7 +20,7 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers, encode_headers
 
 
 class RecordSpan:
-    """The span of one record, from `send` until the record is settled."""
+    """The span of one record, from `send` until the record is delivered or has failed."""
 
     def __init__(self, topic: str, value: bytes | None, client_id: str) -> None:
         self._started_s = time.perf_counter()
@@ -47,8 +47,9 @@ class RecordSpan:
         return encode_headers([*kept, *added])
 
     def follow(self, delivery: Delivery) -> None:
-        """End the span when the record is settled.  Also add the span to the batch of the record,
-        so that the span of its request becomes a child of the record's span or has a link to it."""
+        """End the span when the record is delivered or has failed. Also add the span to the batch
+        of the record, so that the span of its request becomes a child of the record's span or has a
+        link to it."""
         if self._span.get_span_context().trace_flags.sampled:
             note_sender(delivery, self._span, count_max=SENDERS_MAX)
         delivery.when_settled(lambda: self._on_settled(delivery))

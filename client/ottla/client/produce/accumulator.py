@@ -1,10 +1,10 @@
 """Buffered records of a producer that are not delivered yet, by partition.
 
-Pure.  Inputs are the time, brokers' responses and leaders.  Outputs are batches to send, settled
-batches, and the time of the next check.  Memory is charged when a record is accepted and released
-when its batch is settled.  A new producer epoch is requested when the queue of a partition needs
-one and no open batch has a sequence of the old epoch.  Invariants, in addition to those of
-`partition_queue`:
+Pure. Inputs are the time, brokers' responses and leaders. Outputs are batches to send, settled
+batches (delivered or failed), and the time of the next check. Memory is charged when a record is
+accepted and released when its batch is settled. A new producer epoch is requested when the queue of
+a partition needs one and no open batch has a sequence of the old epoch. Invariants, in addition to
+the invariants of `partition_queue`:
 - BoundedMemory: buffered records never exceed `buffer.memory`, except for a single record.
 - NothingAfterAFailure (only with `ends_at_failure`): no record is sent after an undelivered record,
   so that the records of a partition have no gaps.
@@ -34,13 +34,13 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
 RECORD_OVERHEAD_BYTES = 26
-"""Maximum size in bytes of all fields of a record other than key, value and headers, in a batch
-that is no larger than a request.  The fields are length, attributes, timestamp, offset, key length,
-value length and header count."""
+"""Maximum size in bytes of a record's other fields, without key, value and headers, in a batch that
+is no larger than a request. The fields are length, attributes, timestamp, offset, key length, value
+length and header count."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
-"""Maximum number of failed batches that are kept for `take_unseen_failure`.  The oldest are
-dropped."""
+"""Maximum number of failed batches that are kept for `take_unseen_failure`. Beyond it, the oldest
+are dropped."""
 
 NO_RECORD_ERRORS: Mapping[int, str | None] = MappingProxyType({})
 
@@ -53,32 +53,33 @@ class ProducerIdentity(NamedTuple):
 
 
 class PlainRoute(NamedTuple):
-    """The open batch to which the next records of a topic without key and headers are appended.
+    """The open batch to which a topic's next records without key and headers are appended.
 
-    The route ends when the batch reaches a certain size.  Then a partition is chosen again.
+    The route ends when the batch reaches `limit_bytes`. Then a partition is chosen again.
     """
 
     batch: ProducerBatch
     limit_bytes: int
     """Size of the batch, in bytes, at which the route ends."""
     charged_bytes: int
-    """Bytes of memory that were charged to the batch when the route started."""
+    """Bytes of memory that were already charged to the batch when the route started."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Accumulator:
-    """The queues of all partitions of one producer, and the memory that they share."""
+    """Buffer of one producer: the queues of all its partitions, and the memory that they share."""
 
     is_transactional: ClassVar[bool] = False
 
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
         self.ended_by: RefusedError | None = None
-        """First failure, if no records are sent after a failure.  None before the first failure."""
+        """First failure of a batch, set only if the producer was opened with `ends_at_failure`.
+        None before the first failure."""
         self.refusal: RefusedError | None = None
         """Error with which new records are currently refused, or None."""
         self.produce_version_max = INT16_MAX
-        """Highest version of Produce that may be used for these batches."""
+        """Highest version of Produce that may be used for the buffered batches."""
         self.measures = ProduceMeasures()
         self._ends_at_failure = ends_at_failure
         self.buffered_bytes = 0
@@ -89,7 +90,7 @@ class Accumulator:
         self._codec = Codec[config.compression_type.upper()]
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._busy: dict[TopicPartition, PartitionQueue] = {}
-        """Lanes with waiting batches, least recently served first."""
+        """Queues with waiting batches by partition, least recently served first."""
         self._routes: dict[str, PlainRoute] = {}
         self._is_flushing = 0
         self._is_short_of_memory = False
@@ -135,9 +136,9 @@ class Accumulator:
         return batch
 
     def join_plain(self, topic: str, value: bytes, timestamp_ms: int) -> ProducerBatch | None:
-        """Append one record without key and headers to the batch that the topic's route leads to.
+        """Append one record without key and headers to the batch of the topic's `PlainRoute`.
 
-        This is the fast path for most records.  Returns None if a partition has to be chosen, or if
+        This is the fast path for most records. Returns None if a partition has to be chosen, or if
         the record does not fit.
         """
         route = self._routes.get(topic)
@@ -162,8 +163,8 @@ class Accumulator:
         return batch
 
     def route_plain(self, topic: str, batch: ProducerBatch, room_bytes: int) -> None:
-        """Append the topic's next records without key and headers to this batch, about `room_bytes`
-        in total."""
+        """Start a `PlainRoute`: append the topic's next records without key and headers to this
+        batch, about `room_bytes` in total."""
         self._routes[topic] = PlainRoute(
             batch,
             min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes),
@@ -171,8 +172,8 @@ class Accumulator:
         )
 
     def end_plain_route(self, topic: str) -> int:
-        """End the route of a topic.  Returns the approximate size of the records that were appended
-        through it."""
+        """End the `PlainRoute` of a topic. Returns the approximate size of the records that were
+        appended through it, in bytes."""
         route = self._routes.pop(topic, None)
         return 0 if route is None else route.batch.charged_bytes - route.charged_bytes
 
@@ -185,7 +186,7 @@ class Accumulator:
         headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
-        """Buffer one record.  Returns its batch, whose last record it is.
+        """Buffer one record. Returns its batch, of which it is the last record.
 
         The second result is True if the batch is new, so that the connections must check for work.
         """
@@ -228,7 +229,7 @@ class Accumulator:
         return is_new
 
     def newest(self, partition: TopicPartition) -> ProducerBatch:
-        """Return the batch that contains the last record of a partition."""
+        """Return the batch to which the last record of a partition was appended."""
         batch = self._queues[partition].newest
         assert batch is not None
         return batch
@@ -245,7 +246,8 @@ class Accumulator:
         return queue
 
     def begin_flush(self) -> list[ProducerBatch]:
-        """Ignore `linger.ms` until `end_flush`.  Returns all batches that are not settled."""
+        """Ignore `linger.ms` until `end_flush`. Returns all batches that are neither delivered nor
+        failed."""
         self._is_flushing += 1
         return [
             batch for queue in self._queues.values() for batch in (*queue.in_flight, *queue.waiting)
@@ -256,7 +258,8 @@ class Accumulator:
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
-        """Return the first failure that was not reported to any task, and discard all failures."""
+        """Return the first failure that was not reported to any task, and discard all recorded
+        failures."""
         unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None
@@ -273,7 +276,7 @@ class Accumulator:
         return self._is_epoch_due and not any(queue.has_numbered for queue in self._queues.values())
 
     def become(self, identity: ProducerIdentity) -> None:
-        """Use a new producer id and epoch.  Sequences start at 0 again."""
+        """Use a new producer id and epoch. The sequences of all partitions start at 0 again."""
         self.identity = identity
         self._is_epoch_due = False
         for queue in self._queues.values():
@@ -284,7 +287,7 @@ class Accumulator:
         return tuple(self._busy)
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Move batches of these partitions that are ready from waiting to in flight.
+        """Move ready batches of these partitions from waiting to in flight.
 
         Returns these batches: at most one per partition, and together at most `max.request.size`
         unless a single batch is larger.
@@ -373,7 +376,7 @@ class Accumulator:
     def on_acknowledged(
         self, batch: ProducerBatch, *, base_offset: int = -1, log_append_time_ms: int = -1
     ) -> None:
-        """Settle a batch in flight as delivered."""
+        """Mark a batch in flight as delivered."""
         self.on_answer(
             batch,
             ErrorCode.NONE,
@@ -489,13 +492,13 @@ class Accumulator:
         self._report(batch)
 
     def _fail_what_follows(self) -> None:
-        """Fail all waiting batches if the producer sends no records after a failure and a failure
-        has occurred."""
+        """Fail all waiting batches if a failure has occurred and the producer was opened with
+        `ends_at_failure`."""
         if self.ended_by is not None:
             self.fail_waiting(self.ended_by.code, "a record before it was not delivered")
 
     def _report(self, batch: ProducerBatch) -> None:
-        """Wake the tasks that wait for a settled batch, and release its memory."""
+        """Wake the tasks that wait for a delivered or failed batch, and release its memory."""
         batch.forget_records()
         for callback in batch.on_settled:
             callback()

@@ -25,9 +25,9 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """The delivery report of one record.  Await it to get the result.
+    """The delivery report of one record. Await it to get the result.
 
-    Awaiting returns RecordMetadata or raises NotDeliveredError, also when repeated.
+    Awaiting it returns RecordMetadata or raises NotDeliveredError. It may be awaited repeatedly.
     """
 
     # As small as possible, since there is one for each record.  It is immutable, so that another
@@ -36,7 +36,7 @@ class Delivery:
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._batch = batch
-        """The batch that the record was appended to.  `_index` is the record's index in it."""
+        """Batch to which the record was appended. `_index` is the record's index in it."""
         self._index = index
         self._timestamp_ms = timestamp_ms
 
@@ -61,7 +61,8 @@ class Delivery:
         return batch.failure_of(index)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the record is settled, or immediately if it is already settled."""
+        """Call `callback` once the record is delivered or has failed, or immediately if it already
+        is or has."""
         batch, _ = self._find()
         if batch.is_settled:
             callback()
@@ -70,16 +71,16 @@ class Delivery:
             batch.on_settled.append(lambda: self.when_settled(callback))
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the record is settled.  The caller handles a failure, so `flush`
-        does not raise it."""
+        """Call `callback` once the record is delivered or has failed. The caller handles a failure,
+        so `flush` does not raise it."""
         self._find()[0].is_watched = True
         self.when_settled(callback)
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is settled, and return its metadata.
+        """Wait until the record is delivered or has failed, and return its metadata.
 
-        Raises NotDeliveredError if it was not delivered.  Yields to other tasks once per settled
-        batch, not once per record.
+        Raises NotDeliveredError if it was not delivered. Yields to other tasks once per batch, not
+        once per record.
         """
         batch, _ = self._find()
         if batch.is_settled and not batch.is_watched:
@@ -93,7 +94,7 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of a settled record.
+        """Return the metadata of the record. Only allowed once `is_settled` is True.
 
         Raises NotDeliveredError if it was not delivered.
         """
@@ -109,15 +110,15 @@ class Delivery:
         return RecordMetadata(topic, partition, Offset(offset), stamp)
 
     def _find(self) -> tuple[ProducerBatch, int]:
-        """Return the batch that contains the record now, and the record's index in that batch.
-        They change if a batch that is too large is split."""
+        """Return the batch that contains the record now, and the record's index in that batch. Both
+        change if a batch that is too large is split."""
         batch = self._batch
         return (batch, self._index) if batch.parts is None else batch.leaf_of(self._index)
 
 
 def missing_attribute(delivery: object, name: str) -> AttributeError:
-    """Return the error for an attribute that a delivery report does not have before it is
-    awaited."""
+    """Return the AttributeError for an attribute that exists only on the result of awaiting a
+    delivery report."""
     text = f"{type(delivery).__name__!r} object has no attribute {name!r}"
     if name in RecordMetadata._fields:
         text += f"; await the delivery first: (await delivery).{name}"
@@ -125,7 +126,7 @@ def missing_attribute(delivery: object, name: str) -> AttributeError:
 
 
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
-    """Send all buffered records now, and wait until all their batches are settled.
+    """Send all buffered records now, and wait until all their batches are delivered or have failed.
 
     `wake` wakes the connections, because `linger.ms` is ignored until then.
     """

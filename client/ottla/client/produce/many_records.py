@@ -1,6 +1,6 @@
-"""Records that are sent by one call: bulk encoding, and delivery reports by batch.
+"""Records that are sent by one call of `send_many`: bulk encoding, and delivery reports by batch.
 
-All records of a call have the same timestamp.  Records without keys are encoded without running
+All records of a call have the same timestamp. Records without keys are encoded without running
 Python code for each record: the values and the encoded fields around them are interleaved in one
 list, which is joined with a few calls per batch.
 """
@@ -30,7 +30,8 @@ ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
 
 
 class Chunk(NamedTuple):
-    """Checked records.  `keys` is None if no record has a key."""
+    """Records of one `send_many` call that were checked together. `keys` is None if no record has a
+    key."""
 
     first: int
     """Index of the chunk's first record in the call."""
@@ -100,8 +101,8 @@ def _checked(first: int, some: Sequence[Any], record_bytes_max: int) -> Chunk:
 
 
 class ManyRecordsRun:
-    """Records of one call for one partition, which are moved into batches step by step.  Implements
-    `RecordRun`."""
+    """Records of one `send_many` call for one partition, which are moved into batches step by step.
+    Implements `RecordRun`."""
 
     def __init__(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None]) -> None:
         self._keys = keys
@@ -117,18 +118,18 @@ class ManyRecordsRun:
 
     @property
     def next_bytes(self) -> int:
-        """Largest possible size of the next record, in bytes.  0 if no record is left."""
+        """Maximum size of the next record, in bytes. 0 if no record is left."""
         if self.taken_count == len(self._sizes):
             return 0
         return self._sizes[self.taken_count] + RECORD_OVERHEAD_BYTES
 
     @property
     def largest_bytes(self) -> int:
-        """Largest possible size of any of the records, in bytes."""
+        """Maximum size of any of the records, in bytes."""
         return self._largest + RECORD_OVERHEAD_BYTES
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Return as many records as fit into `room_bytes`, but at least one, encoded."""
+        """Encode and return as many records as fit into `room_bytes`, but at least one."""
         first, left = self.taken_count, len(self._sizes) - self.taken_count
         stamp = varint(timestamp_delta)
         # Overhead of a record: attributes, number of headers, timestamp and offset; then the
@@ -146,15 +147,16 @@ class ManyRecordsRun:
 
 
 class BatchMetadata(NamedTuple):
-    """Positions of those records of a call that were sent in one batch."""
+    """Partition, offsets and timestamp of the records of one `send_many` call that were sent in one
+    batch."""
 
     topic: str
     """Name of the topic."""
     partition: int
     """Number of the partition."""
     offset: Offset
-    """Offset of the first of these records; the others follow without gaps.  -1 if it is
-    unknown."""
+    """Offset of the first of these records; the offsets of the following records have no gaps. -1
+    if it is unknown."""
     timestamp_ms: int
     """Timestamp of the records, in ms since 1970, set by the producer or the broker."""
     positions: Sequence[int]
@@ -162,7 +164,7 @@ class BatchMetadata(NamedTuple):
 
 
 class SentPart(NamedTuple):
-    """Records of one call that were appended to one batch."""
+    """Records of one `send_many` call that were appended to one batch."""
 
     batch: ProducerBatch
     first: int
@@ -172,10 +174,10 @@ class SentPart(NamedTuple):
 
 
 class SentRecords:
-    """The delivery reports of the records of one `send_many`.  Await them to get the results.
+    """The delivery reports of the records of one `send_many`. Await them to get the results.
 
-    Once all records are settled, awaiting returns a BatchMetadata for each batch, or raises the
-    first NotDeliveredError.  `failures` contains the failure of each record.
+    Once every record is delivered or has failed, awaiting returns a BatchMetadata for each batch,
+    or raises the first NotDeliveredError. `failures` contains the failure of each record.
     """
 
     __slots__ = ("_parts", "_timestamp_ms", "record_count")
@@ -213,7 +215,8 @@ class SentRecords:
         return dict(sorted(found.items()))
 
     def result(self) -> list[BatchMetadata]:
-        """Return the positions of the records.  All records must be settled.
+        """Return a BatchMetadata for each batch with records of the call. Only allowed once
+        `is_settled` is True.
 
         Raises the first NotDeliveredError if records were not delivered.
         """
@@ -232,7 +235,8 @@ class SentRecords:
         return found
 
     async def wait(self) -> list[BatchMetadata]:
-        """Wait until all records are settled, and return their positions.
+        """Wait until every record is delivered or has failed, and return a BatchMetadata for each
+        batch.
 
         Raises the first NotDeliveredError if records were not delivered.
         """
@@ -246,7 +250,7 @@ class SentRecords:
         return self.result()
 
     def _leaves(self) -> list[SentPart]:
-        """Return the batches that contain the records now.  They change if a batch that is too
+        """Return the batches that contain the records now. The batches change if one that is too
         large is split."""
         if any(part.batch.parts is not None for part in self._parts):
             self._parts = [leaf for part in self._parts for leaf in _leaves_of(part)]

@@ -1,10 +1,10 @@
 """The batches of one partition: open, waiting, in flight, and returned for another attempt.
 
-Pure.  The order of records in a partition is kept through all failures: a batch that has to be sent
-again is sent alone, before all later batches.  With an idempotent producer, each batch gets its
+Pure. The order of records in a partition is kept through all failures: a batch that has to be sent
+again is sent alone, before all later batches. With an idempotent producer, each batch gets its
 sequence before its first attempt and keeps it, so that the broker recognises duplicates.
 Invariants:
-- OrderKept: batches are sent in the order of their records.  Until the leader has accepted a batch
+- OrderKept: batches are sent in the order of their records. Until the leader has accepted a batch
   of the producer epoch, they are sent one at a time, because the leader would accept any sequence
   as the first one.
 - OneCopy: a batch gets a new sequence only if no copy of it can be in the log.
@@ -33,8 +33,9 @@ NUMBERING_ERRORS = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""Errors by which a broker rejects sequences or the epoch: its state of this producer differs from
-that of the client.  A new epoch reconciles them (KIP-360)."""
+"""Error codes by which a broker rejects the sequences or the epoch of a producer, because the
+broker's state of the producer differs from the client's. A new epoch reconciles the two (KIP-360).
+"""
 NOT_APPENDED = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -48,8 +49,8 @@ NOT_APPENDED = frozenset(
 )
 """Retriable errors that guarantee that nothing was written.
 
-NOT_LEADER_OR_FOLLOWER is not among them.  A leader also returns it if it was deposed while the
-batch, which it had already written, waited for replication.
+NOT_LEADER_OR_FOLLOWER is not among them. A broker may have written a batch as leader, and then
+return this error because it was deposed before the batch was replicated.
 """
 
 
@@ -59,11 +60,11 @@ accepted."""
 
 
 GATHERED_BYTES = 65_536
-"""Size in bytes of the groups in which records are encoded together, approximately.  A larger group
-blocks the event loop longer."""
+"""Approximate size in bytes of a group of records that is encoded together. A larger group blocks
+the event loop longer."""
 
 NO_RECORDS = BatchBuilder()
-"""Placeholder for the builder of a settled batch."""
+"""Placeholder for the builder of a batch that is delivered or has failed."""
 
 
 class NotDeliveredError(RefusedError):
@@ -90,7 +91,7 @@ class NotDeliveredError(RefusedError):
 
 
 class BatchOutcome(Enum):
-    """Consequence of a response for its batch."""
+    """Consequence of a broker's response for the batch that it is about."""
 
     DELIVERED = auto()
     FAILED = auto()
@@ -136,22 +137,24 @@ class ProducerBatch:
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """Number of records in the queue before this batch.  It determines the order of batches."""
+        """Number of records that were added to the partition's queue before this batch. It
+        determines the order of batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
         self.values: list[bytes | None] = []
         """Values that are not encoded yet.  Encoding many values together is much cheaper than one
         at a time."""
         self._keys: list[bytes | None] = []
-        """Keys of the values that are not encoded yet.  Empty if none of these records has a
-        key."""
+        """Keys of the records that are not encoded yet. Empty if none of these records has a key.
+        """
         self._stamp_ms = 0
-        """Timestamp, in ms, of the values that are not encoded yet."""
+        """Timestamp, in ms, of the records that are not encoded yet."""
         self.plain_ms = -1
-        """Timestamp at which records without key and headers may be appended directly to `values`.
-        -1 if no record may be appended directly."""
+        """Timestamp in ms at which records without key and headers may be appended directly to
+        `values`. -1 if no record may be appended directly."""
         self.size_bytes = BATCH_HEADER_BYTES
-        """Upper bound of the uncompressed size in bytes.  Exact once all records are encoded."""
+        """Upper bound of the batch's uncompressed size in bytes. It is exact once all records are
+        encoded."""
         self.gathers_to_bytes = GATHERED_BYTES
         """Size of the batch, in bytes, at which the records that are not encoded yet are
         encoded."""
@@ -175,16 +178,16 @@ class ProducerBatch:
         self.record_failures: dict[int, NotDeliveredError] = {}
         """Failures of rejected records by their index, if the broker named these records."""
         self.is_watched = False
-        """True if a task waits, or has waited, for the result."""
+        """True if a task waits, or has waited, for the result of the batch."""
         self.is_part = False
         """True if the batch is one of the two parts of a batch that was too large."""
         self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
         """The two parts of the batch, if it was too large."""
         self.on_settled: list[Callable[[], None]] = []
-        """Functions to call when the batch is settled or split."""
+        """Functions to call when the batch is delivered, has failed or is split."""
         self.senders: list[Any] | None = None
-        """Spans of the batch's records, up to the number that is used, if the program creates
-        spans.  Otherwise None."""
+        """Spans of the batch's records, up to a maximum number, if the program creates spans.
+        Otherwise None."""
 
     def append(
         self,
@@ -194,7 +197,7 @@ class ProducerBatch:
         headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> None:
-        """Append one record.  `charge_bytes` is the memory to charge for it."""
+        """Append one record to the open batch. `charge_bytes` is the memory to charge for it."""
         if headers:
             self.encode_gathered()
             self.builder.append(timestamp_ms, key, value, headers)
@@ -235,7 +238,7 @@ class ProducerBatch:
         return len(taken.body)
 
     def encode_gathered(self) -> None:
-        """Encode the records in `values`."""
+        """Encode the records in `values`, which were appended without being encoded."""
         values, keys, stamp_ms = self.values, self._keys, self._stamp_ms
         if not values:
             return
@@ -263,8 +266,8 @@ class ProducerBatch:
         self.values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch that contains a record now, after splits, and the record's index
-        there."""
+        """Return the batch that contains a record now, after any splits, and the record's index in
+        that batch."""
         batch = self
         while batch.parts is not None:
             first, second = batch.parts
@@ -304,8 +307,8 @@ class ProducerBatch:
         return self.parts
 
     def blame(self, record_errors: Mapping[int, str | None]) -> None:
-        """Set the failures of the records that the broker named.  All other records failed only
-        because of these."""
+        """Set the failures of the records that the broker named as invalid. All other records of
+        the batch failed only because of these."""
         failure = self.failure
         named = sorted(index for index in record_errors if 0 <= index < self.record_count)
         if failure is None or not named:
@@ -339,8 +342,8 @@ class ProducerBatch:
 
     @property
     def first_failure(self) -> NotDeliveredError | None:
-        """Failure of the first record that the broker named.  If it named none, the failure of the
-        batch."""
+        """Failure of the first record that the broker named as invalid. If it named none, the
+        failure of the batch."""
         return next(iter(self.record_failures.values()), self.failure)
 
     @property
@@ -350,7 +353,7 @@ class ProducerBatch:
 
 
 class PartitionQueue:
-    """The batches of one partition that are not settled."""
+    """The batches of one partition that are neither delivered nor failed."""
 
     __slots__ = (
         "in_flight",
@@ -379,8 +382,8 @@ class PartitionQueue:
         self.is_idempotent = is_idempotent
         self.retries = retries
         self.waiting: deque[ProducerBatch] = deque()
-        """Batches to be sent, in this order: batches to be repeated, then batches that were not
-        sent yet.  The last batch may be open."""
+        """Batches to be sent, in this order: first batches that are sent again, then batches that
+        were not sent yet. The last batch may be open."""
         self.in_flight: list[ProducerBatch] = []
         self.retry_at_ms = 0
         self.next_sequence = 0
@@ -388,7 +391,7 @@ class PartitionQueue:
         self.is_known = False
         """True if the leader has accepted a batch of the current producer epoch."""
         self.newest: ProducerBatch | None = None
-        """The newest batch.  Records are added to it while it `is_open`."""
+        """The newest batch of the partition. Records are added to it while it `is_open`."""
 
     @property
     def is_empty(self) -> bool:
@@ -397,11 +400,11 @@ class PartitionQueue:
 
     @property
     def has_numbered(self) -> bool:
-        """True if unsettled batches may have sequences of the current producer epoch."""
+        """True if batches in the queue may have sequences of the current producer epoch."""
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
     def open_batch(self, now_ms: int) -> ProducerBatch:
-        """Add a new open batch behind all others, and return it."""
+        """Add a new open batch behind all other batches, and return it."""
         newest = self.newest
         number = 0
         if newest is not None:
@@ -459,8 +462,8 @@ class PartitionQueue:
         return self._retry(batch, ErrorCode(row.code), message or row.meaning)
 
     def on_lost(self, batch: ProducerBatch, why: str) -> BatchOutcome:
-        """Process the loss of a response, and return the outcome.  The batch may have been
-        written."""
+        """Process the loss of the response for a batch, and return the outcome. The batch may have
+        been written."""
         self.in_flight.remove(batch)
         batch.is_uncertain = True
         return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
@@ -472,7 +475,8 @@ class PartitionQueue:
         self._put_back(batch)
 
     def go_on_as(self, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Insert the parts of a batch that was too large before all later batches."""
+        """Replace a batch that was too large by its two parts. They are sent before all later
+        batches."""
         for part in parts:
             self._put_back(part)
 
@@ -491,7 +495,7 @@ class PartitionQueue:
         self.is_known = False
 
     def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> BatchOutcome:
-        """Set the failure of a batch that was removed from its queue, and return the outcome."""
+        """Record the failure of a batch that was removed from its queue, and return the outcome."""
         if batch.is_numbered:
             # The broker may miss its sequences from now on.
             self.needs_new_epoch = True

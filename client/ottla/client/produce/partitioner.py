@@ -1,9 +1,9 @@
-"""The built-in partitioners, compatible with those of other clients.
+"""The built-in partitioners, compatible with other Kafka clients.
 
-Clients with the same hash function place a key in the same partition.  The Java client and
-kafka-python use murmur2; CRC32 is the default of librdkafka.  Records without a key go to the same
+Clients with the same hash function place a key in the same partition. The Java client and
+kafka-python use murmur2; CRC32 is the default of librdkafka. Records without a key go to the same
 partition until about one batch of bytes was placed there (KIP-480, KIP-794), so that batches become
-full.  Pure: random numbers are an argument.
+full. Pure: random numbers are an argument.
 """
 
 import zlib
@@ -22,12 +22,12 @@ class Partitioner(Enum):
     """Hash functions of keys, named as in librdkafka."""
 
     MURMUR2_RANDOM = "murmur2_random"
-    """Default of the Java client and kafka-python.  An empty key is hashed like any other."""
+    """Default of the Java client and kafka-python. An empty key is hashed like any other key."""
     CONSISTENT_RANDOM = "consistent_random"
     """Default of librdkafka (CRC32).  An empty key counts as no key."""
 
     def partition_of(self, key: bytes | None, partition_count: int) -> int | None:
-        """Return the partition of a key, or None if the record may go to any partition."""
+        """Return the partition for a key, or None if the record may go to any partition."""
         if self is Partitioner.CONSISTENT_RANDOM:
             return crc32_partition_of(key, partition_count) if key else None
         return None if key is None else partition_of(key, partition_count)
@@ -49,12 +49,13 @@ class UnplacedRecord(NamedTuple):
 
 
 PartitionChoice: TypeAlias = Callable[[UnplacedRecord], int | None]
-"""A partitioner of the application.  If it returns None, the setting `partitioner` applies."""
+"""Partitioner of the application, which returns a partition number. If it returns None, the setting
+`partitioner` applies."""
 
 
 class StickyPartitions:
-    """The partition to which records without a key currently go, and the number of bytes until
-    another is chosen, for each topic."""
+    """The partition to which a topic's records without a key currently go, and the number of bytes
+    until another partition is chosen. One such partition for each topic."""
 
     __slots__ = ("_below", "_stay", "_sticky_bytes")
 
@@ -80,13 +81,13 @@ class StickyPartitions:
         return stay[0]
 
     def note(self, topic: str, record_bytes: int) -> None:
-        """Count a record that was placed in the chosen partition without calling `choose`."""
+        """Count a record that went to the topic's current partition without a call of `choose`."""
         if record_bytes:
             self._stay[topic][1] += record_bytes
 
     def room_bytes(self, topic: str) -> int:
-        """Return the number of bytes of records that still go to the chosen partition before
-        another partition is chosen."""
+        """Return the number of bytes of records that still go to the topic's current partition
+        before another partition is chosen."""
         return self._sticky_bytes - self._stay[topic][1]
 
 
@@ -118,7 +119,7 @@ def murmur2(data: bytes) -> int:
 
 
 def no_partition(topic: str, partition: int) -> RefusedError:
-    """Return the error for a partition that the topic does not have."""
+    """Return the error for a partition number that the topic does not have."""
     return RefusedError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
     )

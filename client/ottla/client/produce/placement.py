@@ -1,6 +1,6 @@
 """Placement of records that are sent without a partition.
 
-Pure.  If the application has its own partitioner, that decides first.  If it returns None, or there
+Pure. If the application has its own partitioner, it is called first. If it returns None, or there
 is none, the setting `partitioner` places records with keys, and all other records go to the sticky
 partition of their topic.
 """
@@ -58,7 +58,7 @@ class RecordPlacement:
         partitions: Sequence[int],
         available: Sequence[int],
     ) -> dict[int, Sequence[int]]:
-        """Place the records of a chunk in the same way as `send` would place each record.  Returns
+        """Choose the partition of each record in a chunk, in the same way as `send` would. Returns
         the indexes of the records in the call, by partition."""
         everything = range(chunk.first, chunk.first + len(chunk.values))
         if partition is not None:

@@ -1,10 +1,10 @@
 """Producer ids and epochs of closed producers, which later producers of this process reuse.
 
-Brokers remember each producer id for a day, in every partition that the producer wrote to.  A
-process that opens many short-lived producers would leave thousands of ids at the brokers.  An
-idempotent producer may therefore use the id of an earlier producer with the next epoch, as a single
-producer does after a gap in its sequences.  The new epoch also fences late requests of the earlier
-producer.  Pure.  Invariant:
+Brokers remember each producer id for a day, in every partition that the producer wrote to. A
+process that opens many short-lived producers would therefore leave thousands of ids at the brokers.
+An idempotent producer may instead use the id of an earlier producer with the next epoch, as a
+single producer does after a gap in its sequences. The new epoch also fences late requests of the
+earlier producer. Pure. Invariant:
 - OneOwner: an identity belongs to one cluster, and is used by one producer at a time.
 """
 
@@ -21,8 +21,8 @@ class ProducerIdentities:
         self._free: dict[str, list[ProducerIdentity]] = {}
 
     def take(self, cluster_id: str | None) -> ProducerIdentity | None:
-        """Return an unused identity for a new producer.  Returns None if the producer has to
-        request one from a broker."""
+        """Remove and return an unused identity for a new producer. Returns None if the producer has
+        to request one from a broker."""
         free = self._free.get(cluster_id or "")
         return free.pop() if free else None
 

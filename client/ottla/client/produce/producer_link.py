@@ -46,7 +46,7 @@ MOVED = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )
-"""Errors after which the leaders have to be looked up again."""
+"""Error codes after which the leaders of partitions have to be looked up again."""
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -62,7 +62,8 @@ class ProduceExchange:
 
 
 class ProducerLink(BrokerLink):
-    """The task and connection that send the batches of the partitions led by one broker."""
+    """Task that sends the batches of the partitions led by one broker, over a connection of its
+    own."""
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class ProducerLink(BrokerLink):
         self._gathered = gathered
         self._config = config
         self._on_change = on_change
-        """Called after batches were settled or returned.  The argument is a partition whose leader
-        has to be looked up, or None."""
+        """Function to call after batches were delivered, have failed or were returned. Its argument
+        is a partition whose leader has to be looked up, or None."""
         self._acks = ACKS[str(config.acks)]
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = WakeUp()
@@ -223,8 +224,8 @@ class ProducerLink(BrokerLink):
         self._on_change(stale)
 
     def _lose(self, why: Loss) -> None:
-        """Return all batches in flight to the accumulator as lost, since they may have been
-        written."""
+        """Return all batches in flight to the accumulator as lost, since they may or may not have
+        been written."""
         for exchange in self._in_flight:
             for batch in exchange.batches:
                 self._gathered.on_lost(batch, str(why), now_ms())

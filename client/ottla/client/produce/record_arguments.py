@@ -1,6 +1,6 @@
-"""Validation of one record from the application.
+"""Validation of one record that an application passes to a producer.
 
-Pure.  The producer calls these functions only for unusual records (values other than bytes, or
+Pure. The producer calls these functions only for unusual records (values other than bytes, or
 headers), so that other records need no additional CPU time.
 """
 

@@ -23,9 +23,9 @@ WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
 def encode_each(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], delta: int, stamp: bytes
 ) -> bytes:
-    """Return records that have keys or null values, encoded one by one.
+    """Encode records that have keys or null values, one by one.
 
-    `delta` is the offset delta of the first record.  `stamp` is the encoded timestamp delta, which
+    `delta` is the offset delta of the first record. `stamp` is the encoded timestamp delta, which
     is the same for all records.
     """
     found: list[bytes] = []
@@ -48,7 +48,7 @@ def encode_each(
 
 
 def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
-    """Return records without keys, encoded. Returns None if a value is null; such records need
+    """Encode records without keys. Returns None if a value is null; such records need
     `encode_each`."""
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
@@ -96,7 +96,8 @@ def _joined_records(
 
 
 class _ValueHeads(dict[int, bytes]):
-    """The bytes between the offset and the value of a record, by the size of the value."""
+    """Encoded fields between the offset and the value of a record, by the size of the value in
+    bytes."""
 
     def __missing__(self, size: int) -> bytes:
         found = self[size] = NULL + varint(size)
@@ -104,7 +105,7 @@ class _ValueHeads(dict[int, bytes]):
 
 
 class _Frames(dict[int, bytes]):
-    """The bytes before the offset of a record, by the size of its value."""
+    """Encoded fields before the offset of a record, by the size of its value in bytes."""
 
     def __init__(self, stamp: bytes, delta_width: int) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Interface of many records of one partition that encode themselves batch by batch.  Programs that
+"""Interface of many records of one partition that encode themselves batch by batch. Programs that
 have whole columns of values implement it.
 
-Pure.  The producer decides how many bytes of a run fit into a batch, and the run encodes them.
+Pure. The producer decides how many bytes fit into a batch, and the implementation encodes that
+many.
 """
 
 from typing import NamedTuple, Protocol
@@ -21,15 +22,15 @@ class RecordRun(Protocol):
 
     @property
     def next_bytes(self) -> int:
-        """Largest possible size of the next record, in bytes.  0 if no record is left."""
+        """Maximum size of the next record, in bytes. 0 if no record is left."""
 
     @property
     def largest_bytes(self) -> int:
-        """Largest possible size of any of the records, in bytes."""
+        """Maximum size of any of the records, in bytes."""
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Return as many records as fit into `room_bytes`, but at least one, encoded.
+        """Encode and return as many records as fit into `room_bytes`, but at least one.
 
-        `first_delta` is the offset delta of the first record in its batch.  `timestamp_delta` is
-        the difference between the timestamp of the run and that of the batch.
+        `first_delta` is the offset delta of the first record in its batch. `timestamp_delta` is the
+        difference between the timestamp of these records and the timestamp of the batch.
         """

@@ -33,7 +33,7 @@ from ottla.wire.messages.end_txn_response import EndTxnResponse
 R = TypeVar("R", bound=Message)
 
 FIRST_RETRY_S = 0.02
-"""Delay of the first retry in seconds.  The coordinator takes about as long to complete the
+"""Delay of the first retry in seconds. It is about the time in which the coordinator completes the
 previous transaction."""
 
 
@@ -58,17 +58,17 @@ class CoordinatorCalls:
         self.flow = flow
         self._config = config
         self._lock = trio.Lock()
-        """Locked while a request to a coordinator is in flight."""
+        """Lock that is held while a request to a coordinator is in flight."""
 
     def next_wait(self, wait_s: float) -> float:
-        """Return the delay before the next retry, in seconds, given the previous one."""
+        """Return the delay before the next retry, in seconds, given the previous delay."""
         return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
 
     def at_most(
         self, api_key: int, version_max: int, coordinator: Coordinator | None = None
     ) -> Callable[[], Awaitable[int]]:
-        """Return a function that finds the version to use for an API: the highest common version
-        that is not above `version_max`."""
+        """Return a function that finds the version to use for an API: the highest version that
+        client and coordinator support, but not above `version_max`."""
 
         async def version() -> int:
             return min(await (coordinator or self.coordinator).version_of(api_key), version_max)
@@ -107,7 +107,7 @@ class CoordinatorCalls:
     ) -> CoordinatorAnswer:
         """Send a request, and repeat it until a response needs no retry, or until the deadline.
 
-        No attempt is made once `is_wanted` returns False.
+        No further attempt is made once `is_wanted` returns False.
         """
         asked = coordinator or self.coordinator
         wait_s = FIRST_RETRY_S
@@ -161,7 +161,8 @@ class CoordinatorCalls:
 
 
 async def version_of(coordinator: Coordinator, api_key: int) -> int:
-    """Return the highest common version of an API, or -1 if the broker does not support the API."""
+    """Return the highest version of an API that client and coordinator support, or -1 if the
+    coordinator does not support the API."""
     try:
         return await coordinator.version_of(api_key)
     except RefusedError as error:

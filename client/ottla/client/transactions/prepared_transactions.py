@@ -27,14 +27,15 @@ from ottla.model.errors import RefusedError
 from ottla.model.settings.client import ProducerConfig
 
 AT_ONCE = 16
-"""Number of transactions that are completed concurrently, each on its own connection.  A smaller
-number takes longer if there are many transactions; a larger number opens many connections at once.
+"""Maximum number of transactions that are completed concurrently, each on its own connection. With
+a smaller number, many transactions take longer; with a larger number, many connections are opened
+at once.
 """
 
 
 class PreparedTransaction(NamedTuple):
-    """The properties of an open transaction that another process needs to complete it.  The object
-    can be pickled."""
+    """The properties of a prepared transaction that another process needs to complete it. The
+    object can be pickled."""
 
     transactional_id: str
     """The producer's `transactional.id`."""
@@ -114,8 +115,8 @@ def _commit_error(flow: TransactionFlow, answer: CoordinatorAnswer) -> type[Refu
 
 
 def _abort_error(answer: CoordinatorAnswer) -> type[RefusedError] | None:
-    """Return the error type for the response to an abort, or None if the abort counts as
-    successful.
+    """Return the class of the error to raise for the response to an abort, or None if the abort
+    counts as successful.
 
     A transaction that is no longer open was already completed by another process, which is not an
     error.

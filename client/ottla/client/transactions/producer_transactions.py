@@ -76,10 +76,11 @@ R = TypeVar("R", bound=Message)
 
 TRANSACTION_VERSION = "transaction.version"
 END_BOUND_S = 10.0
-"""Maximum time in seconds by which an abort, or a cancelled commit, delays the end of the block.
+"""Maximum time in seconds that an abort, or a cancelled commit, delays the end of the transaction's
+`async with` block.
 
 With a smaller value, more transactions are left open until the next epoch or their timeout ends
-them.  With a larger value, a cancelled task takes longer to end.
+them. With a larger value, a cancelled task takes longer to end.
 """
 EPOCHS_FROM = 3
 """First version of InitProducerId whose request contains the current producer id and epoch
@@ -99,11 +100,11 @@ class ProducerTransaction:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int | Committed], group: Membership
     ) -> None:
-        """Commit offsets of a group as part of the transaction.
+        """Commit offsets of a consumer group as part of the transaction.
 
-        An offset to commit is that of the next record to process.  `group` is the consumer's
-        `group_metadata()`.  Raises TransactionAbortedError if the group has a newer generation, or
-        if the offsets are refused for another reason.  The transaction can then no longer be
+        Each offset must be the offset of the next record to process. `group` is the consumer's
+        `group_metadata()`. Raises TransactionAbortedError if the group has a newer generation, or
+        if the offsets are refused for another reason. The transaction can then no longer be
         committed.
         """
         await self._transactions.send_offsets(self, offsets, group)
@@ -112,9 +113,9 @@ class ProducerTransaction:
         """Deliver all records, but leave the transaction open for `complete_transactions` in any
         process.
 
-        The end of the block then neither commits nor aborts the transaction, but an error that
-        leaves the block still aborts it.  The producer cannot start another transaction.  Returns
-        None if nothing was sent, so that there is nothing to complete.  Raises
+        The transaction's `async with` block then neither commits nor aborts the transaction at its
+        end, but still aborts it if the block raises an error. The producer cannot start another
+        transaction. Returns None if nothing was sent, so that there is nothing to complete. Raises
         TransactionAbortedError if a record was not delivered.
         """
         return await self._transactions.prepare(self)
@@ -139,7 +140,7 @@ class ProducerTransactions:
         """Time of the last request for API versions and features, in seconds of trio's clock."""
         self._coordinators: dict[str, Coordinator] = {}
         self.wake: Callable[[], None] = lambda: None
-        """Called when batches may be sent, or have failed."""
+        """Function to call when batches may be sent, or have failed."""
 
     @property
     def _block_s(self) -> float:
@@ -170,8 +171,8 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[ProducerTransaction]:
-        """Begin a transaction and yield it. The end of the block commits it.  If the block raises
-        an error, the transaction is aborted."""
+        """Begin a transaction and yield it. The transaction is committed at the end of the caller's
+        `async with` block, or aborted if the block raises an error."""
         if self._is_busy:
             raise RefusedError(
                 ErrorCode.INVALID_TXN_STATE, "the producer's previous transaction is still open"
@@ -300,7 +301,7 @@ class ProducerTransactions:
         offsets: Mapping[TopicPartition, int | Committed],
         group: Membership,
     ) -> None:
-        """Add the offsets of a group to the open transaction."""
+        """Commit offsets of a consumer group as part of the open transaction."""
         if self._open is not transaction or self.gathered.ended_by is not None:
             raise self.gathered.refusal or outside()
         if not group.group_id:
@@ -375,8 +376,8 @@ class ProducerTransactions:
         raise TransactionAbortedError(answer.code, answer.why)
 
     def _require_abort(self, answer: CoordinatorAnswer) -> None:
-        """Make a commit of the transaction impossible.  If the response is fatal, also end the
-        producer."""
+        """Allow only an abort of the transaction from now on. If the response is fatal, also end
+        the producer."""
         error: RefusedError = TransactionAbortedError(answer.code, answer.why)
         if answer.verdict in (ResponseMeaning.FENCED, ResponseMeaning.FATAL):
             self._end_for_good(answer)
@@ -435,8 +436,9 @@ class ProducerTransactions:
             self._raise_final()
 
     async def _abort_for(self, error: BaseException) -> None:
-        """Abort the transaction because the block raised `error`.  Raises the permanent error of
-        the producer if there is one, and TransactionAbortedError if a record was not delivered."""
+        """Abort the transaction because its `async with` block raised `error`. Raises the permanent
+        error of the producer if there is one, and TransactionAbortedError if a record was not
+        delivered."""
         if self.flow.stage in (TransactionStage.READY, TransactionStage.UNIDENTIFIED):
             return  # the commit was completed before its task was cancelled
         if self.flow.stage is not TransactionStage.FINAL:
@@ -527,8 +529,8 @@ def _code_of(error: BaseException) -> ErrorCode:
 async def open_transactions(
     cluster: Cluster, config: ProducerConfig
 ) -> AsyncIterator[ProducerTransactions]:
-    """Take over a transactional id, and yield its transactions. The end of the block closes the
-    connections to coordinators."""
+    """Take over a transactional id, and yield its transactions. The connections to coordinators are
+    closed at the end of the caller's `async with` block."""
     async with AsyncExitStack() as stack:
         transactions = ProducerTransactions(cluster, config)
         stack.push_async_callback(transactions.aclose)

@@ -1,10 +1,10 @@
-"""State machine of a producer's transactions, and the meaning of responses for it.
+"""State machine of a producer's transactions, and the meaning of coordinators' responses for it.
 
-Pure.  There are two protocols; each transaction uses the one that applies at its start.  With
+Pure. There are two protocols; each transaction uses the one that applies at its start. With
 EXPLICIT (transaction.version 0 and 1), each partition and group is added at the coordinator before
-the first write to it, and the epoch stays the same from one transaction to the next.  With IMPLICIT
+the first write to it, and the epoch stays the same from one transaction to the next. With IMPLICIT
 (KIP-890), the write itself adds the partition, and the response to EndTxn contains the producer id
-and epoch of the next transaction.  Invariants:
+and epoch of the next transaction. Invariants:
 - AddedBeforeSent: with EXPLICIT, no batch is sent for a partition that the coordinator has not
   added.
 - EndedIfBegun: a transaction is ended at the coordinator if the coordinator may know it, and only
@@ -38,13 +38,13 @@ class ProducerFencedError(RefusedError):
     """Another producer has taken over the transactional id, or the coordinator has ended the
     transaction.
 
-    This error is permanent: the producer sends nothing from here on.
+    This error is permanent: the producer sends no further requests.
     """
 
 
 class TransactionAbortedError(RefusedError):
-    """The transaction could not be committed and was aborted.  The application may repeat it in a
-    new one."""
+    """The transaction could not be committed and was aborted. The application may repeat its work
+    in a new transaction."""
 
 
 class TransactionOutcomeUnknownError(RefusedError):
@@ -72,8 +72,8 @@ class TransactionStage(Enum):
     DOOMED = auto()
     """A part of the transaction has failed, so that it can only be aborted."""
     PREPARED = auto()
-    """All records and offsets are at the brokers.  The transaction is completed elsewhere, or
-    aborted here."""
+    """All records and offsets of the transaction are at the brokers. Another process completes the
+    transaction, or this one aborts it."""
     COMMITTING = auto()
     ABORTING = auto()
     FINAL = auto()
@@ -90,8 +90,8 @@ class TransactionCall(Enum):
 
 
 class ResponseMeaning(Enum):
-    """Meaning of a response.  If the response has several meanings, the one with the highest value
-    applies."""
+    """Meaning of a coordinator's response. If the response has several meanings, the one with the
+    highest value applies."""
 
     DONE = 0
     RETRY = 1
@@ -129,7 +129,7 @@ OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
     C.COMMIT: ResponseMeaning.UNKNOWN,
     C.ABORT: ResponseMeaning.IDENTIFY,
 }
-"""Meaning of an error code that is neither retriable nor in `VERDICTS`."""
+"""Meaning of an error code that is neither retriable nor in `VERDICTS`, by kind of request."""
 VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
     # For a partition of a group, the epoch is stale.  The response to the abort shows whether the
     # producer is fenced.
@@ -215,8 +215,8 @@ class TransactionFlow:
     # Between transactions.
 
     def must_identify(self, protocol: TransactionProtocol) -> bool:
-        """Return whether a new epoch must be requested before a transaction of this protocol can
-        start."""
+        """Return whether a new producer epoch must be requested before a transaction of this
+        protocol can start."""
         if self.stage is TransactionStage.UNIDENTIFIED:
             return True
         assert self.stage is TransactionStage.READY
@@ -245,8 +245,8 @@ class TransactionFlow:
     # In a transaction.
 
     def want(self, at: TopicPartition) -> bool:
-        """Record that a partition has records.  Returns True if it must be added to the transaction
-        first."""
+        """Record that a partition has records to send. Returns True if it must first be added to
+        the transaction at the coordinator."""
         if self.protocol is TransactionProtocol.IMPLICIT or at in self._added:
             return False
         self._wanted[at] = None
@@ -257,7 +257,7 @@ class TransactionFlow:
         return tuple(self._wanted) if self.stage is TransactionStage.OPEN else ()
 
     def admits(self, at: TopicPartition) -> bool:
-        """Return whether batches of a partition may be sent."""
+        """Return whether batches of a partition may be sent now."""
         return self.protocol is TransactionProtocol.IMPLICIT or at in self._added
 
     def on_sent(self) -> None:
@@ -286,7 +286,7 @@ class TransactionFlow:
         self._groups.add(group_id)
 
     def require_abort(self) -> None:
-        """Make a commit of the transaction impossible: it can only be aborted."""
+        """Allow only an abort of the transaction from now on."""
         if self.stage is TransactionStage.OPEN:
             self._move(TransactionStage.DOOMED)
 
@@ -297,7 +297,8 @@ class TransactionFlow:
         self._move(TransactionStage.PREPARED)
 
     def take_over(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
-        """Continue a transaction in the state in which another process has prepared it."""
+        """Continue a transaction that another process has prepared, under its producer id and
+        epoch."""
         self.identify(identity)
         self.begin(protocol)
         self.prepare()
@@ -351,7 +352,7 @@ class TransactionFlow:
         self._move(TransactionStage.UNIDENTIFIED)
 
     def end_for_good(self, why: RefusedError) -> None:
-        """Refuse all further transactions, for the reason `why`."""
+        """Refuse all further transactions of this producer, for the reason `why`."""
         if self.stage is not TransactionStage.FINAL:
             self._move(TransactionStage.FINAL)
             self.final = why

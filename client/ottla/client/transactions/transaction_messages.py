@@ -29,7 +29,7 @@ def topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToT
 def topics_to_commit(
     offsets: Mapping[TopicPartition, int | Committed],
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Return offsets as topics of a TxnOffsetCommit request."""
+    """Return committed offsets as topics of a TxnOffsetCommit request."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for at, offset in offsets.items():
         one = offset if isinstance(offset, Committed) else Committed(Offset(offset))
@@ -46,7 +46,7 @@ def topics_to_commit(
 
 
 def codes_of(answer: Message) -> Iterable[int]:
-    """Return the error codes in a response: a single one, or one for each partition."""
+    """Return the error codes in a response: a single code, or one for each partition."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         return [
             one.partition_error_code

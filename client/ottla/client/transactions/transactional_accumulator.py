@@ -1,9 +1,9 @@
 """The buffered records of one transaction at a time, by partition.
 
-Pure.  This is an accumulator whose batches are transactional.  With the protocol EXPLICIT, batches
-wait until the coordinator has added their partition.  The first record that is not delivered makes
-a commit impossible, and all waiting records fail with it.  Invariants, in addition to those of
-`accumulator` and `transaction_flow`:
+Pure. This is an accumulator whose batches are transactional. With the protocol EXPLICIT, batches
+wait until the coordinator has added their partition. The first record that is not delivered makes a
+commit impossible, and all waiting records fail with it. Invariants, in addition to the invariants
+of `accumulator` and `transaction_flow`:
 - NothingOutside: no record is accepted outside of a transaction.
 """
 
@@ -43,7 +43,7 @@ class TransactionalAccumulator(Accumulator):
         super().__init__(config, ends_at_failure=True)
         self._flow = flow
         self._on_wanted = on_wanted
-        """Called when a partition has to be added to the transaction."""
+        """Function to call when a partition has to be added to the transaction."""
         self.refusal = outside()
 
     @property
@@ -54,7 +54,7 @@ class TransactionalAccumulator(Accumulator):
 
     @property
     def has_open(self) -> bool:
-        """True if a batch is not settled yet."""
+        """True if a batch is not yet delivered or failed."""
         return any(not queue.is_empty for queue in self._queues.values())
 
     def open(self) -> None:
@@ -69,14 +69,15 @@ class TransactionalAccumulator(Accumulator):
         self.refusal = outside()
 
     def require_abort(self, why: RefusedError) -> None:
-        """Fail all waiting records with `why`, and send no other records in this transaction."""
+        """Fail all waiting records with the error `why`, and send no other records in this
+        transaction."""
         if self.ended_by is None:
             self.ended_by = why
             self.refusal = self.refusal or why
         self._fail_what_follows()
 
     def become(self, identity: ProducerIdentity) -> None:
-        """Use a new producer id and epoch.  Sequences start at 0 again."""
+        """Use a new producer id and epoch. The sequences of all partitions start at 0 again."""
         assert not self.has_open
         super().become(identity)
 
