@@ -16,9 +16,10 @@ from ottla.wire.records import RecordHeaders
 
 
 class AioPendingAcknowledgement:
-    """An acknowledgement in progress.  Await it to wait for the confirmation of the broker.
+    """An acknowledgement in progress. Await it to wait for the confirmation of the broker.
 
-    It is sent in any case.  Awaiting raises RefusedError if the broker refuses it.
+    It is sent whether or not it is awaited. Awaiting it raises RefusedError if the broker refuses
+    the acknowledgement.
     """
 
     __slots__ = ("_bridge", "_error", "_pending")
@@ -53,7 +54,7 @@ class AioPendingAcknowledgement:
         return self._error or (None if self._pending is None else self._pending.error)
 
     async def wait(self) -> None:
-        """Wait for the confirmation of the broker.  Raises the error if the acknowledgement
+        """Wait for the broker's confirmation. Raises the error of the acknowledgement if it
         fails."""
 
         async def ask() -> None:
@@ -79,12 +80,12 @@ class AioShareRecord:
 
     @property
     def data(self) -> ConsumerRecord:
-        """The record as other consumers return it."""
+        """The record itself, in the form in which a consumer returns it."""
         return self._record.data
 
     @property
     def delivery_count(self) -> int:
-        """Number of deliveries of the record, with this one."""
+        """Number of deliveries of the record, including this one."""
         return self._record.delivery_count
 
     @property
@@ -135,7 +136,7 @@ class AioShareRecord:
     def accept(self) -> AioPendingAcknowledgement:
         """Acknowledge that the record was processed.
 
-        Raises RefusedError if it was settled before.
+        Raises RefusedError if the record was already accepted, released or rejected.
         """
         return self._act(self._record.accept)
 
@@ -148,7 +149,8 @@ class AioShareRecord:
         return self._act(self._record.reject)
 
     def renew(self) -> AioPendingAcknowledgement:
-        """Start the time of the lock again (KIP-1222, brokers from Kafka 4.2)."""
+        """Restart the lock's timeout, because processing takes longer (KIP-1222, brokers from Kafka
+        4.2)."""
         return self._act(self._record.renew)
 
     def _act(self, act: Callable[[], PendingAcknowledgement]) -> AioPendingAcknowledgement:
@@ -162,7 +164,8 @@ class AioShareRecord:
 class AioShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` act on those of its records that are not settled yet.
+    `accept`, `release`, `reject` and `renew` apply to the records of the batch that were not
+    accepted, released or rejected individually.
     """
 
     __slots__ = ("_batch", "_bridge")
@@ -178,7 +181,7 @@ class AioShareBatch:
 
     @property
     def delivery_count(self) -> int:
-        """Number of deliveries of the records, with this one."""
+        """Number of deliveries of each record, including this one."""
         return self._batch.delivery_count
 
     @property
@@ -204,7 +207,7 @@ class AioShareBatch:
         return AioPendingAcknowledgement(self._bridge, self._batch.reject)
 
     def renew(self) -> AioPendingAcknowledgement:
-        """Start the time of the locks again."""
+        """Restart the timeout of the records' locks (KIP-1222)."""
         return AioPendingAcknowledgement(self._bridge, self._batch.renew)
 
     def __len__(self) -> int:
@@ -251,7 +254,8 @@ class AioShareConsumer(Bridge[ShareConsumer]):
         return await self._run(ask)
 
     async def in_hand_count(self) -> int:
-        """Return the number of records that are locked for this consumer and not settled."""
+        """Return the number of records that are locked for this consumer and not yet accepted,
+        released or rejected."""
 
         async def ask() -> int:
             return self._kept.value.in_hand_count
@@ -289,7 +293,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     ) -> list[AioShareRecord]:
         """Return the next records, as `ottla.client.ShareConsumer.poll` does.
 
-        Records of a call that is cancelled are released.
+        If the call is cancelled, its records are released.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return [record for batch in batches for record in batch]
@@ -299,7 +303,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     ) -> list[AioShareBatch]:
         """Return the next records as batches, as `ottla.client.ShareConsumer.poll_batches` does.
 
-        Records of a call that is cancelled are released.
+        If the call is cancelled, its records are released.
         """
 
         async def ask() -> list[ShareBatch]:
@@ -312,7 +316,8 @@ class AioShareConsumer(Bridge[ShareConsumer]):
         return self
 
     async def __anext__(self) -> AioShareRecord:
-        """Return the next record, to be settled before the next step."""
+        """Return the next record. It must be accepted, released or rejected before the next
+        call."""
 
         async def ask() -> list[ShareRecord]:
             return [await self._kept.value.__anext__()]

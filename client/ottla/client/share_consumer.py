@@ -1,9 +1,9 @@
 """The share consumer: a member of a share group, which is a queue (KIP-932).
 
 `async with open_share_consumer(…) as consumer`, then `subscribe`, then `work(handle)`, or `poll` or
-`async for`, whose records the application accepts, releases or rejects.  Any number of consumers
-share the records of a topic, also more than it has partitions.  Records are fetched when they are
-wanted, never ahead: each one is locked for this consumer from then on.  A permanent error of the
+`async for`, whose records the application accepts, releases or rejects. Any number of consumers
+share the records of a topic, even more than it has partitions. Records are never fetched ahead,
+because each record is locked for this consumer once it is fetched. A permanent error of the
 background tasks is raised by the next call that reads.
 """
 
@@ -53,7 +53,7 @@ LOG = logging.getLogger("ottla.client")
 TRACED = "ottla.client.traced_share_consumer:TracedShareConsumer"
 """Import path of the consumer class for programs that have set an OpenTelemetry provider."""
 CLOSE_PATIENCE_S = 5.0
-"""Time in seconds for the last acknowledgements at the end of the block."""
+"""Maximum time in seconds for sending the last acknowledgements when a share consumer is closed."""
 CONCURRENCY = 64
 Handler = Callable[[ShareRecord], Awaitable[object]]
 
@@ -87,9 +87,10 @@ class ShareConsumer(ReportingClient):
         self._measures = ShareMeasures()
         self._buffer: deque[BufferedRecords] = deque()
         self._given: list[ShareBatch | ShareRecord] = []
-        """Records that the last poll, or step of the iterator, has returned."""
+        """Records that the last poll, or the last step of the iterator, has returned."""
         self._in_hand_count_max = 0
-        """Number of records that may be in hand now.  0 if none are wanted."""
+        """Maximum number of records that may be locked for this consumer now. 0 if no records are
+        requested."""
         self._is_reading = False
         self._is_stopped = False
         self._is_working = False
@@ -109,7 +110,8 @@ class ShareConsumer(ReportingClient):
     # The subscription.
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Join the group with a subscription to these topics, in place of an earlier one."""
+        """Join the group with a subscription to these topics. It replaces an earlier
+        subscription."""
         topics = tuple(topics)
         if not topics:
             raise ValueError("subscribe needs topics; the end of the block leaves the group")
@@ -125,8 +127,8 @@ class ShareConsumer(ReportingClient):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the group's coordinator has assigned to this consumer.  Other members
-        may have the same ones."""
+        """The partitions that the group's coordinator has assigned to this consumer. Other members
+        may have the same partitions."""
         return frozenset(at for found in self._wanted.values() for at in found.values())
 
     @property
@@ -136,7 +138,8 @@ class ShareConsumer(ReportingClient):
 
     @property
     def in_hand_count(self) -> int:
-        """Number of records that are locked for this consumer and not settled."""
+        """Number of records that are locked for this consumer and not yet accepted, released or
+        rejected."""
         return sum(link.hand.held_count for link in self._links.values())
 
     # A handler for each record.
@@ -151,15 +154,16 @@ class ShareConsumer(ReportingClient):
     ) -> None:
         """Call a handler for each record, `concurrency` at a time, until `stop` is called.
 
-        A record is accepted when its handler returns, rejected if the handler raises one of
-        `rejects`, and released for another attempt, with a warning in the log, if it raises any
-        other Exception.  A handler may also settle its record itself.  Locks are renewed while
-        handlers run, however long that takes.  At most `in_hand_count_max` records are locked for
-        this consumer (default: `concurrency`), or one for each broker if that is more, and beyond
-        that the rest of a batch with `share.acquire.mode=batch_optimized`.
+        A record is accepted when its handler returns, and rejected if the handler raises one of
+        `rejects`. If the handler raises any other Exception, the record is released for another
+        attempt, and a warning is logged. A handler may also accept, release or reject its record
+        itself. Locks are renewed while handlers run, however long that takes. At most
+        `in_hand_count_max` records are locked for this consumer (default: `concurrency`), or one
+        for each broker if that is more, and beyond that the rest of a batch with
+        `share.acquire.mode=batch_optimized`.
 
-        `stop` lets the running handlers finish.  Cancelling the call cancels them; their records
-        and all others in hand are released.
+        `stop` lets the running handlers finish. Cancelling the call cancels the handlers. Their
+        records and all others that are locked for this consumer are then released.
         """
         _check_positive("concurrency", concurrency)
         bound = concurrency if in_hand_count_max is None else in_hand_count_max
@@ -177,7 +181,7 @@ class ShareConsumer(ReportingClient):
         await self.flush()
 
     def stop(self) -> None:
-        """Let `work` return once the running handlers have finished.  Later calls of `work` return
+        """Make `work` return once the running handlers have finished. Later calls of `work` return
         at once."""
         self._is_stopped = True
         self._records.unpark_all()
@@ -187,11 +191,11 @@ class ShareConsumer(ReportingClient):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ShareRecord]:
-        """Return the next records, to be settled before the next poll.  Waits until there is at
-        least one.
+        """Return the next records. Waits until there is at least one. Each must be accepted,
+        released or rejected before the next poll.
 
-        Returns an empty list after `timeout_s` seconds without a record.  If records of the last
-        poll are not settled, raises RefusedError, or accepts them with
+        Returns an empty list after `timeout_s` seconds without a record. If records of the previous
+        poll were not acknowledged, raises RefusedError, or accepts them with
         `share.acknowledgement.mode=implicit`.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
@@ -202,8 +206,8 @@ class ShareConsumer(ReportingClient):
     ) -> list[ShareBatch]:
         """Return the next records as batches, each of one partition and delivery count.
 
-        This costs a fraction of the CPU time of `poll`.  A batch is settled as a whole, or record
-        by record.
+        This costs a fraction of the CPU time of `poll`. A batch is accepted, released or rejected
+        as a whole, or record by record.
         """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         _check_positive("record_count_max", count)
@@ -218,7 +222,8 @@ class ShareConsumer(ReportingClient):
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record, to be settled before the next step."""
+        """Return the next record. It must be accepted, released or rejected before the next
+        call."""
         await self._yield_timer.yield_if_due()
         with self._reading():
             self._settle_given()
@@ -246,8 +251,8 @@ class ShareConsumer(ReportingClient):
     async def _next(
         self, count: int, fetched_count: int, timeout_s: float | None
     ) -> list[ShareBatch]:
-        """Return buffered records, at most `count`, or wait for the first ones, of which a fetch
-        may return `fetched_count`."""
+        """Return buffered records, at most `count`. If there are none, wait for records, of which a
+        fetch may return `fetched_count`."""
         if not self._member.topics and not self._failures:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "call subscribe(topics) first")
         found = self._take(count)
@@ -266,7 +271,7 @@ class ShareConsumer(ReportingClient):
         return found
 
     def _take(self, count: int) -> list[ShareBatch]:
-        """Return buffered records, at most `count`."""
+        """Remove and return buffered records, at most `count`."""
         self._raise_failure()
         found: list[ShareBatch] = []
         while self._buffer and count > 0:
@@ -285,8 +290,8 @@ class ShareConsumer(ReportingClient):
         return found
 
     def _settle_given(self) -> None:
-        """Accept the records that were returned last, or raise RefusedError, if they are not
-        settled."""
+        """Accept the records of the last poll that are not acknowledged yet. Raises RefusedError
+        instead if `share.acknowledgement.mode` is `explicit`."""
         left = [one for one in self._given if not one.is_settled]
         if left and self._config.share_acknowledgement_mode == "explicit":
             raise RefusedError(
@@ -329,7 +334,8 @@ class ShareConsumer(ReportingClient):
     # Background tasks.
 
     async def _run(self) -> NoReturn:
-        """Look up topics and leaders until cancelled.  `open_share_consumer` runs this."""
+        """Look up topics and leaders until cancelled. `open_share_consumer` runs this in the
+        background."""
         refresh_ms = now_ms() + self._config.metadata_age_ms_max
         while True:
             unknown = [one for one in self._member.assignment if one not in self._cluster.names]
@@ -366,7 +372,8 @@ class ShareConsumer(ReportingClient):
         self._missing = missing
 
     def _place(self) -> set[str]:
-        """Divide the assigned partitions among their leaders.  Returns the topics that lack one."""
+        """Divide the assigned partitions among the brokers that lead them. Returns the topics of
+        partitions without a known leader."""
         wanted: dict[NodeId, dict[TopicIdPartition, TopicPartition]] = {}
         leaderless: set[str] = set()
         cluster = self._cluster
@@ -410,9 +417,9 @@ class ShareConsumer(ReportingClient):
         return self._wanted.get(node, {})
 
     def _budget(self, link: ShareLink) -> int:
-        """Return the number of records that a link may fetch now.
+        """Return the number of records that the connection to one broker may fetch now.
 
-        All links fetch at the same time, since each broker may have records or not.
+        All connections fetch at the same time, since any broker may have records.
         """
         links = self._links.values()
         taken = sum(one.hand.held_count + one.requested_count for one in links if one is not link)
@@ -438,7 +445,8 @@ class ShareConsumer(ReportingClient):
         self._wake_up.set()
 
     def _acknowledged(self) -> tuple[int, int]:
-        """Return the numbers of acknowledgements that were sent, and that failed."""
+        """Return the number of acknowledgements that were sent, and the number of those that
+        failed."""
         hands = [link.hand for link in self._links.values()]
         return sum(one.sent_count for one in hands), sum(one.failed_count for one in hands)
 
@@ -447,7 +455,7 @@ class ShareConsumer(ReportingClient):
             link.wake_up.set()
 
     async def _close(self) -> None:
-        """Release the records in hand, send all acknowledgements, and leave the group."""
+        """Release all locked records, send all acknowledgements, and leave the group."""
         self._in_hand_count_max = 0
         self._wanted = {}
         async with trio.open_nursery() as nursery:
@@ -534,11 +542,12 @@ def _check_positive(name: str, value: int) -> None:
 async def open_share_consumer(
     bootstrap: str | Iterable[str | tuple[str, int]], config: ShareConsumerConfig
 ) -> AsyncIterator[ShareConsumer]:
-    """Open and yield a share consumer. The end of the block closes it.
+    """Open and yield a share consumer, which is closed at the end of the caller's `async with`
+    block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092.  The member joins its group with `subscribe`.  At the end of the block, acknowledgements
-    are sent, records that are not settled are released, and the member leaves the group.
+    9092. The member joins its group with `subscribe`. When the consumer is closed, acknowledgements
+    are sent, all other records are released, and the member leaves the group.
     """
     config = config_of(config, ShareConsumerConfig)
     async with (

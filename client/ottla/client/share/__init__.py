@@ -4,7 +4,7 @@ share_member            a member of a share group: its heartbeats and its assign
 share_membership        the task that sends these heartbeats
 share_session           the session with one broker: epochs, partitions, requests; pure
 acknowledgement_ranges  acknowledgements as the ranges of a request; pure
-share_acknowledgements  records in hand at one broker, and their acknowledgements; pure
+share_acknowledgements  records locked at one broker, and their acknowledgements; pure
 share_fetched           acquired records of one partition in a response; pure
 share_records           records and batches, as the application acknowledges them
 share_buffer            acquired records that the application has not received yet

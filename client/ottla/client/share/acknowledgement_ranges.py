@@ -1,6 +1,6 @@
-"""Acknowledgements of records as the ranges of ShareFetch and ShareAcknowledge requests.
+"""Conversion of record acknowledgements to the ranges in ShareFetch and ShareAcknowledge requests.
 
-Pure.  A range has one type for all its offsets, or one type for each offset (KIP-932).
+Pure. A range has one type for all its offsets, or one type for each offset (KIP-932).
 """
 
 from collections.abc import Iterable
@@ -8,8 +8,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 ALONE_COUNT_MIN = 16
-"""Number of neighbouring records of one type that become a range of their own.  A range of one type
-costs some 20 bytes, one of several types a byte for each record."""
+"""Minimum number of consecutive records with the same acknowledgement type that become a range of
+their own. A range with one type costs some 20 bytes, and a range with several types one byte for
+each record."""
 
 
 class AcknowledgeType(IntEnum):
@@ -24,11 +25,12 @@ class AcknowledgeType(IntEnum):
     REJECT = 3
     """The record cannot be processed, and is not delivered again."""
     RENEW = 4
-    """The lock of the record starts again (KIP-1222)."""
+    """The timeout of the record's lock is restarted (KIP-1222)."""
 
 
 class AcknowledgementRange(NamedTuple):
-    """Neighbouring offsets, and either one type for all or one for each."""
+    """Consecutive offsets, and either one acknowledgement type for all of them or one type for
+    each."""
 
     first: int
     last: int
@@ -36,7 +38,8 @@ class AcknowledgementRange(NamedTuple):
 
 
 def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[AcknowledgementRange]:
-    """Return acknowledgements, given as first offset, last offset and type, as ranges in order.
+    """Merge acknowledgements, given as first offset, last offset and type, to ranges in order of
+    their offsets.
 
     No offset may be in two of the items.
     """
@@ -53,7 +56,7 @@ def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[Acknowledg
 
 
 def _joined(runs: Iterable[AcknowledgementRange]) -> list[AcknowledgementRange]:
-    """Join short neighbouring runs of different types."""
+    """Join short adjacent ranges of different types to ranges with one type for each offset."""
     found: list[AcknowledgementRange] = []
     is_open = False
     """True if the last range may grow."""
@@ -76,7 +79,7 @@ def _expanded(run: AcknowledgementRange) -> tuple[int, ...]:
 
 
 def runs_of(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Return ascending offsets as runs of neighbours: pairs of first and last offset."""
+    """Return ascending offsets as runs of consecutive offsets: pairs of first and last offset."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] + 1 == offset:

@@ -1,11 +1,12 @@
-"""Records in hand from one broker, and their acknowledgements until the broker has confirmed them.
+"""Records that one broker has locked for this consumer, and their acknowledgements until the broker
+has confirmed them.
 
-Pure.  A record that the broker has acquired for this consumer is held until it is settled:
-accepted, released, rejected, or skipped because the offset has no record.  Its acknowledgement then
-waits for a request, is in flight, and ends with the result that the broker gives for the partition.
-The broker treats the acknowledgements of one partition in one request as one: one record whose lock
-has ended makes it refuse all.  They are then sent again in two halves, so that only that one fails.
-Invariants:
+Pure. A record that the broker has acquired for this consumer is in hand until it is settled:
+accepted, released, rejected, or skipped because the offset has no record. Its acknowledgement then
+waits for a request, is in flight, and ends with the result that the broker returns for the
+partition. The broker treats the acknowledgements of one partition in one request as one: a single
+record whose lock has ended makes it refuse all. They are then sent again in two halves, so that in
+the end only that record fails. Invariants:
 - SettledOnce: a record that was acquired is acknowledged at most once, renewals aside.
 - OneRequest: at most one request with acknowledgements is in flight.
 - EachHasAResult: each acknowledgement ends with success or with an error.
@@ -32,26 +33,26 @@ RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Error codes of a broker that could not store an acknowledgement.  The records stay locked, and
-the acknowledgement is sent again until the lock ends."""
+"""Error codes of a broker that could not store an acknowledgement. The records stay locked, and the
+acknowledgement is sent again until the lock ends."""
 DEFAULT_LOCK_MS = 30_000
-"""Duration of locks, in ms, before a broker has named it."""
+"""Duration of record locks, in ms, until a broker has reported it."""
 
 
 class Outcome(Protocol):
     """Receiver of the results of acknowledgements."""
 
     def _expect(self, count: int) -> None:
-        """Expect further results."""
+        """Expect `count` further results."""
         ...
 
     def _settle(self, error: OttlaError | None) -> None:
-        """Note one result: an error, or None for success."""
+        """Receive one result: an error, or None for success."""
         ...
 
 
 class Acknowledgement(NamedTuple):
-    """An acknowledgement of neighbouring records."""
+    """An acknowledgement of records with consecutive offsets."""
 
     first: int
     last: int
@@ -61,24 +62,26 @@ class Acknowledgement(NamedTuple):
     outcome: Outcome
 
     def halves(self) -> "tuple[Acknowledgement, Acknowledgement]":
-        """Return the acknowledgement of several records as two."""
+        """Split the acknowledgement of several records into two."""
         middle = (self.first + self.last) // 2
         return self._replace(last=middle), self._replace(first=middle + 1)
 
 
 class RecordInHand(NamedTuple):
-    """A record in hand."""
+    """A record that is locked for this consumer and not yet accepted, released or rejected."""
 
     serial: int
-    """Number of its acquisition.  A record that is acquired again has another one."""
+    """Serial number of the record's acquisition. A record that is acquired again gets another
+    number."""
     locked_ms: int
     is_renewed: bool = True
-    """True if its lock may be renewed without a request of the application.  False once the broker
-    has refused that."""
+    """True if the record's lock may be renewed without a request of the application. False once the
+    broker has refused a renewal."""
 
 
 class RecordsOfPartition:
-    """Records in hand, and acknowledgements, of one partition at one broker."""
+    """Records that are locked for this consumer, and acknowledgements, of one partition at one
+    broker."""
 
     __slots__ = ("at", "held", "in_flight", "renewals", "waiting")
 
@@ -86,39 +89,42 @@ class RecordsOfPartition:
         self.at = at
         self.held: dict[int, RecordInHand] = {}
         self.waiting: deque[list[Acknowledgement]] = deque()
-        """Groups of acknowledgements, of which each request carries one.  The last one grows."""
+        """Groups of acknowledgements; each request contains one group. Further acknowledgements are
+        added to the last group."""
         self.renewals: deque[list[Acknowledgement]] = deque()
         self.in_flight: list[Acknowledgement] = []
 
     @property
     def is_idle(self) -> bool:
-        """True if there is no record and no acknowledgement."""
+        """True if no record of the partition is locked and no acknowledgement is pending."""
         return not (self.held or self.waiting or self.renewals or self.in_flight)
 
 
 class RecordsInHand:
-    """Records in hand, and acknowledgements, at one broker."""
+    """Records of one broker that are locked for this consumer, and their acknowledgements."""
 
     def __init__(self) -> None:
         self.lock_ms = DEFAULT_LOCK_MS
-        """Duration of locks according to the broker, in ms."""
+        """Duration of record locks that the broker reported, in ms."""
         self._parts: dict[TopicIdPartition, RecordsOfPartition] = {}
         self._serial = 0
         self.held_count = 0
-        """Number of records that are not settled."""
+        """Number of locked records that are not yet accepted, released or rejected."""
         self.waiting_count = 0
-        """Number of records whose acknowledgement waits for a request, renewals aside."""
+        """Number of records whose acknowledgement waits for a request. Renewals do not count."""
         self.sent_count = 0
-        """Number of acknowledgements, and renewals, of records that were put into requests."""
+        """Number of record acknowledgements and renewals that were sent in requests."""
         self.failed_count = 0
-        """Number of those that a broker refused, or whose result was lost."""
+        """Number of sent acknowledgements and renewals that a broker refused, or whose result was
+        lost."""
 
     # Records.
 
     def acquire(
         self, key: TopicIdPartition, at: TopicPartition, offsets: Iterable[int], now_ms: int
     ) -> int:
-        """Hold records that the broker has acquired, and return the serial number of them all."""
+        """Add records that the broker has acquired for this consumer. Returns the serial number of
+        this acquisition."""
         part = self._parts.setdefault(key, RecordsOfPartition(at))
         self._serial += 1
         before = len(part.held)
@@ -127,7 +133,8 @@ class RecordsInHand:
         return self._serial
 
     def unsettled(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> list[int]:
-        """Return those of the records of one acquisition that are held and not settled."""
+        """Return the offsets whose records are still locked by the acquisition `serial` and not yet
+        accepted, released or rejected."""
         part = self._parts.get(key)
         if part is None:
             return []
@@ -135,8 +142,8 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the earliest time at which the locks of records of one acquisition began or were
-        renewed, in ms, or None if none of them is held."""
+        """Return the earliest time, in ms, at which a lock of the acquisition `serial` began or was
+        renewed. Only records at `offsets` that are still in hand count; None if there are none."""
         part = self._parts.get(key)
         if part is None:
             return None
@@ -150,7 +157,8 @@ class RecordsInHand:
         kind: AcknowledgeType,
         outcome: Outcome,
     ) -> None:
-        """Acknowledge records in hand, in ascending order, or renew their locks."""
+        """Acknowledge locked records at ascending offsets, or renew their locks. `kind` says which.
+        `outcome` receives the results."""
         part = self._parts[key]
         is_renewal = kind is AcknowledgeType.RENEW
         groups = part.renewals if is_renewal else part.waiting
@@ -169,7 +177,8 @@ class RecordsInHand:
                 self.waiting_count += last + 1 - first
 
     def renew_due(self, now_ms: int, outcome: Outcome) -> None:
-        """Renew the locks of records that have been locked for half the duration of a lock."""
+        """Renew the locks of records that have been locked for half the duration of a lock.
+        `outcome` receives the results."""
         for key, part in self._parts.items():
             due = [
                 offset
@@ -180,7 +189,8 @@ class RecordsInHand:
                 self.settle(key, sorted(due), AcknowledgeType.RENEW, outcome)
 
     def renewal_due_ms(self) -> int | None:
-        """Return the time at which the next lock should be renewed, in ms, or None."""
+        """Return the time at which the next lock should be renewed, in ms. None if no record is
+        locked."""
         due = [
             one.locked_ms
             for part in self._parts.values()
@@ -190,7 +200,7 @@ class RecordsInHand:
         return min(due) + self.lock_ms // 2 if due else None
 
     def release_all(self, outcome: Outcome) -> None:
-        """Release all records in hand."""
+        """Release all locked records for delivery to any consumer."""
         for key, part in self._parts.items():
             if part.held:
                 self.settle(key, sorted(part.held), AcknowledgeType.RELEASE, outcome)
@@ -204,7 +214,7 @@ class RecordsInHand:
 
     @property
     def is_acknowledging(self) -> bool:
-        """True if an acknowledgement, renewals aside, has no result yet."""
+        """True if an acknowledgement other than a renewal has no result yet."""
         return any(part.waiting or part.in_flight for part in self._parts.values())
 
     def waiting_keys(self) -> set[TopicIdPartition]:
@@ -237,7 +247,8 @@ class RecordsInHand:
     def _renewable(
         self, part: RecordsOfPartition, group: Iterable[Acknowledgement]
     ) -> list[Acknowledgement]:
-        """Return the renewals of records that are still in hand, each record once."""
+        """Return the renewals whose records are still locked for this consumer, each record
+        once."""
         found: list[Acknowledgement] = []
         renewed: set[int] = set()
         for one in group:
@@ -316,7 +327,8 @@ class RecordsInHand:
                 part.held[offset] = held._replace(locked_ms=now_ms)
 
     def refuse(self, key: TopicIdPartition, error: OttlaError) -> None:
-        """Fail the acknowledgements of a partition that were taken, because they cannot be sent."""
+        """Fail the acknowledgements of a partition that `take` has returned, because they cannot be
+        sent."""
         group, self._parts[key].in_flight = self._parts[key].in_flight, []
         for one in group:
             one.outcome._settle(error)
@@ -324,7 +336,7 @@ class RecordsInHand:
     # Losses.
 
     def expire(self, now_ms: int) -> None:
-        """Fail the waiting acknowledgements of records whose lock has certainly ended."""
+        """Fail the waiting acknowledgements of records whose lock must have ended by `now_ms`."""
         end_ms = now_ms - self.lock_ms
         for key, part in list(self._parts.items()):
             for groups in (part.waiting, part.renewals):
@@ -347,9 +359,9 @@ class RecordsInHand:
             self.held_count -= 1
 
     def lose_partition(self, key: TopicIdPartition, error: OttlaError) -> None:
-        """Forget the records of a partition that the broker does not lead any longer.
+        """Forget the locked records of a partition that the broker no longer leads.
 
-        Its acknowledgements fail.
+        Acknowledgements of the partition fail with `error`.
         """
         part = self._parts.pop(key, None)
         if part is None:
@@ -362,7 +374,8 @@ class RecordsInHand:
                 one.outcome._settle(error)
 
     def lose(self, error: OttlaError) -> None:
-        """Forget all records, because the session is lost.  All acknowledgements fail."""
+        """Forget all locked records, because the share session is lost. All acknowledgements fail
+        with `error`."""
         for key in list(self._parts):
             self.lose_partition(key, error)
 
@@ -380,7 +393,8 @@ def _count(group: Iterable[Acknowledgement]) -> int:
 
 
 def _halves(group: list[Acknowledgement]) -> list[list[Acknowledgement]]:
-    """Return a group of acknowledgements as two, or as it is if it has a single record."""
+    """Split a group of acknowledgements into two groups. A group with a single record is returned
+    as it is."""
     if len(group) > 1:
         middle = len(group) // 2
         return [group[:middle], group[middle:]]

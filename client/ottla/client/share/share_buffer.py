@@ -23,15 +23,14 @@ class BufferedRecords:
 
     @property
     def is_drained(self) -> bool:
-        """True if no records are left."""
+        """True if no buffered records are left."""
         return self._fetched.is_drained
 
     def take(self, count: int, now_ms: int) -> ShareBatch | None:
         """Return the next records, at most `count`, or None if there are no others.
 
-        Records that were lost meanwhile are left out, and so are those whose lock has ended.
-        Raises CorruptDataError, with topic, partition and offset, after the corrupt batch was
-        rejected.
+        Records that were lost meanwhile or whose lock has ended are left out. If a batch is
+        corrupt, it is rejected, and CorruptDataError is raised with topic, partition and offset.
         """
         acquired = self._acquired
         while not self.is_drained:
@@ -57,7 +56,7 @@ class BufferedRecords:
         return None
 
     def release(self) -> None:
-        """Release all records that are left."""
+        """Release all buffered records that the application has not received."""
         if not self.is_drained:
             left = self._fetched.left()
             self._fetched.clear()

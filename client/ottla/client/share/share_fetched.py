@@ -1,6 +1,6 @@
 """Acquired records of one partition in a ShareFetch response.
 
-Pure.  A response has whole batches, of which the broker has acquired only some offsets.  Batches
+Pure. A response contains whole batches, of which the broker has acquired only some offsets. Batches
 are decompressed and decoded when their records are requested.
 """
 
@@ -18,32 +18,34 @@ from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 from ottla.wire.batch import batches
 
 ACQUIRED_COUNT_MAX = 1_000_000
-"""Maximum number of acquired offsets of one partition in a response.  A broker locks at most 10,000
-records of a partition, and the rest of one batch."""
+"""Maximum number of acquired offsets of one partition in a response. A broker locks at most 10,000
+records of a partition, and in addition the rest of one batch."""
 
 
 ROWS_COUNT_MIN = 256
-"""Number of records that are located together even if fewer are requested."""
+"""Minimum number of records that are located together, even if fewer are requested."""
 
 
 class LockedOffsets(NamedTuple):
-    """Neighbouring offsets that the broker has acquired for this consumer."""
+    """Consecutive offsets that the broker has acquired for this consumer, with the same delivery
+    count."""
 
     first: int
     last: int
     delivery_count: int
-    """Number of deliveries, with this one."""
+    """Number of deliveries of the records, including this one."""
 
 
 class TakenRecords(NamedTuple):
     """The next records, and the acquired offsets before and between them that have no record."""
 
     records: RecordBatch | None
-    """Records with the same delivery count.  None if there are no others."""
+    """Records with the same delivery count. None if no records are left."""
     delivery_count: int
     gaps: list[tuple[int, int]]
     missing: list[tuple[int, int]]
-    """Acquired offsets behind the last batch of the response, whose records are unknown."""
+    """Acquired offsets after the last batch of the response, whose records the client does not
+    have."""
 
 
 class ShareFetched:
@@ -58,7 +60,7 @@ class ShareFetched:
         check_crcs: bool = True,
         decoder: RecordDecoder | None = None,
     ) -> None:
-        """Check the ranges and the headers of the batches.
+        """Validate the acquired ranges and the headers of the batches.
 
         Raises ProtocolError if the ranges are out of order or too large, and CorruptDataError if a
         header is malformed.
@@ -78,7 +80,8 @@ class ShareFetched:
         return not self._left
 
     def left(self) -> list[tuple[int, int]]:
-        """Return the acquired offsets that were not returned yet, as pairs of first and last."""
+        """Return the acquired offsets that were not returned yet, as pairs of first and last
+        offset."""
         return [(one.first, one.last) for one in self._left]
 
     def clear(self) -> None:
@@ -117,8 +120,9 @@ class ShareFetched:
         return TakenRecords(None, 0, gaps, [])
 
     def skip_corrupt(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the rest of the acquired offsets after `take` has raised CorruptDataError: those
-        of the corrupt batch, and those behind it."""
+        """Return the remaining acquired offsets after `take` has raised CorruptDataError: first the
+        offsets of the corrupt batch, then the offsets after it. Both are pairs of first and last
+        offset."""
         position = max(self._fetched.offset, self._left[0].first)
         end = next(
             (
@@ -131,7 +135,8 @@ class ShareFetched:
         return self._rest_before(end)
 
     def _rest_before(self, end: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the rest of the acquired offsets: those below `end`, and the others."""
+        """Return the remaining acquired offsets: first the offsets below `end`, then all others.
+        Both are pairs of first and last offset."""
         below = [(first, min(last, end - 1)) for first, last in self.left() if first < end]
         behind = [(max(first, end), last) for first, last in self.left() if last >= end]
         self._left.clear()
@@ -152,7 +157,8 @@ def _checked(at: TopicPartition, acquired: Iterable[LockedOffsets]) -> list[Lock
 
 
 def _holes(first: int, offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the offsets from `first` to the last of `offsets` that are not among them."""
+    """Return the offsets from `first` to the last of `offsets` that are missing in `offsets`, as
+    pairs of first and last offset."""
     found: list[tuple[int, int]] = []
     for start, end in runs_of(offsets):
         if first < start:

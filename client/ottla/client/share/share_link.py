@@ -1,8 +1,9 @@
 """The connection over which a share consumer fetches from one broker and acknowledges to it.
 
-One request at a time: the session counts them.  A fetch carries the acknowledgements that wait; if
-nothing is to be fetched, they have a request of their own, after a short time in which more may
-come.  Locks are renewed in requests of their own, which Kafka requires.
+One request is in flight at a time, because the share session numbers its requests. A fetch contains
+the acknowledgements that wait. If nothing is to be fetched, they are sent in a request of their
+own, after a short time in which more may be added. Locks are renewed in requests of their own,
+which Kafka requires.
 """
 
 import logging
@@ -35,26 +36,26 @@ from ottla.wire.messages.share_fetch_response import PartitionData, ShareFetchRe
 LOG = logging.getLogger("ottla.client")
 
 PATIENCE_MS = 10_000
-"""Time in ms that the client waits for a response beyond `fetch.max.wait.ms`."""
+"""Time in ms that the client waits for the response to a fetch beyond `fetch.max.wait.ms`."""
 LINGER_MS = 20
-"""Time in ms for which acknowledgements that no task awaits wait for others, if there is no fetch
-that carries them.  A smaller value costs more requests; a larger one lets records be delivered
-twice more often after a crash."""
+"""Time in ms that acknowledgements which no task awaits wait for further ones, if no fetch can
+carry them. A smaller value costs more requests. With a larger value, more records are delivered
+twice after a crash."""
 REPORT_INTERVAL_MS = 10_000
-"""Least time in ms between two messages about failed acknowledgements, since a lost connection may
-fail thousands at once."""
+"""Minimum time in ms between two log messages about failed acknowledgements, since a lost
+connection may fail thousands at once."""
 ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
-"""Kafka's numbers of `share.acquire.mode` (KIP-1206)."""
+"""Kafka's numbers for the values of `share.acquire.mode` (KIP-1206)."""
 RENEWALS_FROM = 2
 """First version of ShareAcknowledge that renews locks (KIP-1222)."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Error codes of a broker that does not lead the partition."""
+"""Error codes of a broker that does not lead a requested partition."""
 
 Results = dict[TopicIdPartition, tuple[int, str | None]]
 
 
 class ShareLink(BrokerLink):
-    """The task and connection of one broker."""
+    """Task that fetches from one broker and acknowledges to it, over a connection of its own."""
 
     def __init__(
         self,
@@ -74,28 +75,28 @@ class ShareLink(BrokerLink):
     ) -> None:
         super().__init__(node, cluster, config)
         self.hand = RecordsInHand()
-        """Records of this broker in hand, and their acknowledgements."""
+        """Records of this broker that are locked for this consumer, and their acknowledgements."""
         self.requested_count = 0
         """Number of records that the fetch in flight may return."""
         self.is_renewing = False
-        """True if locks are renewed without a request of the application."""
+        """True if locks are renewed automatically, without a request of the application."""
         self._config = config
         self._decoder = decoder
         self._measures = measures
         self._wanted = wanted
         self._budget = budget
-        """Returns the number of records to fetch now."""
+        """Function that returns the number of records to fetch now."""
         self._on_fetched = on_fetched
         self._on_stale = on_stale
         self._on_moved = on_moved
         self._on_failure = on_failure
         self.settled = trio.lowlevel.ParkingLot()
-        """Tasks that wait until acknowledgements were confirmed, refused or lost."""
+        """Tasks that wait until acknowledgements are confirmed, refused or lost."""
         self._session = ShareSessionHandler(config.group_id, member_id)
         self._linger_until_ms: int | None = None
         self._may_renew = True
         self._unreported_count = 0
-        """Number of failed acknowledgements since the last message."""
+        """Number of failed acknowledgements since the last log message about them."""
         self._report_from_ms = 0
         self._is_closing = False
         self._closed = trio.Event()
@@ -110,18 +111,20 @@ class ShareLink(BrokerLink):
     # Called by the consumer.
 
     def on_work(self) -> None:
-        """Note that an acknowledgement waits."""
+        """Process that a new acknowledgement is waiting: it is sent with the next fetch, or after
+        `LINGER_MS`."""
         if self._linger_until_ms is None:
             self._linger_until_ms = now_ms() + LINGER_MS
             self.wake_up.set()
 
     def on_awaited(self) -> None:
-        """Send the acknowledgements that wait, because a task awaits one of them."""
+        """Send the waiting acknowledgements now, because a task awaits one of them."""
         self._linger_until_ms = 0
         self.wake_up.set()
 
     def on_unwatched_failure(self, error: OttlaError) -> None:
-        """Log acknowledgements that failed, and that no task awaits, once in a while."""
+        """Count a failed acknowledgement that no task awaits. Logs such failures at most once per
+        `REPORT_INTERVAL_MS`."""
         self._unreported_count += 1
         now = now_ms()
         if now >= self._report_from_ms:
@@ -135,11 +138,12 @@ class ShareLink(BrokerLink):
             self._report_from_ms = now + REPORT_INTERVAL_MS
 
     def watched(self) -> PendingAcknowledgement:
-        """Return an outcome whose failure needs no message."""
+        """Return a PendingAcknowledgement whose failure is not logged."""
         return PendingAcknowledgement(lambda error: None, self.on_awaited)
 
     async def close(self) -> None:
-        """Send all acknowledgements, release all other records, and close the session."""
+        """Send all acknowledgements, release all other locked records, and close the share
+        session."""
         if not self._session.is_open:
             return
         self._is_closing = True
@@ -159,7 +163,8 @@ class ShareLink(BrokerLink):
             self._on_stale(at.topic)
 
     def _lose_session(self, reason: str) -> None:
-        """Forget the session and its records: the broker has released them, or will."""
+        """Forget the share session and its records. The broker has released the records, or will do
+        so."""
         self.requested_count = 0
         self._linger_until_ms = None
         self._session.on_loss()

@@ -1,8 +1,8 @@
 """The state machine of one member of a share group (KIP-932).
 
-Pure.  The coordinator assigns partitions, which a member reads at once: they are never revoked, and
-several members may have the same one.  A heartbeat contains the fields that have changed since the
-last one.
+Pure. The coordinator assigns partitions, which a member reads at once: they are never revoked, and
+several members may have the same partition. A heartbeat contains the fields that have changed since
+the last heartbeat.
 """
 
 from collections.abc import Collection
@@ -20,15 +20,16 @@ from ottla.wire.messages.share_group_heartbeat_request import ShareGroupHeartbea
 from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 FIRST_INTERVAL_MS = 5_000
-"""Interval of heartbeats before the coordinator has named one."""
+"""Interval of heartbeats in ms, until the coordinator has returned one."""
 HASTY_INTERVAL_MS = 500
-"""Interval of the first heartbeats of a member without partitions.  The coordinator assigns
-partitions a moment after the first heartbeat, because it stores their state first."""
+"""Interval in ms of the first heartbeats of a member without partitions. The coordinator assigns
+partitions a moment after the first heartbeat, because it first has to initialise their share state.
+"""
 HASTY_COUNT = 10
 
 
 class ShareGroupMember:
-    """A member with its epoch, subscription and assignment."""
+    """One member of a share group, with its epoch, subscription and assignment."""
 
     def __init__(self, group_id: str, member_id: str, rack: str | None) -> None:
         self.group_id = group_id
@@ -38,15 +39,16 @@ class ShareGroupMember:
         """Partitions to read, by topic id."""
         self._interval_ms = FIRST_INTERVAL_MS
         self._hasty_left = HASTY_COUNT
-        """Number of heartbeats that are sent early if there are no partitions."""
+        """Number of further heartbeats that are sent early while the member has no partitions."""
         self._rack = rack
         self._topics: tuple[str, ...] = ()
         self._sent_topics: tuple[str, ...] | None = None
-        """Topics that the coordinator knows.  None if it may not know them."""
+        """Topics that the coordinator knows from earlier heartbeats. None if the last heartbeat may
+        not have arrived."""
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The subscribed topics, in order."""
+        """The subscribed topics, sorted."""
         return self._topics
 
     @property
@@ -62,7 +64,7 @@ class ShareGroupMember:
         return self._interval_ms
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription."""
+        """Replace the subscription by these topics."""
         self._topics = tuple(sorted(set(topics)))
         self._hasty_left = HASTY_COUNT
 
@@ -81,7 +83,7 @@ class ShareGroupMember:
         return request
 
     def leave_request(self) -> ShareGroupHeartbeatRequest:
-        """Return the heartbeat request that leaves the group."""
+        """Return the heartbeat request by which the member leaves the group."""
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
         )
@@ -107,7 +109,8 @@ class ShareGroupMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Send all fields with the next heartbeat, because the last one may have been lost."""
+        """Send all fields with the next heartbeat, because the last heartbeat may not have
+        arrived."""
         self._sent_topics = None
 
     def _on_error(self, code: ErrorCode, message: str | None) -> Step:

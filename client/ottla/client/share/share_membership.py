@@ -1,6 +1,7 @@
-"""Membership in a share group: the task that sends the heartbeats of a member.
+"""Membership in a share group: the task that sends a member's heartbeats.
 
-It never waits for the application, so that a member stays in the group however long a record takes.
+The task never waits for the application, so a member stays in the group however long it processes a
+record.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ class ShareMembership:
         self.coordinator = coordinator
         self._config = config
         self._on_assigned = on_assigned
-        """Called after the assignment has changed."""
+        """Function to call after the assignment has changed."""
         self._on_failure = on_failure
         self._wake_up = WakeUp()
         self._due_ms = 0
@@ -44,15 +45,15 @@ class ShareMembership:
         self._is_joined = False
 
     def identity(self) -> dict[str, str]:
-        """Return the labels that name the member in reports of metrics."""
+        """Return the labels that identify the group and the member in reports of metrics."""
         return {"group_id": self.member.group_id, "group_member_id": self.member.member_id}
 
     def wake(self) -> None:
-        """Send a heartbeat, because the subscription has changed."""
+        """Send a heartbeat now, because the subscription has changed."""
         self._wake_up.set()
 
     async def run(self) -> None:
-        """Stay a member while there is a subscription, until cancelled."""
+        """Stay a member of the group while there is a subscription, until cancelled."""
         while True:
             member = self.member
             if not member.topics or self._is_leaving:
@@ -63,8 +64,8 @@ class ShareMembership:
                 await self._wake_up.wait(self._due_ms)
 
     async def leave(self) -> None:
-        """Leave the group.  If the request is lost, the coordinator removes the member when its
-        session times out."""
+        """Leave the group. If the request is lost, the coordinator removes the member after its
+        session timeout."""
         self._is_leaving = True
         if not self._is_joined:
             return

@@ -1,8 +1,9 @@
 """Records and batches of a share group, as the application receives and acknowledges them.
 
 Each record is locked for this consumer for the duration of the group's record lock (30 s by
-default).  Within that time the application settles it: accepts, releases or rejects it.  `renew`
-starts the time again.  A record whose lock ends is delivered again, perhaps to another consumer.
+default). Within that time the application settles it, which means that it accepts, releases or
+rejects the record. `renew` restarts the lock's timeout. A record whose lock ends is delivered
+again, perhaps to another consumer.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -20,10 +21,11 @@ from ottla.wire.records import RecordHeaders
 
 
 class PendingAcknowledgement:
-    """An acknowledgement in progress.  Await it to wait for the confirmation of the broker.
+    """An acknowledgement in progress. Await it to wait for the confirmation of the broker.
 
-    It is sent in any case.  Awaiting raises RefusedError if the broker refuses it.
-    INVALID_RECORD_STATE means that the lock had ended: the record is delivered again.
+    It is sent whether or not it is awaited. Awaiting it raises RefusedError if the broker refuses
+    the acknowledgement. INVALID_RECORD_STATE means that the lock had ended: the record is delivered
+    again.
     """
 
     __slots__ = ("_error", "_event", "_is_watched", "_left", "_on_awaited", "_on_failure")
@@ -35,8 +37,8 @@ class PendingAcknowledgement:
         self._error: OttlaError | None = None
         self._event = trio.Event()
         self._is_watched = False
-        """True if a task awaits the result, or has awaited it, so that its error is raised
-        there."""
+        """True if a task awaits, or has awaited, the acknowledgement, so that its error is raised
+        in that task."""
         self._on_failure = on_failure
         self._on_awaited = on_awaited
 
@@ -54,7 +56,7 @@ class PendingAcknowledgement:
         return self._error
 
     async def wait(self) -> None:
-        """Wait for the confirmation of the broker.  Raises the error if the acknowledgement
+        """Wait for the broker's confirmation. Raises the error of the acknowledgement if it
         fails."""
         self._is_watched = True
         if not self._event.is_set():
@@ -64,11 +66,12 @@ class PendingAcknowledgement:
             raise self._error
 
     def _expect(self, count: int) -> None:
-        """Expect further results."""
+        """Expect `count` further results."""
         self._left += count
 
     def _settle(self, error: OttlaError | None) -> None:
-        """Note one result.  The first error counts."""
+        """Receive one result: an error, or None for success. The first error becomes the error of
+        the acknowledgement."""
         self._left -= 1
         if self._error is None:
             self._error = error
@@ -76,15 +79,15 @@ class PendingAcknowledgement:
             self._finish()
 
     def _finish(self) -> None:
-        """Wake the tasks that wait for the result, since all parts have one."""
+        """Wake the tasks that wait for the acknowledgement, since all its results have arrived."""
         self._event.set()
         if self._error is not None and not self._is_watched:
             self._on_failure(self._error)
 
 
 class AcquiredRecords:
-    """Records of one partition that were acquired together, and the broker to acknowledge them
-    to."""
+    """Records of one partition that were acquired together, and the broker that expects their
+    acknowledgements."""
 
     __slots__ = ("_hand", "_on_awaited", "_on_failure", "_on_work", "at", "key", "serial")
 
@@ -108,13 +111,14 @@ class AcquiredRecords:
         self._on_failure = on_failure
 
     def unsettled(self, offsets: Sequence[int]) -> list[int]:
-        """Return those of the offsets that are neither settled nor lost."""
+        """Return the offsets whose records are still locked and not yet accepted, released or
+        rejected."""
         return self._hand.unsettled(self.key, offsets, self.serial)
 
     def settle(self, offsets: Sequence[int], kind: AcknowledgeType) -> PendingAcknowledgement:
-        """Acknowledge the records at these offsets, in ascending order.
+        """Acknowledge the records at these ascending offsets, or renew their locks.
 
-        Records whose lock has ended make the result an error.
+        If the lock of a record has ended, the PendingAcknowledgement fails.
         """
         pending = PendingAcknowledgement(self._on_failure, self._on_awaited)
         found = self.unsettled(offsets)
@@ -143,9 +147,9 @@ class ShareRecord:
         self, data: ConsumerRecord, delivery_count: int, acquired: AcquiredRecords
     ) -> None:
         self.data = data
-        """The record as other consumers return it."""
+        """The record itself, in the form in which a consumer returns it."""
         self.delivery_count = delivery_count
-        """Number of deliveries of the record, with this one."""
+        """Number of deliveries of the record, including this one."""
         self._acquired = acquired
         self._settled_as: AcknowledgeType | None = None
 
@@ -197,30 +201,30 @@ class ShareRecord:
     def accept(self) -> PendingAcknowledgement:
         """Acknowledge that the record was processed.
 
-        Raises RefusedError if it was settled before.
+        Raises RefusedError if the record was already accepted, released or rejected.
         """
         return self._settle(AcknowledgeType.ACCEPT)
 
     def release(self) -> PendingAcknowledgement:
         """Let the record be delivered again at once, perhaps to another consumer.
 
-        After the group's delivery limit (5 by default) it is archived instead.  Raises RefusedError
-        if it was settled before.
+        After the group's delivery limit (5 by default) it is archived instead. Raises RefusedError
+        if the record was already accepted, released or rejected.
         """
         return self._settle(AcknowledgeType.RELEASE)
 
     def reject(self) -> PendingAcknowledgement:
-        """Archive the record, because it can never be processed.  It is not delivered again.
+        """Archive the record, because it can never be processed. It is not delivered again.
 
-        A group with a dead letter topic gets it there.  Raises RefusedError if it was settled
-        before.
+        If the group has a dead-letter topic, the record is written to it. Raises RefusedError if
+        the record was already accepted, released or rejected.
         """
         return self._settle(AcknowledgeType.REJECT)
 
     def renew(self) -> PendingAcknowledgement:
-        """Start the time of the lock again (KIP-1222, brokers from Kafka 4.2).
+        """Restart the timeout of the record's lock (KIP-1222, brokers from Kafka 4.2).
 
-        Raises RefusedError if the record was settled before.
+        Raises RefusedError if the record was already accepted, released or rejected.
         """
         self._check()
         return self._acquired.settle((self.offset,), AcknowledgeType.RENEW)
@@ -247,7 +251,8 @@ class ShareRecord:
 class ShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` act on those of its records that are not settled yet.
+    `accept`, `release`, `reject` and `renew` apply to the records of the batch that were not
+    accepted, released or rejected individually.
     """
 
     __slots__ = ("_acquired", "delivery_count", "records")
@@ -258,7 +263,7 @@ class ShareBatch:
         self.records = records
         """The records, with their columns: `for value in batch.records.values`."""
         self.delivery_count = delivery_count
-        """Number of deliveries of the records, with this one."""
+        """Number of deliveries of each record, including this one."""
         self._acquired = acquired
 
     @property
@@ -284,7 +289,7 @@ class ShareBatch:
         return self._settle(AcknowledgeType.REJECT)
 
     def renew(self) -> PendingAcknowledgement:
-        """Start the time of the locks again."""
+        """Restart the timeout of the records' locks (KIP-1222)."""
         return self._settle(AcknowledgeType.RENEW)
 
     def _settle(self, kind: AcknowledgeType) -> PendingAcknowledgement:

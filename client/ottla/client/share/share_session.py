@@ -1,11 +1,11 @@
 """The share session with one broker: its epoch, its partitions and its requests (KIP-932).
 
-Pure.  A session belongs to a connection.  Epoch 0 opens it, or replaces an earlier one; each
-further request has the next epoch.  Epoch -1 closes it.  A request names the partitions that are
-added to the session and those that it no longer needs.  Invariants:
-- OneAtATime: a request is created only after the response to the one before was processed.
-- OnlyWantedJoin: a fetch carries acknowledgements of partitions that it wants.  Others go into a
-  ShareAcknowledge request, because a fetch would add their partitions to the session.
+Pure. A session belongs to a connection. A request with epoch 0 opens a session, or replaces an
+earlier one; each further request has the next epoch. Epoch -1 closes it. A request names the
+partitions that are added to the session and the partitions that it no longer needs. Invariants:
+- OneAtATime: a request is created only after the response to the previous request was processed.
+- OnlyWantedJoin: a fetch contains acknowledgements only of partitions that it fetches. All others
+  are sent in a ShareAcknowledge request, because a fetch would add their partitions to the session.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,11 +34,11 @@ FINAL_EPOCH = -1
 Acknowledged = Mapping[TopicIdPartition, Sequence[AcknowledgementRange]]
 
 LOST_SESSION = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
-"""Error codes of a session that the broker does not know.  The next fetch opens another one."""
+"""Error codes for a session that the broker does not know. The next fetch opens another session."""
 
 
 class ShareSessionHandler:
-    """The session of one member with one broker."""
+    """The share session of one group member with one broker."""
 
     def __init__(self, group_id: str, member_id: str) -> None:
         self._group_id = group_id
@@ -46,7 +46,7 @@ class ShareSessionHandler:
         self._epoch = OPENING_EPOCH
         self._partitions: set[TopicIdPartition] = set()
         self._next_partitions: set[TopicIdPartition] = set()
-        """Partitions of the session once the request in flight has succeeded."""
+        """Partitions that the session will have once the request in flight has succeeded."""
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +56,8 @@ class ShareSessionHandler:
     def fill_fetch(
         self, request: ShareFetchRequest, wanted: Collection[TopicIdPartition], acks: Acknowledged
     ) -> None:
-        """Enter the session, its changes and acknowledgements of wanted partitions in a fetch."""
+        """Add the session's id and epoch, the changes of its partitions, and acknowledgements of
+        wanted partitions to a fetch request."""
         assert self.is_open or not acks, "the request that opens a session acknowledges nothing"
         wanted = set(wanted)
         assert acks.keys() <= wanted
@@ -89,7 +90,8 @@ class ShareSessionHandler:
     def acknowledge_request(
         self, acks: Acknowledged, *, is_renewal: bool = False, is_last: bool = False
     ) -> ShareAcknowledgeRequest:
-        """Return a request that acknowledges records.  If it `is_last`, it closes the session."""
+        """Return a request that acknowledges records, or renews locks with `is_renewal`. With
+        `is_last`, it also closes the session."""
         assert self.is_open, "only an open session acknowledges"
         by_topic: dict[UUID, list[AcknowledgePartition]] = {}
         for at in sorted(acks):
@@ -120,6 +122,6 @@ class ShareSessionHandler:
         self._partitions = self._next_partitions
 
     def on_loss(self) -> None:
-        """Begin another session with the next fetch."""
+        """Discard the session, so that the next fetch opens a new one."""
         self._epoch = OPENING_EPOCH
         self._partitions = set()
