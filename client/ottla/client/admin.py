@@ -63,11 +63,12 @@ async def open_admin(
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
 ) -> AsyncIterator[Admin]:
-    """Open and yield an admin client. The end of the block closes it.
+    """Open and yield an admin client, which is closed at the end of the caller's `async with`
+    block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092.  `config` replaces all other arguments.  With `enable_metrics_push`, the client reports
-    its own metrics to the cluster if the cluster collects them (KIP-714).
+    9092. `config` replaces all other arguments. With `enable_metrics_push`, the client reports its
+    own metrics to the cluster if the cluster collects them (KIP-714).
     """
     if config is not None:
         # Imported here: most commands of `ottla` start without it.

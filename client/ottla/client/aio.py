@@ -134,8 +134,8 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[AioProducer]:
-    """Open and yield a producer, as `ottla.client.open_producer` does.  It is flushed at the end of
-    the block.
+    """Open and yield a producer, as `ottla.client.open_producer` does. Its records are flushed at
+    the end of the caller's `async with` block.
 
     `partition_by` is called in the background thread of the clients.
     """

@@ -1,9 +1,10 @@
 """Serializers: functions that convert values to bytes and back, and clients that apply them.
 
 A serializer is a function from a value to bytes; a deserializer is a function from bytes to a
-value.  This module has functions for JSON and text.  Any other function of that form can be used,
-such as `Message.SerializeToString` of Protobuf.  These functions are never called with None: a
-record without a key or a value (a tombstone) has None both before and after the conversion.
+value. This module has functions for JSON and text. Any other function with such an argument and
+result can be used, such as `Message.SerializeToString` of Protobuf. These functions are never
+called with None: a record without a key or a value (a tombstone) has None both before and after the
+conversion.
 
 Serializers with a schema registry are in `ottla.client.schemas`.
 """
@@ -72,17 +73,18 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
         ...
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of a settled record.  Raises NotDeliveredError if it failed."""
+        """Return the metadata of the record. Only allowed once `is_settled` is True. Raises
+        NotDeliveredError if the record was not delivered."""
         ...
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is settled, and return its metadata.  Raises NotDeliveredError if
-        it failed."""
+        """Wait until the record is delivered or has failed, and return its metadata. Raises
+        NotDeliveredError if it was not delivered."""
         ...
 
 
 class RecordSender(Protocol):
-    """A producer of bytes: Producer, or AioProducer under asyncio."""
+    """A producer whose keys and values are bytes: Producer, or AioProducer under asyncio."""
 
     async def send(
         self,
@@ -99,7 +101,7 @@ class RecordSender(Protocol):
 
 
 class RecordReader(Protocol):
-    """A consumer of bytes: Consumer, or AioConsumer under asyncio."""
+    """A consumer whose keys and values are bytes: Consumer, or AioConsumer under asyncio."""
 
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
@@ -122,8 +124,8 @@ class RecordReader(Protocol):
         ...
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
-        """Move the position of each partition that is still assigned back to the first of `records`
-        in that partition."""
+        """Move the positions of partitions back to the first of `records` in each partition.
+        Partitions that are no longer assigned are skipped."""
         ...
 
 
@@ -179,7 +181,7 @@ class DeserializedBatch(NamedTuple, Generic[K, V]):
 
 
 def _check_functions(kind: type, **functions: object) -> None:
-    """Raise TypeError for an argument that is neither callable nor of a kind."""
+    """Raise TypeError for an argument that is neither callable nor an instance of `kind`."""
     for name, function in functions.items():
         if not callable(function) and not isinstance(function, kind):
             raise TypeError(
@@ -200,7 +202,8 @@ async def _encode(
 def _with_headers(
     headers: Headers | EncodedHeaders, *fields: EncodedField | None
 ) -> Headers | EncodedHeaders:
-    """Return the headers of a record and those of its serialized key and value."""
+    """Return the headers of a record, followed by the headers that its serialized key and value
+    add."""
     added = [one for encoded in fields if encoded is not None for one in encoded.headers]
     if not added:
         return headers
@@ -210,7 +213,8 @@ def _with_headers(
 
 
 def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, RecordHeaders], T]:
-    """Return a function of data and headers for any deserializer."""
+    """Return a deserializer, whether it is a function or a schema deserializer, as a function of
+    data and headers."""
     if isinstance(codec, SchemaDeserializer):
         return partial(codec.deserialize, part)
     function: Callable[[bytes], T] = codec
@@ -220,8 +224,8 @@ def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, Reco
 class SerializingProducer(Generic[K, V]):
     """A producer whose keys and values are serialized by two functions or schema serializers.
 
-    For example `SerializingProducer(producer, key=to_text, value=to_json)`.  Several of them may
-    share one producer.
+    For example `SerializingProducer(producer, key=to_text, value=to_json)`. Several serializing
+    producers may share one producer.
     """
 
     @overload
@@ -383,8 +387,8 @@ class DeserializingConsumer(Generic[K, V]):
     def _read_columns(
         self, batch: RecordBatch
     ) -> tuple[list[K | None], list[V | None], DeserializationError | None]:
-        """Return the keys and values up to the first malformed record, and the error for that
-        record."""
+        """Deserialize the keys and values up to the first malformed record. Returns them, and the
+        error for that record."""
         keys: list[K | None] = []
         values: list[V | None] = []
         read_key, read_value = self._read_key, self._read_value
@@ -432,7 +436,7 @@ class DeserializingConsumer(Generic[K, V]):
     ) -> None:
         """Load the schemas of some keys and values, before they are deserialized.
 
-        If that is cancelled, the consumer continues at the first of `records` in each partition.
+        If this is cancelled, the consumer continues at the first of `records` in each partition.
         """
         try:
             if isinstance(self._key, SchemaDeserializer):

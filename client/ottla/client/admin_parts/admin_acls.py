@@ -1,4 +1,4 @@
-"""Admin calls for ACLs."""
+"""Admin calls that describe, create and delete ACLs."""
 
 from collections.abc import Sequence
 
@@ -45,9 +45,10 @@ class AclCalls(AdminCalls):
         )
 
     async def create_acls(self, entries: Sequence[AclEntry]) -> None:
-        """Create ACLs.  ACLs that exist already are left unchanged.
+        """Create ACLs. ACLs that exist already are left unchanged.
 
-        Raises the first RefusedError if some ACLs are refused; all others are created nevertheless.
+        If some ACLs are refused, all others are created nevertheless, and the RefusedError of the
+        first refused one is raised.
         """
         request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await self._retry_until_timeout(
@@ -135,7 +136,7 @@ def _entry(
 
 
 def creation_of(entry: AclEntry) -> AclCreation:
-    """Return an ACL as an entry of a CreateAcls request."""
+    """Return the entry of a CreateAcls request that creates an ACL."""
     return AclCreation(
         resource_type=entry.resource_type,
         resource_name=entry.resource_name,

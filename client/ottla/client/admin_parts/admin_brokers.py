@@ -1,6 +1,6 @@
 """Admin calls for the brokers of the cluster and their log directories.
 
-These calls have a module of their own, so that commands that use no other admin calls import less
+They are separate from the other admin calls, so that a command that needs only these imports less
 code.
 """
 
@@ -29,7 +29,7 @@ class BrokerDescription(NamedTuple):
     port: int
     rack: str | None
     is_fenced: bool = False
-    """True if the broker is registered but fenced.  Always False if the broker that answered is too
+    """True if the broker is registered but fenced. Always False if the broker that responded is too
     old to report it."""
 
 
@@ -40,21 +40,21 @@ class ClusterDescription:
     cluster_id: str
     """Id of the cluster."""
     controller: NodeId
-    """Broker or controller that accepts requests for the controller."""
+    """Id of the node to which requests for the controller are sent: a broker or a controller."""
     brokers: tuple[BrokerDescription, ...]
     """The brokers of the cluster."""
 
 
 class ReplicaOnDisk(NamedTuple):
-    """One replica in one log directory, with its size in bytes."""
+    """One replica in one log directory, with its size in bytes and its lag."""
 
     size_bytes: int
     offset_lag: Offset
-    """Lag of the replica, in records: behind the high watermark of the leader or, for a future
-    replica, behind the current replica."""
+    """Lag of the replica, in records: behind the high watermark or, for a future replica, behind
+    the replica that it will replace."""
     is_future: bool
-    """True for a future replica: one that is being moved here from another log directory of the
-    broker."""
+    """True for a future replica: a copy that is being built in this directory because the replica
+    is moved here from another log directory of the broker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Base class of the admin calls, how an admin client is opened, and errors and partitions in the
-form of requests and responses."""
+"""The parts that all admin calls share: the base class, the opening of an admin client, and
+conversions of errors and partitions from and to requests."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 RETRY_WAIT_S = 0.1
 ANSWER_WAIT_S = 5.0
-"""Time in seconds that the client waits for a response beyond the timeout that it gave to the
-broker, for calls that the broker answers only when that timeout ends.
+"""Time in seconds that the client waits for a response beyond the timeout in the request. It
+matters for calls that the broker answers only when that timeout ends.
 
-With a smaller value, a slow network turns the broker's reason into a lost connection.  With a
-larger value, a broker that does not respond is noticed later.
+With a smaller value, a slow network turns the broker's reason into a lost connection. With a larger
+value, a broker that does not respond is noticed later.
 """
 
 
@@ -43,8 +43,8 @@ class AdminCalls(ReportingClient):
         return self._cluster
 
     async def _retry_until_timeout(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Call `attempt`, which must be idempotent, and return its result. Temporary failures are
-        repeated until the timeout of the admin client."""
+        """Call `attempt`, which must be idempotent, and return its result. After a temporary
+        failure, the call is repeated until the timeout of the admin client."""
         return await retry_until_timeout(
             attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
         )
@@ -82,7 +82,7 @@ async def open_calls(
 
 
 def _passes(error: RefusedError) -> bool:
-    """Return True if an attempt that failed with `error` should be retried.
+    """Return True if an attempt that failed with `error` should be repeated.
 
     A missing topic or partition is reported at once, although Kafka classifies that error as
     retriable.
@@ -91,7 +91,8 @@ def _passes(error: RefusedError) -> bool:
 
 
 def refusal_of(code: int, message: str | None = None) -> RefusedError | None:
-    """Return the error code and message of a response as a RefusedError, or None for NONE."""
+    """Return a RefusedError with the error code and message of a response, or None if the code is
+    NONE."""
     return None if code == ErrorCode.NONE else RefusedError(code_of(code), message or None)
 
 

@@ -1,6 +1,7 @@
-"""Admin calls for log cleaners: the state of compaction, requested passes, retries.
+"""Admin calls for log cleaners: the state of log compaction, requests for cleaning passes, and
+retries of failed ones.
 
-Each broker compacts its own replicas, so each request is sent to one broker.  Only Ottla's brokers
+Each broker compacts its own replicas, so each request is sent to one broker. Only Ottla's brokers
 support these requests.
 """
 
@@ -24,11 +25,12 @@ from ottla.wire.messages.describe_cleaner_response import (
 )
 
 PARTITIONS_PER_REQUEST = 100
-"""Maximum number of partitions that a broker accepts in one request for passes or retries."""
+"""Maximum number of partitions in one request for cleaning passes or retries. Brokers refuse more.
+"""
 
 
 class CleaningPass(NamedTuple):
-    """Statistics of the last cleaning pass of a log since its broker started."""
+    """Statistics of the last cleaning pass over a log since its broker started."""
 
     ended_ms: int
     """Time when the pass ended, in ms since 1970, by the clock of the broker."""
@@ -61,23 +63,24 @@ class LogCleaning:
     retry_in_ms: int | None
     """Time until a failed cleaning is retried, in ms.  None if no retry is scheduled."""
     is_wanted: bool
-    """True if a cleaning pass was requested but has not started yet."""
+    """True if a cleaning pass was requested for this log but has not started yet."""
     clean_bytes: int
-    """Size of the part that is already compacted, in bytes."""
+    """Size of the part of the log that is already compacted, in bytes."""
     cleanable_bytes: int
-    """Size of the part that the next pass would compact, in bytes.  The pass also reads the
-    compacted part."""
+    """Size of the part of the log that the next pass would compact, in bytes. The pass also reads
+    the part that is already compacted."""
     first_dirty_offset: Offset
     """First offset after the part of the log that is already compacted."""
     end_offset: Offset
-    """End offset of the range that the next pass would compact.  The range starts at
-    `first_dirty_offset`."""
+    """End of the range that the next pass would compact: the offset after its last record. The
+    range starts at `first_dirty_offset`."""
     last: CleaningPass | None
     """Statistics of the last pass of this log.  None before the first pass."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Ratio of the dirty bytes to all bytes that the next pass would read."""
+        """Ratio of the bytes that are not compacted yet to all bytes that the next pass would
+        read."""
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
 
@@ -90,7 +93,7 @@ class CleanerDescription:
     now_ms: int
     """Time of the broker when it responded, in ms since 1970."""
     thread_count: int
-    """Number of cleaner processes."""
+    """Number of cleaner processes of the broker."""
     pass_count: int
     """Number of cleaning passes since the broker started."""
     failure_count: int
@@ -111,8 +114,8 @@ class CleaningAnswer(NamedTuple):
     refusal: RefusedError | None
     """Reason why the request was refused, or None if it was accepted."""
     note: str | None
-    """Reason why the broker has nothing to do for this log.  None if the pass will run, or if the
-    request was refused."""
+    """Reason why the accepted request leads to no cleaning pass of this log. None if a pass will
+    run, or if the request was refused."""
 
 
 class CleanerCalls(AdminCalls):
@@ -163,8 +166,8 @@ class CleanerCalls(AdminCalls):
     async def retry_cleaning(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CleaningAnswer]:
-        """Request that a broker retries the cleaning of logs for which it has failed: the logs of
-        `partitions`, or all failed logs.
+        """Request that a broker retries the cleaning of logs for which it has failed: of
+        `partitions`, or of all logs whose cleaning failed.
 
         Returns the result of each partition.
         """

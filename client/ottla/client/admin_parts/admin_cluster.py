@@ -63,10 +63,9 @@ class QuorumDescription:
     """Host and port of the first listener of each controller.  Empty if the responding broker is
     too old to report them."""
     problems: str = ""
-    """Problems of the quorum or of the leader's disk, one per line."""
+    """Present problems of the quorum or of the leader's disk, one per line."""
     warnings: str = ""
-    """Problems of the leader's disk that are about to occur and that an operator can prevent, one
-    per line."""
+    """Imminent problems of the leader's disk, which an operator can still prevent, one per line."""
 
 
 class FeatureUpdateKind(IntEnum):
@@ -75,11 +74,13 @@ class FeatureUpdateKind(IntEnum):
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3
-    """Downgrade that may delete metadata.  Kafka and Ottla refuse what SAFE_DOWNGRADE refuses."""
+    """Downgrade that may delete metadata. Kafka and Ottla refuse it in the same cases as
+    SAFE_DOWNGRADE."""
 
 
 class FeatureLevels(NamedTuple):
-    """Levels of one feature."""
+    """Levels of one feature: the finalized level in the cluster, and the levels that a broker
+    supports."""
 
     finalized: int
     """Finalized level in the cluster.  0 if the feature is disabled."""
@@ -130,13 +131,14 @@ class ClusterCalls(AdminCalls):
         *,
         ack_when_committed: bool = True,
     ) -> None:
-        """Add a controller, which runs and follows the leader, to the voters of the quorum.
+        """Add a running controller, which already replicates the leader's log, to the voters of the
+        quorum.
 
-        `listeners` are the controller's endpoints, as host and port by listener name.  Returns when
+        `listeners` are the controller's endpoints, as host and port by listener name. Returns when
         the new set of voters is committed, or, without `ack_when_committed`, when it is appended.
-        Sends a single request.  Raises RefusedError if the change is refused.  After
-        REQUEST_TIMED_OUT or a lost connection, the change may still take effect:
-        `describe_quorum` shows it.
+        Sends a single request. Raises RefusedError if the change is refused. After
+        REQUEST_TIMED_OUT or a lost connection, the change may still take effect: `describe_quorum`
+        shows it.
         """
         request = AddRaftVoterRequest(
             cluster_id=None,
@@ -166,10 +168,10 @@ class ClusterCalls(AdminCalls):
         raise_for(answer.error_code, answer.error_message)
 
     async def unregister_controller(self, node: int) -> None:
-        """Delete the registration of a controller that is gone.  A controller that still runs
-        registers again.
+        """Delete the registration of a controller that was removed. A controller that is still
+        running registers again.
 
-        Sends a single request.  Raises RefusedError if the controller is the active one, or is not
+        Sends a single request. Raises RefusedError if the controller is the active one, or is not
         registered.
         """
         request = UnregisterControllerRequest(controller_id=node)
@@ -177,8 +179,8 @@ class ClusterCalls(AdminCalls):
         raise_for(answer.error_code, answer.error_message)
 
     async def describe_features(self, node: int | None = None) -> dict[str, FeatureLevels]:
-        """Return the finalized level of each feature, and the range of levels that the responding
-        broker supports: the broker `node`, or any broker."""
+        """Return the finalized level of each feature, and the range of levels that a broker
+        supports. The request is sent to the broker `node`, or to any broker if it is None."""
         version = max(FEATURES_FROM, await self._cluster.version_of(ApiVersionsRequest.API_KEY))
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         answer = await self._cluster.request(
@@ -201,9 +203,9 @@ class ClusterCalls(AdminCalls):
         kind: FeatureUpdateKind = FeatureUpdateKind.UPGRADE,
         is_dry_run: bool = False,
     ) -> None:
-        """Finalize levels of features, all or none.  Level 0 switches a feature off.
+        """Finalize levels of features: either all of them or none. Level 0 disables a feature.
 
-        With `is_dry_run`, the levels are only checked.  Raises RefusedError if a node does not
+        With `is_dry_run`, the levels are only checked. Raises RefusedError if a node does not
         support a level, or if a feature must not be lowered to it.
         """
         request = UpdateFeaturesRequest(

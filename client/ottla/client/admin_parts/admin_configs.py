@@ -43,8 +43,8 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place where a setting has a value, such as the topic, the broker or the default.
-    Synonyms are listed in order of precedence."""
+    """A setting's value at one level, such as the topic, the broker or the default. Synonyms are
+    listed in order of precedence."""
 
     name: str
     value: str | None
@@ -63,7 +63,8 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     """True if the setting is secret: its value is not reported."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """All sources of the value.  Empty unless synonyms were requested."""
+    """Values of the setting at every level where it is set, in order of precedence. Empty unless
+    synonyms were requested."""
     documentation: str | None = None
     """Description of the setting.  None unless documentation was requested."""
     type: int = 0
@@ -79,18 +80,18 @@ class ConfigEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A change that adds an entry to a list."""
+    """A change that adds an entry to a setting whose value is a list."""
 
     value: str
-    """Entry to add."""
+    """Entry to add to the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """A change that removes an entry from a list."""
+    """A change that removes an entry from a setting whose value is a list."""
 
     value: str
-    """Entry to remove."""
+    """Entry to remove from the list."""
 
 
 ConfigChange: TypeAlias = str | Append | Subtract | None
@@ -108,7 +109,8 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Return the settings of a resource that are in force: those named by `keys`, or all."""
+        """Return the values in force of a resource's settings: the settings in `keys`, or all
+        settings."""
         outcomes = await self.try_describe_configs(
             [resource],
             keys=keys,
@@ -125,10 +127,11 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | RefusedError]:
-        """Return the settings in force of each resource, or the RefusedError of the resource.
+        """Return the settings in force of each resource, or a RefusedError for a resource whose
+        settings cannot be read.
 
-        The result contains the settings named by `keys`, or all settings.  A single request is
-        sent, without retries, to the broker that is responsible for the first resource.
+        The result contains the settings named by `keys`, or all settings. A single request is sent,
+        without retries, to the broker that is responsible for the first resource.
         """
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
@@ -190,8 +193,8 @@ class ConfigCalls(AdminCalls):
     ) -> dict[ConfigResource, RefusedError | None]:
         """Make the same changes to each resource, by a single request without retries.
 
-        Returns the refusal of each resource, or None.  The request is sent to one broker: the one
-        that is responsible for the first resource.
+        Returns the refusal of each resource, or None. The request is sent to the broker that is
+        responsible for the first resource.
         """
         alterations = [_alteration(key, change) for key, change in changes]
         request = IncrementalAlterConfigsRequest(
@@ -218,7 +221,7 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Set these settings of a resource, and restore the defaults of all its others
+        """Set the given settings of a resource, and restore the defaults of all its other settings
         (AlterConfigs).
 
         With `is_rehearsal`, the settings are only validated.

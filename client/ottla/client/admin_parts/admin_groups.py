@@ -39,7 +39,7 @@ from ottla.wire.messages.offset_delete_response import OffsetDeleteResponse
 R = TypeVar("R", bound=Message)
 
 STATES_FROM, TYPES_FROM = 4, 5
-"""First versions of ListGroups that filter by state and by type."""
+"""First versions of ListGroups that filter groups by state and by type."""
 NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 DEAD = "Dead"
 CLASSIC_MEMBER = 0
@@ -60,7 +60,7 @@ class GroupType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it."""
+    """A group in a coordinator's list of its groups."""
 
     group_id: str
     """Id of the group."""
@@ -107,7 +107,7 @@ class GroupDescription:
     state: str
     """Kafka's name of the state, as the coordinator reports it."""
     assignor: str
-    """Name of the assignor."""
+    """Name of the assignor that computes the group's assignment."""
     members: tuple[GroupMemberDescription, ...]
     """The members of the group."""
     group_epoch: int | None = None
@@ -140,7 +140,8 @@ class GroupCalls(AdminCalls):
     async def list_groups_of(
         self, node: NodeId, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """Return the groups that one broker coordinates, by a single request without retries."""
+        """Return the groups whose coordinator is the broker `node`, by a single request without
+        retries."""
         request = ListGroupsRequest()
         version = await self._cluster.version_of(request.API_KEY, node)
         if version >= STATES_FROM:
@@ -180,7 +181,7 @@ class GroupCalls(AdminCalls):
     async def group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets of a group: those of `partitions`, or all."""
+        """Return the committed offsets of a group in `partitions`, or in all partitions."""
         async with self._coordinator(group_id) as coordinator:
             return await coordinator.until_it_answers(
                 lambda: fetch_offsets(coordinator, partitions), self._timeout_s
@@ -191,7 +192,7 @@ class GroupCalls(AdminCalls):
     ) -> None:
         """Set committed offsets of a group that has no members.
 
-        Raises the first RefusedError if partitions are refused.
+        If partitions are refused, the RefusedError of the first one is raised.
         """
         for refusal in (await self.try_alter_group_offsets(group_id, offsets)).values():
             raise refusal
@@ -201,7 +202,8 @@ class GroupCalls(AdminCalls):
     ) -> dict[TopicPartition, RefusedError]:
         """Set committed offsets of a group that has no members.
 
-        Returns the refusals by partition; partitions that were set are absent.
+        Returns a RefusedError for each partition that was refused, and no entry for a partition
+        whose offset was set.
         """
         commits = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
         async with self._coordinator(group_id) as coordinator:
@@ -234,8 +236,8 @@ class GroupCalls(AdminCalls):
     ) -> dict[TopicPartition, ErrorCode]:
         """Delete the committed offsets of a group for these partitions.
 
-        Returns the error code of each partition: NONE, or GROUP_SUBSCRIBED_TO_TOPIC if a member is
-        subscribed to its topic.
+        Returns the error code of each partition: NONE, or GROUP_SUBSCRIBED_TO_TOPIC if a member of
+        the group is subscribed to the partition's topic.
         """
         request = OffsetDeleteRequest(
             group_id=group_id,

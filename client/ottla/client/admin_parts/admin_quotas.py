@@ -21,28 +21,28 @@ from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageR
 from ottla.wire.messages.describe_quota_usage_response import DescribeQuotaUsageResponse
 
 QuotaOwner = tuple[QuotaEntity, ...]
-"""Entity that quotas apply to: a user, a client id, both together, or an IP address.  The
+"""Entity that quotas apply to: a user, a client id, a user with a client id, or an IP address. The
 components of the tuple are sorted."""
 
 
 class QuotaChange(NamedTuple):
-    """Changes of the quotas of one entity.  The value None removes a quota."""
+    """Changes of the quotas of one entity, such as a user. The value None removes a quota."""
 
     owner: QuotaOwner
     limits: Mapping[str, float | None]
 
 
 class QuotaUsage(NamedTuple):
-    """Usage of one quota by one client at one broker."""
+    """Usage of one quota by one client at one broker: its rate and its throttling."""
 
     node: NodeId
     key: str
     user: str
-    """Name of the user.  Empty if the quota applies to a client id alone."""
+    """Name of the user. Empty if the quota applies to a client id without a user."""
     client_id: str
     limit: float
     rate: float
-    """Measured rate per second."""
+    """Measured rate of the client per second, in the unit of the quota."""
     throttle_ms: int
     """Time in ms for which the broker will continue to throttle the client."""
 
@@ -91,9 +91,9 @@ class QuotaCalls(AdminCalls):
     async def alter_quotas(
         self, changes: Iterable[QuotaChange], *, is_trial: bool = False
     ) -> list[RefusedError | None]:
-        """Change quotas by one request.
+        """Change quotas of several entities by one request.
 
-        Returns the refusal of each entity, or None.  With `is_trial`, the changes are only
+        Returns the refusal of each entity in order, or None. With `is_trial`, the changes are only
         validated.
         """
         request = AlterClientQuotasRequest(

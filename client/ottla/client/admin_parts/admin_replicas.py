@@ -1,4 +1,5 @@
-"""Admin calls for replicas: elections, reassignments, moves between log directories, producers."""
+"""Admin calls for replicas: leader elections, reassignments, moves between log directories, and
+active producers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -40,7 +41,7 @@ UNCLEAN = 1
 
 
 class Reassignment(NamedTuple):
-    """A partition that is being reassigned."""
+    """State of a partition that is being reassigned to other brokers."""
 
     replicas: tuple[NodeId, ...]
     """Current replicas of the partition, both old and new ones."""
@@ -51,7 +52,7 @@ class Reassignment(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """An active producer of a partition, as reported by the leader."""
+    """A producer that has written to a partition recently, as reported by the leader."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -158,7 +159,7 @@ class ReplicaCalls(AdminCalls):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments in progress: those of `partitions`, or all."""
+        """Return the reassignments in progress of `partitions`, or of all partitions."""
         wanted = None
         if partitions is not None:
             wanted = [

@@ -47,19 +47,19 @@ class ShareOffset:
     """Progress of a share group in one partition."""
 
     start_offset: int | None
-    """Lowest offset that is not settled. None if the group has not read the partition yet:
-    `share.auto.offset.reset` then decides."""
+    """Share-partition start offset: the lowest offset whose record may still be delivered. None if
+    the group has not read the partition yet, so that `share.auto.offset.reset` decides."""
     leader_epoch: int
-    """Epoch of the partition leader that read the state last."""
+    """Epoch of the partition leader that last read the share group's state."""
     lag: int | None
-    """Number of records at or above the start offset that are not settled, or None if it is
-    unknown."""
+    """Number of records at or above the start offset that are not acknowledged or archived yet.
+    None if it is unknown."""
     error: RefusedError | None = None
-    """Reason why the end offset is unknown, or None."""
+    """Reason why the partition's end offset is unknown, or None if it is known."""
 
 
 class ShareGroupCalls(GroupCalls):
-    """The admin calls for share groups. `delete_group` deletes them, too."""
+    """The admin calls for share groups. The inherited `delete_group` deletes share groups, too."""
 
     async def list_share_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
         """Return the share groups of all coordinators, sorted. If `states` are given, only matching
@@ -81,7 +81,8 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Return the progress of a share group: in `partitions`, or in all that it consumes."""
+        """Return the progress of a share group in `partitions`, or in all partitions that it
+        consumes."""
         topics = None
         if partitions is not None:
             topics = [
@@ -110,7 +111,7 @@ class ShareGroupCalls(GroupCalls):
         """Set start offsets of a share group that has no members. The group is created if it does
         not exist.
 
-        Raises the first RefusedError if partitions are refused.
+        If partitions are refused, the RefusedError of the first one is raised.
         """
         for refusal in (await self.try_alter_share_group_offsets(group_id, offsets)).values():
             raise refusal
@@ -120,7 +121,8 @@ class ShareGroupCalls(GroupCalls):
     ) -> dict[TopicPartition, RefusedError]:
         """Set start offsets of a share group that has no members.
 
-        Returns the refusals by partition; partitions that were set are absent.
+        Returns a RefusedError for each partition that was refused, and no entry for a partition
+        whose offset was set.
         """
         request = AlterShareGroupOffsetsRequest(
             group_id=group_id,
@@ -157,8 +159,8 @@ class ShareGroupCalls(GroupCalls):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Collection[str]
     ) -> dict[str, ErrorCode]:
-        """Delete the offsets of a share group without members in these topics. Returns the error
-        code of each topic."""
+        """Delete the start offsets of a share group without members in the given topics. Returns
+        the error code of each topic."""
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id,
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],

@@ -1,8 +1,8 @@
 """Admin calls for client telemetry (KIP-714): subscriptions, reporting clients, last pushes.
 
-A subscription is a resource of the kind CLIENT_METRICS and is changed like any other resource.  A
-client and its pushes are known only to the broker that the client pushes to, so these requests are
-sent to one broker.
+A subscription is a resource of the kind CLIENT_METRICS and is changed like any other resource. Only
+the broker to which a client pushes knows the client and its pushes. Requests about clients are
+therefore sent to one broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 TAIL_BYTES = 1_048_576
 FROM_NOW = -1
 FROM_OLDEST = 0
-"""Initial cursors of `tail_client_metrics`: new pushes only, or all pushes that the broker still
-has."""
+"""Initial cursors of `tail_client_metrics`: FROM_NOW returns only pushes that arrive later,
+FROM_OLDEST returns all pushes that the broker still has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,14 @@ class MetricsSubscription:
     """Conditions of the form `NAME=REGULAR EXPRESSION`.  Clients that match all of them are
     subscribed."""
     own: frozenset[str] = frozenset()
-    """Keys of the properties that are set explicitly on the subscription, and are not defaults."""
+    """Keys of the properties that are set explicitly on the subscription. All other properties have
+    their defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientInstanceDescription:
-    """A client that has requested its subscription, as reported by its broker."""
+    """A client that has requested its telemetry subscription from a broker, as reported by that
+    broker."""
 
     node: NodeId
     """Id of the broker that the client reports to."""
@@ -89,11 +91,11 @@ class ClientInstanceDescription:
     last_error: ErrorCode
     """Error code of the broker's last response to the client."""
     is_terminating: bool
-    """True if the client has announced that its last push was its final one."""
+    """True if the client has announced that it pushes no further metrics."""
 
 
 class PushedMetrics(NamedTuple):
-    """One push of one client."""
+    """Metrics that one client sent in one push."""
 
     node: NodeId
     """Id of the broker that received the push."""
@@ -114,7 +116,7 @@ class PushedMetrics(NamedTuple):
 
 
 class TailedMetrics(NamedTuple):
-    """Pushes that a broker received after a cursor."""
+    """Pushes that a broker received after a cursor, and the next cursor."""
 
     cursor: int
     """Cursor to pass to the next call."""
@@ -174,7 +176,7 @@ class TelemetryCalls(ConfigCalls):
         await self.alter_configs(_resource(name), changes, is_rehearsal=is_rehearsal)
 
     async def delete_metrics_subscription(self, name: str, *, is_rehearsal: bool = False) -> None:
-        """Delete a subscription if it exists.  With `is_rehearsal`, the request is only
+        """Delete a telemetry subscription if it exists. With `is_rehearsal`, the request is only
         validated."""
         gone = dict.fromkeys((METRICS, INTERVAL_MS, MATCH))
         await self.alter_configs(_resource(name), gone, is_rehearsal=is_rehearsal)

@@ -1,4 +1,5 @@
-"""Admin calls for delegation tokens: temporary passwords for the worker processes of a user."""
+"""Admin calls for delegation tokens: temporary passwords with which the worker processes of a user
+log in."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTo
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
 AS_SET = -1
-"""Value of a period in requests that selects the period in the cluster's settings."""
+"""Period in a request that selects the period in the cluster's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,8 @@ class TokenDescription:
     token_id: str
     """Id of the token: the user name with which a worker logs in."""
     hmac: bytes = field(repr=False)
-    """HMAC of the token.  Encoded in Base64, it is the password of a worker.  Any process that has
-    it has the rights of the owner."""
+    """HMAC of the token. Encoded in Base64, it is the password with which a worker logs in. Any
+    process that has it has the rights of the owner."""
     owner: str
     """User whose rights the token grants."""
     renewers: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class TokenDescription:
     expires_ms: int
     """Time when the token expires unless it is renewed."""
     max_ms: int
-    """Latest expiry time that renewals can reach."""
+    """Maximum lifetime of the token: the latest expiry time that renewals can reach."""
 
 
 class TokenCalls(AdminCalls):
@@ -76,7 +77,8 @@ class TokenCalls(AdminCalls):
         )
 
     async def describe_tokens(self, owners: Iterable[str] | None = None) -> list[TokenDescription]:
-        """Return the tokens visible to the calling user: those of `owners`, or all."""
+        """Return the delegation tokens that the calling user may see: the tokens of `owners`, or
+        all tokens."""
         rows = None
         if owners is not None:
             rows = [

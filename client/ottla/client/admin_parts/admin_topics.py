@@ -65,7 +65,8 @@ class TopicDescription:
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created, or that would be created if the call were not a rehearsal."""
+    """Properties of a topic that was created, or that would be created if the call were not a
+    rehearsal."""
 
     partition_count: int
     replication_factor: int
@@ -74,8 +75,8 @@ class CreatedTopic(NamedTuple):
 class TopicCalls(AdminCalls):
     """The admin calls for topics.
 
-    Calls with a plural name, and `try_…`, send a single request without retries and return the
-    result of each item.
+    Calls with a plural name, and calls named `try_…`, send a single request without retries and
+    return the result of each item.
     """
 
     async def create_topic(
@@ -217,9 +218,10 @@ class TopicCalls(AdminCalls):
     async def list_offsets(
         self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return the first offset of each partition whose timestamp is at or after a time in ms.
+        """Return, for each partition, the first offset whose record has a timestamp at or after a
+        time in ms.
 
-        The time -2 selects the first offset, and -1 the end offset.
+        The time -2 selects the first offset of the partition, and -1 the end offset.
         """
         return await find_offsets(
             self._cluster, times_ms, isolation_level=isolation_level, timeout_s=self._timeout_s
@@ -228,7 +230,7 @@ class TopicCalls(AdminCalls):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
-        """Delete the records before an offset in each partition; -1 deletes all records.
+        """Delete the records before a given offset in each partition; -1 deletes all records.
 
         Returns the new first offset of each partition.
         """
@@ -244,9 +246,10 @@ class TopicCalls(AdminCalls):
     async def try_delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset | RefusedError]:
-        """Delete the records before an offset in each partition, by one request to each leader.
+        """Delete the records before a given offset in each partition, by one request to each
+        leader.
 
-        Returns the new first offset of each partition, or its refusal.  There are no retries.
+        Returns the new first offset of each partition, or its refusal. There are no retries.
         """
         led: dict[NodeId, list[TopicPartition]] = {}
         for at in before:

@@ -1,8 +1,8 @@
-"""Admin calls for transactions, and the abort of hanging ones.
+"""Admin calls for transactions, and for the abort of hanging transactions.
 
-A coordinator knows transactions by transactional id.  The leader of a partition knows the open ones
-by producer id (`describe_producers`).  A hanging transaction is known to a leader but to no
-coordinator; it blocks all read_committed consumers of the partition.
+A coordinator knows transactions by transactional id. The leader of a partition knows open
+transactions by producer id (`describe_producers`). A hanging transaction is known to a leader but
+to no coordinator; it blocks all read_committed consumers of the partition.
 """
 
 from collections.abc import Iterable
@@ -32,14 +32,15 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 
 TRANSACTION_KEY_TYPE = 1
 DURATION_FROM, PATTERN_FROM = 1, 2
-"""First versions of ListTransactions that filter by duration and by pattern."""
+"""First versions of ListTransactions that filter by duration and by the pattern of the
+transactional id."""
 
 ANY_COORDINATOR_EPOCH = 0
 """Coordinator epoch for a marker in a partition that has no earlier marker."""
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in the list of its coordinator."""
+    """A transactional id in the list of its coordinator, with the state of its transaction."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -49,7 +50,7 @@ class TransactionListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """State of a transactional id, as reported by its coordinator."""
+    """State of one transactional id and its transaction, as reported by its coordinator."""
 
     transactional_id: str
     coordinator: NodeId

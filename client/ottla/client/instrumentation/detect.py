@@ -1,7 +1,7 @@
 """Detection of the program's OpenTelemetry providers when a client is opened.
 
-A program that has set a provider has imported the OpenTelemetry API.  If the API is not imported,
-this module does not import it either, and opens clients of the classes without tracing, so that
+A program that has set a provider has imported the OpenTelemetry API. If the API is not imported,
+this module does not import it either. It then selects the client classes without tracing, so that
 tracing costs nothing.
 """
 
@@ -34,11 +34,11 @@ def is_instrumented() -> bool:
 
 
 def instrumented(plain: type[T], home: str) -> type[T]:
-    """Return the class of a client to open: `home` if the program has set an OpenTelemetry
-    provider, otherwise `plain`.
+    """Return the client class to open: the class named by `home` if the program has set an
+    OpenTelemetry provider, otherwise `plain`.
 
-    `home` is `module:Class`.  It is imported by name because it is a subclass of `plain`, whose
-    module must not import it.
+    `home` has the form `module:Class`. It is imported by name because it is a subclass of `plain`,
+    whose module must not import it.
     """
     if not is_instrumented():
         return plain

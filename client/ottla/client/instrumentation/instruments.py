@@ -21,14 +21,16 @@ POLL = {"messaging.operation.name": "poll", "messaging.operation.type": "receive
 PROCESS = {"messaging.operation.name": "process", "messaging.operation.type": "process"}
 
 DURATION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bounds of the histograms' buckets, as the conventions recommend."""
+"""Bounds of the buckets in histograms of durations, in seconds, as the semantic conventions
+recommend."""
 
 POLL_INTERVAL_BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600)
-"""Bounds of the buckets of poll intervals.  300 s is the default of `max.poll.interval.ms`."""
+"""Bounds of the buckets in the histogram of poll intervals, in seconds. 300 s is the default of
+`max.poll.interval.ms`."""
 
 LINKS_MAX = 128
-"""Maximum number of links in the span of one poll: the limit of the SDK.  A poll may return 500
-records, each of another trace."""
+"""Maximum number of links in the span of one poll, which is the limit of OpenTelemetry's SDK. A
+poll may return 500 records, each of another trace."""
 
 
 class Instruments:
@@ -78,7 +80,7 @@ def instruments() -> Instruments:
 def attributes_of(
     operation: Mapping[str, str], topic: str | None, client_id: str
 ) -> dict[str, str | int | bool]:
-    """Return the common attributes of the spans and metrics of an operation."""
+    """Return the attributes that all spans and metrics of an operation share."""
     common: dict[str, str | int | bool] = {
         "messaging.system": "kafka",
         **operation,
@@ -88,7 +90,7 @@ def attributes_of(
 
 
 class _RecordHeaders(Getter[Sequence[tuple[str, bytes | None]]]):
-    """Reader of the fields of a propagator in the headers of a record."""
+    """Reader of propagated trace fields from the headers of a record."""
 
     def get(self, carrier: Sequence[tuple[str, bytes | None]], key: str) -> list[str] | None:
         found = [value for name, value in carrier if name == key and value is not None]
@@ -102,7 +104,7 @@ _GETTER = _RecordHeaders()
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """Return the trace context that the sender of a record put into its headers."""
+    """Return the trace context that the record's sender put into the headers."""
     return propagate.extract(record.headers, context=Context(), getter=_GETTER)
 
 

@@ -1,4 +1,4 @@
-"""Registration of the metrics of producers and consumers for reports by `metrics_push`."""
+"""Selects the metrics of producers and consumers that `metrics_push` reports to the cluster."""
 
 import trio
 
@@ -15,7 +15,8 @@ from ottla.model.settings.client import ProducerConfig
 def report_producer(
     push: MetricsPush | None, gathered: Accumulator, config: ProducerConfig
 ) -> None:
-    """Add the metrics of a producer to the reports of its client, if these are enabled."""
+    """Add a producer's metrics to the reports of its client. Does nothing if `push` is None,
+    because reports are disabled."""
     if push is None:
         return
     own_id = config.transactional_id
@@ -30,7 +31,8 @@ def report_producer(
 def report_consumer(
     push: MetricsPush, positions: Positions, group: Group | None, idle: PollIdleTime
 ) -> None:
-    """Add a consumer's metrics of fetches and, if it has a group, of commits and rebalances."""
+    """Add a consumer's metrics to the reports of its client: of fetches and, if the consumer has a
+    group, of commits and rebalances."""
     source = ConsumerMetrics(
         fetches=positions.measures,
         idle=idle,

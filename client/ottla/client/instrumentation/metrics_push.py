@@ -40,25 +40,27 @@ from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 LOG = logging.getLogger("ottla.client.telemetry")
 
 LAST_PUSH_PATIENCE_S = 0.5
-"""Longest time in seconds by which the terminating push may delay the end of the client, even if
+"""Maximum time in seconds by which the terminating push may delay closing the client, even if
 brokers hang."""
 REQUEST_PATIENCE_S = 30.0
-"""Timeout of a request in seconds, if the client itself has none."""
+"""Timeout of a telemetry request in seconds, if the client itself has no timeout."""
 ASK_AGAIN_S = 1.0
 """Interval in seconds between requests for a client instance id that the application is waiting
 for."""
 
 
 class PointSource(Protocol):
-    """A part of a client that has metrics."""
+    """A part of a client that provides metrics for reports."""
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current points.  Rates refer to the `elapsed_s` seconds since the last call."""
+        """Yield the current values of the metrics. Rates refer to the `elapsed_s` seconds since the
+        last call."""
         ...
 
 
 class MetricsPush:
-    """Task that reports the metrics of one client for as long as the cluster collects them."""
+    """Task that reports the metrics of one client to its cluster, for as long as the cluster
+    collects them."""
 
     def __init__(
         self,
@@ -73,18 +75,18 @@ class MetricsPush:
         self._collected_s = trio.current_time()
         self._wake_up = WakeUp()
         self._lock = trio.Lock()
-        """Locked while a request is in flight."""
+        """Lock that is held while a telemetry request is in flight."""
         self._answered = trio.Event()
-        """Set once a broker has assigned the client instance id, or once the brokers are known not
-        to support KIP-714."""
+        """Event that is set once a broker has assigned the client instance id, or once the brokers
+        are known not to support KIP-714."""
         self._is_unsupported = False
 
     def report(
         self, source: PointSource, attributes: Callable[[], Mapping[str, str]] = dict
     ) -> None:
-        """Add a source of metrics.
+        """Add a source of metrics to the reports.
 
-        `attributes` returns resource attributes by KIP-714's names.
+        `attributes` returns resource attributes, by the names that KIP-714 defines.
         """
         self._sources.append(source)
         self._attributes = attributes
@@ -117,7 +119,7 @@ class MetricsPush:
         )
 
     async def run(self) -> None:
-        """Request subscriptions and push metrics until the session ends."""
+        """Request telemetry subscriptions and push metrics until the session ends."""
         await self._cluster.is_used.wait()
         try:
             while self._session.state is not PushState.ENDED:
@@ -130,7 +132,8 @@ class MetricsPush:
             self._answered.set()
 
     async def close(self) -> None:
-        """Send the terminating push if the cluster wants metrics and a connection is open."""
+        """Send the terminating push if the cluster collects metrics of this client and a connection
+        is open."""
         async with self._lock:
             push = self._session.close()
             if push is None or not self._cluster.has_connection:
@@ -247,10 +250,10 @@ async def open_metrics_push(
     *,
     is_enabled: bool,
 ) -> AsyncIterator[MetricsPush | None]:
-    """Report the metrics of a client during the block.  Yields None if `enable.metrics.push` is
-    false.
+    """Report the metrics of a client during the `async with` block. Yields None if
+    `enable.metrics.push` is false.
 
-    The end of the block sends the terminating push, within at most half a second.
+    The terminating push is sent at the end of the block, within at most half a second.
     """
     if not is_enabled or cluster.measures is None:
         cluster.measures = None
@@ -270,7 +273,7 @@ class ReportingClient:
     """Base class of clients that may report their metrics."""
 
     _metrics_push: MetricsPush | None = None
-    """Metrics reports of this client, or None if `enable.metrics.push` is false."""
+    """Task that reports this client's metrics, or None if `enable.metrics.push` is false."""
 
     async def client_instance_id(self, timeout_s: float = 60.0) -> UUID:
         """Return the client instance id under which the cluster collects this client's metrics

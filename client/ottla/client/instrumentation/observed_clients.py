@@ -1,11 +1,12 @@
-"""Metrics that the program's MeterProvider reads when it exports, from the open clients.
+"""Metrics of open clients for the program's OpenTelemetry MeterProvider, which reads them at each
+export.
 
-The values are those that a client collects for KIP-714 (`telemetry/measures`), so they cost nothing
-between two exports.  Attributes are those of OpenTelemetry's semantic conventions for messaging.
-These define no metrics for lag, retries, buffers and rebalances, so the names here are in their
-namespace `messaging.kafka`.
+The values are the ones that a client collects for KIP-714 (`telemetry/measures`), so they cost
+nothing between two exports. Attributes follow OpenTelemetry's semantic conventions for messaging.
+The conventions define no metrics for lag, retries, buffers and rebalances, so the names here are in
+their namespace `messaging.kafka`.
 
-A meter calls from a thread of its own.  All values that are read here are numbers, or containers
+A meter calls from a thread of its own. All values that are read here are numbers, or containers
 that are replaced as a whole.
 """
 
@@ -23,47 +24,47 @@ from ottla.client.telemetry.measures import CoordinatorMeasures, ProduceMeasures
 from ottla.model.ids import TopicPartition
 
 CLOSED_NAMES_MAX = 1_000
-"""Number of closed clients, by their attributes, whose totals are remembered.  If a client with the
-same attributes is opened later, its totals continue from there.  Beyond the limit they start at 0
-again, which OpenTelemetry reads as a restart."""
+"""Maximum number of closed clients, by their attributes, whose totals are remembered. If a client
+with the same attributes is opened later, its totals continue from there. Beyond the limit they
+start at 0 again, which OpenTelemetry reads as a restart."""
 
 Attributes = tuple[tuple[str, str], ...]
-"""Attributes of one observation, in order."""
+"""Names and values of one observation's attributes, in order."""
 
 
 class ProducerReadings(NamedTuple):
-    """An open producer's values."""
+    """Values that are read from an open producer at each export."""
 
     client_id: str
     measures: ProduceMeasures
     buffered_bytes: Callable[[], int]
-    """Returns the used part of `buffer.memory`."""
+    """Function that returns the used part of `buffer.memory`, in bytes."""
     buffer_bytes_max: int
 
 
 class ConsumerReadings(NamedTuple):
-    """An open consumer's values."""
+    """Values that are read from an open consumer at each export."""
 
     client_id: str
     group_id: str | None
     coordinator: CoordinatorMeasures | None
-    """Rebalances.  None if the consumer has no group."""
+    """Measurements of rebalances. None if the consumer has no group."""
     lags: Callable[[], Iterable[tuple[TopicPartition, int]]]
-    """Yields the lag of each partition, in records."""
+    """Function that yields the lag of each partition, in records."""
 
 
 Readings = ProducerReadings | ConsumerReadings
 
 
 class ClientTotals:
-    """Sums of all clients since the start of the process, by attributes."""
+    """Counters of all clients since the start of the process, summed by attributes."""
 
     def __init__(self, value_of: Callable[[Readings], float | None]) -> None:
         self._value_of = value_of
         self._closed: dict[Attributes, float] = {}
 
     def retire(self, client: Readings) -> None:
-        """Remember the total of a client that closes."""
+        """Remember the final count of a client that closes."""
         value = self._value_of(client)
         if value is not None:
             name = attributes_of_client(client)
@@ -73,7 +74,7 @@ class ClientTotals:
                 del self._closed[next(iter(self._closed))]
 
     def observe(self, clients: Iterable[Readings]) -> list[Observation]:
-        """Return the present sums."""
+        """Return the present sums, over the open `clients` and all closed ones."""
         sums: dict[Attributes, float] = dict(self._closed)
         for client in clients:
             value = self._value_of(client)
@@ -132,7 +133,7 @@ class ObservedClients:
 
     @contextmanager
     def observing(self, client: Readings) -> Iterator[None]:
-        """Report the values of a client during the block."""
+        """Report the values of a client during the `with` block."""
         self._clients = [*self._clients, client]
         try:
             yield
@@ -181,7 +182,8 @@ class ObservedClients:
 
 
 def attributes_of_client(client: Readings) -> Attributes:
-    """Return the attributes that distinguish the metrics of a client."""
+    """Return the attributes that distinguish a client's metrics from the metrics of other
+    clients."""
     common = (("messaging.system", "kafka"), ("messaging.client.id", client.client_id))
     if isinstance(client, ConsumerReadings) and client.group_id is not None:
         return (*common, ("messaging.consumer.group.name", client.group_id))
@@ -189,7 +191,7 @@ def attributes_of_client(client: Readings) -> Attributes:
 
 
 def observations(values: Mapping[Attributes, float]) -> list[Observation]:
-    """Return values by attributes as observations of the OpenTelemetry API."""
+    """Convert values by attributes to observations of the OpenTelemetry API."""
     return [Observation(value, dict(name)) for name, value in values.items()]
 
 

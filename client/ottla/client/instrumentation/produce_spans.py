@@ -1,9 +1,9 @@
 """Spans of Produce requests, which link the spans of records with the spans of a broker.
 
-The span of a request is a child of the span of its first record, and has links to the spans of its
-other records.  The context of the span is sent in the request header to brokers that support this,
-so that the broker's spans belong to the same trace.  Records whose spans are not recorded are
-ignored.  A cancelled request has no span.
+A request's span is a child of the span of its first record, and has links to the spans of its other
+records. The context of the span is sent in the request header to brokers that support this, so that
+the broker's spans belong to the same trace. Records whose spans are not recorded are ignored. A
+cancelled request has no span.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from ottla.client.produce.producer_link import ProduceExchange, ProducerLink
 from ottla.wire.messages.produce_response import ProduceResponse
 
 SENDERS_MAX = 1 + LINKS_MAX
-"""Maximum number of record spans that are kept per batch: one parent and the links."""
+"""Maximum number of record spans that are kept per batch: one as the parent, the rest as links."""
 
 
 class TracedProducerLink(ProducerLink):
-    """The connection of a tracing producer to one broker."""
+    """The connection of a producer with tracing to one broker. Each Produce request gets a span."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -62,7 +62,7 @@ class TracedProducerLink(ProducerLink):
 
 
 def _begin_span(exchange: ProduceExchange, address: str, client_id: str) -> Span | None:
-    """Start the span of a request.  Returns None if none of the spans of its records is
+    """Start the span of a Produce request. Returns None if none of the spans of its records is
     recorded."""
     senders: list[Span] = []
     for batch in exchange.batches:

@@ -86,7 +86,8 @@ class WakeUp:
             self._event = None
 
     async def wait(self, until_ms: int | None = None) -> None:
-        """Sleep until the signal is set, or until `until_ms` on the clock of the event loop, in ms."""
+        """Sleep until the signal is set, or until `until_ms` on the clock of the event loop, in
+        ms."""
         if not self._is_set:
             self._event = trio.Event()
             with trio.CancelScope() as scope:

@@ -20,7 +20,8 @@ def versions_request(version: int) -> bytes:
 
 
 class BrokerVersions:
-    """The API versions and features of one broker. Empty until its ApiVersions response is decoded."""
+    """The API versions and features of one broker. Empty until its ApiVersions response is
+    decoded."""
 
     __slots__ = ("_features", "_versions", "reads_trace_contexts")
 

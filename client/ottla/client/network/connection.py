@@ -239,7 +239,8 @@ class BrokerConnection:
         return memoryview(frame)
 
     async def _receive_rest(self, missing: int) -> bytes:
-        """Receive the `missing` bytes of a partly received response, and return the whole response."""
+        """Receive the `missing` bytes of a partly received response, and return the whole
+        response."""
         received, self._received = self._received, b""
         pieces: list[bytes | bytearray | memoryview] = []
         if len(received) > LENGTH_BYTES:

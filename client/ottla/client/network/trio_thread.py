@@ -90,7 +90,8 @@ class Call(Generic[T]):
         self._failure: Exception | None = None
 
     def settle(self, value: Any, failure: Exception | None) -> None:
-        """Set the result or the error of the call. Only the first call of `settle` has an effect."""
+        """Set the result or the error of the call. Only the first call of `settle` has an
+        effect."""
         if self.is_settled:
             return
         self.is_settled = True

@@ -1,6 +1,7 @@
-"""Order and pauses of the attempts of one call, over several addresses of a registry.  Pure.
+"""Order and pauses of the attempts to make one call, over several addresses of a schema registry.
+Pure.
 
-Every address is tried once before the first pause.  Pauses double, up to a maximum.  The next call
+Every address is tried once before the first pause. Pauses double, up to a maximum. The next call
 begins with the address that responded last.
 """
 
@@ -34,5 +35,5 @@ class FailoverPlan:
             pause_s = min(self._pause_s * 2**round_number, self._pause_max_s)
 
     def responded(self, url: str) -> None:
-        """Begin the next call with this address."""
+        """Record that this address has responded, so that the next call begins with it."""
         self._first = self._urls.index(url)

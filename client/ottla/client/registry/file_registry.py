@@ -1,4 +1,4 @@
-"""The schema registry of a directory, for tests and offline programs."""
+"""A schema registry whose schemas are files in a directory, for tests and offline programs."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from ottla.client.registry.schema_registry import RegistryCall, RegistryReply, S
 
 
 class _StoreTransport:
-    """Transport to a store in this process.  Its coroutines never suspend."""
+    """Transport of registry calls to a store in this process. Its coroutines never suspend."""
 
     def __init__(self, store: RestStore) -> None:
         self._store = store
 
     async def exchange(self, call: RegistryCall) -> RegistryReply:
-        """Return the store's response."""
+        """Return the response of the store in this process."""
         return self._store.answer(call)
 
 

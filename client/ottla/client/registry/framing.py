@@ -1,4 +1,4 @@
-"""Schema ids in records: the wire format of Confluent's serializers.  Pure.
+"""Schema ids in records: the wire format of Confluent's serializers. Pure.
 
 | form | record |
 |---|---|
@@ -8,8 +8,8 @@
 Readers look at the header first, and accept either byte in both places, as Confluent's readers do.
 
 Message indexes are the path to a message in its `.proto` file: [1, 0] is the first message within
-the second.  They are written as their number and then each of them, all as zigzag varints.  The
-path [0], by far the most common, is the single byte 0.
+the second. They are encoded as their count, followed by each index, all as zigzag varints. The path
+[0], by far the most common, is the single byte 0.
 """
 
 from collections.abc import Sequence
@@ -21,32 +21,32 @@ from ottla.client.registry.registry_errors import FramingError
 from ottla.client.registry.schema_values import SchemaId, SchemaKey
 
 RecordPart = Literal["key", "value"]
-"""Part of a record that is serialized."""
+"""Part of a record that is serialized with a schema."""
 
 ID_MAGIC = 0
 GUID_MAGIC = 1
 GUID_BYTES = 16
 HEADER_NAMES: dict[RecordPart, str] = {"key": "__key_schema_id", "value": "__value_schema_id"}
-"""Names of the headers with a GUID."""
+"""Names of the record headers that contain a schema's GUID."""
 
 INDEX_COUNT_MAX = 100
-"""Maximum nesting of a message.  Parsers of Protobuf stop at this depth, too."""
+"""Maximum nesting of a Protobuf message, as in Protobuf's own parsers."""
 VARINT_BYTES_MAX = 5
-"""Maximum size of one message index, which is an int32."""
+"""Maximum encoded size of one message index in bytes. An index is an int32."""
 SINGLE_INDEX = (0,)
 
 _ID_PREFIX = Struct(">BI")
 
 
 class FramedPayload(NamedTuple):
-    """Identity of a payload's schema, and the place of the payload."""
+    """Schema id of a serialized key or value, and the position of its payload."""
 
     key: SchemaKey
     """Id or GUID of the schema."""
     indexes: tuple[int, ...]
     """Message indexes of Protobuf; empty for other formats."""
     start: int
-    """Number of bytes before the payload."""
+    """Position of the payload: number of bytes before it."""
 
 
 def encode_prefix(schema_id: SchemaId, indexes: Sequence[int] | None = None) -> bytes:
@@ -68,7 +68,7 @@ def decode_frame(
     *,
     has_indexes: bool,
 ) -> FramedPayload:
-    """Return the schema of a key or value, and the place of its payload.
+    """Return the schema id or GUID of a key or value, and the position of its payload.
 
     Raises FramingError if neither the header nor the data begins with a schema id.
     """
@@ -109,7 +109,7 @@ def decode_prefix(data: bytes, *, has_indexes: bool, where: str = "the data") ->
 
 
 def encode_indexes(indexes: Sequence[int]) -> bytes:
-    """Return message indexes as bytes."""
+    """Encode the message indexes of a Protobuf message."""
     if tuple(indexes) == SINGLE_INDEX:
         return b"\x00"
     assert indexes, "a message has at least one index"
@@ -117,7 +117,8 @@ def encode_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def decode_indexes(data: bytes, start: int, *, where: str) -> tuple[tuple[int, ...], int]:
-    """Return the message indexes at position `start` of `data`, and the position after them.
+    """Decode Protobuf message indexes at position `start` of `data`. Returns them and the position
+    after them.
 
     Raises FramingError if the message indexes are malformed.
     """

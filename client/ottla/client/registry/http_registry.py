@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import httpx2
 
 REPLY_BYTES_MAX = 2 * SCHEMA_BYTES_MAX
-"""Maximum size of a response: a schema of the maximum size within JSON, which escapes quotes."""
+"""Maximum size of a response in bytes: a schema of the maximum size within JSON, which escapes
+quotes."""
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -50,9 +51,9 @@ class RegistryConfig:
     retry_count: int = 3
     """Number of further rounds over all addresses, after temporary errors."""
     retry_pause_s: float = 0.2
-    """Pause in seconds before the second round.  It doubles with each round."""
+    """Pause in seconds before the second round of attempts. It doubles with each round."""
     retry_pause_max_s: float = 5.0
-    """Maximum pause in seconds."""
+    """Maximum pause between two rounds, in seconds."""
     headers: tuple[tuple[str, str], ...] = ()
     """Further HTTP headers, such as `target-sr-cluster` for Confluent Cloud."""
 
@@ -61,10 +62,10 @@ class RegistryConfig:
 async def open_registry(
     urls: str | Iterable[str], config: RegistryConfig | None = None
 ) -> AsyncIterator[SchemaRegistry]:
-    """Open and yield the client of a schema registry, in trio or asyncio. The end of the block
-    closes it.
+    """Open and yield the client of a schema registry, in trio or asyncio. The client is closed at
+    the end of the caller's block.
 
-    `urls` is one address or several, which are tried in turn.  No request is sent here.
+    `urls` is one address or several, which are tried in turn. Opening the client sends no request.
     """
     client = _ClientSettings(urls, config or RegistryConfig())
     async with _httpx().AsyncClient(**client.arguments()) as http:
@@ -85,7 +86,7 @@ def open_blocking_registry(
 
 
 class _ClientSettings:
-    """The addresses of a registry, and everything that is the same in all its requests."""
+    """The addresses of a registry, and the parts that all requests to it have in common."""
 
     def __init__(self, urls: str | Iterable[str], config: RegistryConfig) -> None:
         self.config = config
@@ -103,7 +104,7 @@ class _ClientSettings:
             raise ConfigError("bearer_token", "set either basic_auth or bearer_token")
 
     def _address(self, url: str) -> str:
-        """Return an address without its user and password, which are kept for the login."""
+        """Return an address without its user and password, which are stored as the login."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("urls", f"{parts.hostname or url!r}: it must be http(s)://host:port")
@@ -113,7 +114,7 @@ class _ClientSettings:
         return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of httpx's clients."""
+        """Return the arguments for creating an httpx client."""
         # Loading the CAs of the machine takes a quarter of a second, for nothing without TLS.
         context: ssl.SSLContext | bool = self._has_tls
         if self.config.ca_file or self.config.certificate_file:
@@ -121,7 +122,7 @@ class _ClientSettings:
         return {"auth": self._auth, "timeout": self.config.timeout_s, "verify": context}
 
     def request(self, url: str, call: RegistryCall) -> dict[str, Any]:
-        """Return the arguments of one request of httpx."""
+        """Return the arguments of one httpx request."""
         headers = {
             # A compressed response could be larger in memory than all that was received.
             "Accept-Encoding": "identity",
@@ -145,7 +146,7 @@ class _ClientSettings:
 
 
 class _BodyReader:
-    """Body of a response, of bounded size."""
+    """Collects the body of a response, up to a maximum size."""
 
     def __init__(self, response: "httpx2.Response") -> None:
         self._body = bytearray()
@@ -156,12 +157,12 @@ class _BodyReader:
         self._check(int(size) if size.isdecimal() else 0)
 
     def add(self, piece: bytes) -> None:
-        """Append a piece.  Raises SchemaTooLargeError if the body becomes too large."""
+        """Append a piece of the body. Raises SchemaTooLargeError if the body becomes too large."""
         self._check(len(self._body) + len(piece))
         self._body += piece
 
     def reply(self, status: int) -> RegistryReply:
-        """Return the whole response."""
+        """Return the complete response, with its status."""
         return RegistryReply(status, bytes(self._body))
 
     def _check(self, size_bytes: int) -> None:
@@ -172,7 +173,7 @@ class _BodyReader:
 
 
 class _AsyncTransport:
-    """Transport in trio's or asyncio's event loop."""
+    """Transport of registry calls over HTTP in trio's or asyncio's event loop."""
 
     def __init__(self, http: "httpx2.AsyncClient", settings: _ClientSettings) -> None:
         self._http = http
@@ -208,7 +209,8 @@ class _AsyncTransport:
 
 
 class _BlockingTransport:
-    """Transport that blocks its thread.  Its coroutines never suspend."""
+    """Transport of registry calls over HTTP that blocks its thread. Its coroutines never
+    suspend."""
 
     def __init__(self, http: "httpx2.Client", settings: _ClientSettings) -> None:
         self._http = http

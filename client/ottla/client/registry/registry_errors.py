@@ -23,15 +23,16 @@ class FramingError(SchemaError):
 
 
 class UnknownSchemaError(SchemaError):
-    """The registry has no such schema, subject or version."""
+    """The registry does not contain the requested schema, subject or version."""
 
 
 class SchemaTooLargeError(SchemaError):
-    """A schema, or the schemas that it imports, exceed the maximum size.  The rest was not read."""
+    """A schema, or the schemas that it imports, exceed the maximum size. The excess was not
+    read."""
 
 
 class InvalidSchemaError(SchemaError):
-    """A schema of the registry, or of the application, is malformed."""
+    """A schema from the registry or from the application is malformed."""
 
 
 class RemoteReferenceError(SchemaError):
@@ -42,11 +43,11 @@ class RemoteReferenceError(SchemaError):
 
 
 class ReferenceLimitError(SchemaError):
-    """The references of a schema form a loop, are nested too deeply, or are too numerous."""
+    """The references of a schema form a cycle, are nested too deeply, or are too numerous."""
 
 
 class ValueMismatchError(SchemaError):
-    """A value does not match its schema, or the bytes of a record do not."""
+    """A value, or the bytes of a record, do not match the schema."""
 
 
 class RegistryRefusedError(SchemaError):
@@ -70,7 +71,7 @@ class RegistryUnavailableError(SchemaError):
 
 
 class MissingExtraError(SchemaError, ImportError):
-    """A package of the extra `schemas` is not installed."""
+    """A package of the extra (optional dependencies) `schemas` is not installed."""
 
     def __init__(self, package: str, feature: str) -> None:
         super().__init__(f"{feature} needs {package}: {install_hint('schemas')}")

@@ -1,8 +1,8 @@
-"""A store of schemas in a directory, which answers the calls of a registry's HTTP API.
+"""A store of schemas in a directory, which implements the calls of a registry's HTTP API.
 
-For tests and offline programs.  Schemas get the ids 1, 2, 3 in the order of their registration;
-they keep them, so a directory may be committed with the tests that use it.  Several processes may
-register schemas in one directory.  Compatibility is not checked, and nothing is normalized.
+For tests and offline programs. Schemas get the ids 1, 2, 3 in the order of their registration. The
+ids are permanent, so a directory may be committed with the tests that use it. Several processes may
+register schemas in one directory. Compatibility is not checked, and nothing is normalized.
 
 | file | content |
 |---|---|
@@ -37,7 +37,7 @@ class _RefusedCallError(Exception):
 
 
 class RestStore:
-    """The schemas of a directory, which is created if it is missing."""
+    """A store of schemas in a directory, which is created if it is missing."""
 
     def __init__(self, directory: str | Path) -> None:
         self._schemas_at = Path(directory) / "schemas"
@@ -46,10 +46,10 @@ class RestStore:
         self._subjects_at.mkdir(parents=True, exist_ok=True)
         self._schemas: dict[int, dict[str, Any]] = {}
         self._ids: dict[str, int] = {}
-        """Ids by the identity of the schema."""
+        """Ids of schemas by the text that `_identity` returns."""
 
     def answer(self, call: RegistryCall) -> RegistryReply:
-        """Return the response to a call."""
+        """Return the store's response to a call of the registry's HTTP API."""
         names = [unquote(one) for one in call.path.strip("/").split("/")]
         try:
             return RegistryReply(200, json.dumps(self._answer(call, names)).encode())
@@ -175,7 +175,7 @@ def _entry(body: bytes | None) -> dict[str, Any]:
 
 
 def _identity(entry: Mapping[str, Any]) -> str:
-    """Return a text that equal schemas share.  White space of JSON makes no difference."""
+    """Return a text that is equal for equal schemas. White space in JSON makes no difference."""
     text = entry["schema"]
     if entry["schemaType"] != "PROTOBUF":
         text = json.dumps(json.loads(text), separators=(",", ":"))
@@ -183,7 +183,7 @@ def _identity(entry: Mapping[str, Any]) -> str:
 
 
 def _create(path: Path, content: Mapping[str, Any]) -> None:
-    """Create a file with all its content at once, unless it exists."""
+    """Create a file with all its content in one atomic step, unless the file exists."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new") as file:
         json.dump(content, file, indent=1)
         file.flush()

@@ -1,8 +1,9 @@
 """The client of a schema registry, over any transport: calls, caches, references.
 
-The registry's answers are hostile input.  Transports bound their size; schemas, references and
-caches are bounded here.  A schema never changes under its id, and neither does a version of a
-subject, so both are cached without expiry.  The latest version of a subject is never cached.
+The registry's responses are untrusted. Transports limit the size of each response; this module
+limits schemas, references and caches. A schema never changes under its id, and neither does a
+version of a subject, so both are cached without expiry. The latest version of a subject is never
+cached.
 """
 
 import json
@@ -37,13 +38,14 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 CACHED_SCHEMAS_MAX = 1_000
-"""Schemas that each cache of a registry stores, as Confluent's Python client does."""
+"""Maximum number of schemas in each cache of a registry's client, as in Confluent's Python client.
+"""
 REFERENCE_DEPTH_MAX = 32
-"""Maximum nesting of references: schema, imported schema, schema imported by that one."""
+"""Maximum nesting of references, counted from a schema through its imported schemas to theirs."""
 REFERENCE_COUNT_MAX = 256
 """Maximum number of schemas that one schema imports, directly and indirectly."""
 REFERENCE_BYTES_MAX = 8 * SCHEMA_BYTES_MAX
-"""Maximum size of all these schemas together, in bytes."""
+"""Maximum size in bytes of all schemas that one schema imports, directly and indirectly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class RegistryCall:
 
     method: Literal["GET", "POST"]
     path: str
-    """Path without the address of the registry, percent-encoded."""
+    """Path of the request, percent-encoded, without the address of the registry."""
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
 
@@ -91,7 +93,7 @@ class BoundedCache(OrderedDict[K, V], Generic[K, V]):
 
 
 class SchemaRegistry:
-    """A schema registry, as Confluent's, Karapace's and Redpanda's HTTP API offers it."""
+    """Client of a schema registry with the HTTP API of Confluent, Karapace and Redpanda."""
 
     def __init__(self, transport: RegistryTransport) -> None:
         self._transport = transport
@@ -141,9 +143,9 @@ class SchemaRegistry:
     ) -> RegisteredSchema:
         """Register a schema under a subject, and return the registered schema.
 
-        A schema that is already registered there keeps its id and version.
+        A schema that is already registered under the subject keeps its id and version.
 
-        With `is_normalized`, the registry first normalizes the schema.  Raises RegistryRefusedError
+        With `is_normalized`, the registry first normalizes the schema. Raises RegistryRefusedError
         if the schema is invalid or incompatible.
         """
         key = (subject, schema, is_normalized)
@@ -158,8 +160,7 @@ class SchemaRegistry:
     async def look_up(
         self, subject: str, schema: Schema, *, is_normalized: bool = False
     ) -> RegisteredSchema:
-        """Return the id and version under which a schema is registered in a subject, with the
-        schema.
+        """Return a schema with the id and version under which it is registered in a subject.
 
         Raises UnknownSchemaError if the schema is not registered in the subject.
         """
@@ -182,9 +183,10 @@ class SchemaRegistry:
     async def imported_schemas(
         self, schema: Schema, *, is_serialized: bool = False
     ) -> dict[str, Schema]:
-        """Return all schemas that a schema imports, by their names, imported ones first.
+        """Return all schemas that a schema imports, directly or indirectly, by their names. A
+        schema comes after the schemas that it imports.
 
-        Raises ReferenceLimitError if the references form a loop, are nested too deeply, or are too
+        Raises ReferenceLimitError if the references form a cycle, are nested too deeply, or are too
         numerous.
         """
         imports = _ImportWalk(self, is_serialized)
@@ -224,7 +226,8 @@ class SchemaRegistry:
 
 
 class _ImportWalk:
-    """A walk over the references of a schema, depth first and within bounds."""
+    """Depth-first traversal of the schemas that a schema imports, with limits on depth, count and
+    size."""
 
     def __init__(self, registry: SchemaRegistry, is_serialized: bool) -> None:
         self.found: dict[str, Schema] = {}
@@ -265,7 +268,7 @@ class _ImportWalk:
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result.
 
-    Calls of a registry with a blocking transport are such coroutines.
+    Calls of a registry with a blocking transport return such coroutines.
     """
     try:
         coroutine.send(None)
@@ -303,7 +306,7 @@ def _registered(
     schema_id: SchemaId | None = None,
     schema: Schema | None = None,
 ) -> RegisteredSchema:
-    """Return the registered schema in a response.  Fields that the response lacks are taken from
+    """Return the registered schema in a response. Fields that the response lacks are filled from
     the arguments."""
     try:
         found_id = schema_id if schema_id is not None else SchemaId(int(reply.get("id", -1)))

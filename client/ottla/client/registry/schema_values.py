@@ -1,4 +1,4 @@
-"""Schemas, the references between them, and the ids that a registry gave them.  Pure."""
+"""Schemas, the references between them, and the ids that a registry assigns to them. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,18 +6,18 @@ from typing import NewType
 from uuid import UUID
 
 SchemaId = NewType("SchemaId", int)
-"""Number of a schema in its registry."""
+"""Number that identifies a schema within its registry."""
 
 SchemaKey = SchemaId | UUID
 """Identity of a schema in a record: its id, or its GUID."""
 
 SCHEMA_BYTES_MAX = 1 << 20
-"""Maximum size of one schema in bytes, as the Confluent registry limits it.  A larger schema is
-refused before it is read."""
+"""Maximum size of one schema in bytes, which is the limit of Confluent's registry. A larger schema
+is refused before it is read."""
 
 
 class SchemaFormat(StrEnum):
-    """Language of a schema, under the names of the registry's API."""
+    """Language of a schema, with the names that the registry's HTTP API uses."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -29,8 +29,8 @@ class SchemaReference:
     """A schema that another schema imports."""
 
     name: str
-    """Name in the importing schema: a full name in Avro, a `$ref` in JSON Schema, a file name in
-    Protobuf."""
+    """Name of the imported schema within the importing schema: a full name in Avro, a `$ref` in
+    JSON Schema, a file name in Protobuf."""
     subject: str
     """Subject under which the imported schema is registered."""
     version: int
@@ -51,15 +51,15 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema, and the identity that the registry gave it."""
+    """A schema, and the ids that the registry assigned to it."""
 
     schema: Schema
-    """The schema."""
+    """Text, language and references of the schema."""
     id: SchemaId
     """Number of the schema in the registry."""
     guid: UUID | None = None
     """GUID of the schema, or None if the registry has no GUIDs."""
     subject: str | None = None
-    """Subject that was asked for, or None for a schema that was looked up by its id."""
+    """Subject in the request, or None for a schema that was looked up by its id."""
     version: int | None = None
     """Version within the subject, or None if the registry did not return it."""

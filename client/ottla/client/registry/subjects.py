@@ -1,8 +1,8 @@
-"""Names of subjects, by the strategies of Confluent's serializers.  Pure.
+"""Naming strategies for subjects, as in Confluent's serializers. Pure.
 
 A strategy is a function of the topic, the part of the record, and the full name of the record's
-type: an Avro name, a Protobuf message, or the title of a JSON schema.  Any other function of that
-form can be used.
+type: an Avro name, a Protobuf message, or the title of a JSON schema. Any other function with these
+arguments can be used.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,8 @@ def record_name(topic: str, part: RecordPart, record_name: str) -> str:
 
 
 def topic_record_name(topic: str, part: RecordPart, record_name: str) -> str:
-    """Return `topic-type` (TopicRecordNameStrategy)."""
+    """Return `topic-type`, the topic and the name of the record's type
+    (TopicRecordNameStrategy)."""
     return f"{topic}-{_required(record_name)}"
 
 

@@ -1,6 +1,6 @@
 """Avro, JSON Schema and Protobuf records with a schema registry, for the producer and the consumer.
 
-Needs the extra `schemas`.  Programs are in docs/client-schemas.md.
+Needs the extra (optional dependencies) `schemas`. Example programs are in docs/client-schemas.md.
 
 record_codecs.py    interfaces that SerializingProducer and DeserializingConsumer accept
 subject_writers.py  schemas under which a serializer writes, by subject
@@ -117,8 +117,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that defines the requested name, and no other: fastavro, jsonschema-rs and
-    httpx2 are imported only where they are used."""
+    """Import and return the public name `name` of this package, and load only the module that
+    defines it. fastavro, jsonschema-rs and httpx2 are therefore imported only if they are used."""
     home = _HOME.get(name)
     if home is None and name in __all__:
         home = "ottla.client.registry.registry_errors"

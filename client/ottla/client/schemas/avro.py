@@ -1,4 +1,4 @@
-"""Avro records with a schema registry, through fastavro."""
+"""Serializer and deserializer of Avro records with a schema registry, through fastavro."""
 
 import io
 import json
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 class AvroSerializer(SchemaSerializer[T], Generic[T]):
-    """A serializer of one Avro schema.
+    """A serializer for one Avro schema.
 
-    `schema` is the schema as JSON text, or a Schema with references.  `to_dict` converts a value of
+    `schema` is the schema as JSON text, or a Schema with references. `to_dict` converts a value of
     the application to the form that fastavro writes, which is a dict for an Avro record.
 
-    With `is_validated`, each value is checked completely before it is written.  Without it,
-    fastavro finds values of wrong types, but not an int that is out of range.
+    With `is_validated`, each value is checked completely before it is written. Without it, fastavro
+    finds values of wrong types, but not an int that is out of range.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
 class AvroDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of Avro records.
 
-    Each record is read with the schema that it was written with.  With `schema`, values are then
-    resolved to that schema, by Avro's rules.  `from_dict` converts the result of fastavro to a
-    value of the application.
+    Each record is read with the schema with which it was written. With `schema`, values are then
+    resolved to that schema, by Avro's rules. `from_dict` converts fastavro's result to a value of
+    the application.
     """
 
     def __init__(
@@ -132,20 +132,21 @@ def _reader(
 
 
 class _ImportedSchemas:
-    """Schemas by name, as fastavro's `load_schema` asks for them."""
+    """Repository of imported schemas by name, in the interface that fastavro's `load_schema`
+    requires."""
 
     def __init__(self, schemas: dict[str, Any]) -> None:
         self._schemas = schemas
 
     def load(self, name: str) -> Any:
-        """Return the schema with a name."""
+        """Return the imported schema with this name."""
         if name not in self._schemas:
             raise InvalidSchemaError(f"{name} is not among the references of the schema")
         return self._schemas[name]
 
 
 async def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
-    """Return a schema as fastavro parses it, with all schemas that it imports."""
+    """Parse a schema and all schemas that it imports with fastavro, and return the result."""
     fastavro = _fastavro()
     if not schema.references:
         found = fastavro.parse_schema(json.loads(schema.text))
@@ -161,22 +162,23 @@ async def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
 
 
 def refuse_unbounded_arrays(schema: Any) -> None:
-    """Raise InvalidSchemaError if a schema has an array of items that take no bytes.
+    """Raise InvalidSchemaError if a schema contains an array whose items take no bytes.
 
     Five bytes of a record can announce millions of such items, such as nulls, and fastavro creates
-    them all.  Other arrays end with the bytes of their record.
+    them all. Other arrays end with the bytes of their record.
     """
     _MinimumSizes().size_of(schema)
 
 
 class _MinimumSizes:
-    """Number of bytes that a value of a schema takes at least: 0, or 1 for any larger number."""
+    """Minimum encoded size of a schema's values in bytes: 0, or 1 for any size above 0."""
 
     def __init__(self) -> None:
         self._named: dict[str, int] = {}
 
     def size_of(self, schema: Any) -> int:
-        """Return the size for a schema that fastavro has parsed."""
+        """Return the minimum encoded size of a value: 0 or 1. `schema` is a schema that fastavro
+        has parsed."""
         if isinstance(schema, list):
             for branch in schema:
                 self.size_of(branch)

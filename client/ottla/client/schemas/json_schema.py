@@ -1,7 +1,8 @@
-"""JSON records with a JSON Schema of a schema registry, through jsonschema-rs.
+"""Serializer and deserializer of JSON records with a JSON Schema from a schema registry, through
+jsonschema-rs.
 
-References are resolved from the registry.  No other document is ever fetched: a `$ref` to an
-address or a file that is not among the references is an error.
+References are resolved from the registry. No other document is ever fetched: a `$ref` to an address
+or a file that is not among the references is an error.
 """
 
 import json
@@ -37,11 +38,11 @@ LOCAL_BASE = "json-schema:///"
 
 
 class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
-    """A serializer of one JSON schema, which validates each value.
+    """A serializer for one JSON schema, which validates each value.
 
-    `schema` is the schema as text, or a Schema with references.  `to_dict` converts a value of the
-    application to the types of `json.dumps`.  Schemas without `$schema` are of draft 7, as in
-    Confluent's serializers.
+    `schema` is the schema as text, or a Schema with references. `to_dict` converts a value of the
+    application to the types that `json.dumps` accepts. A schema without `$schema` is read as draft
+    7, as in Confluent's serializers.
     """
 
     def __init__(
@@ -80,9 +81,10 @@ class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
 
 
 class JsonSchemaDeserializer(RegistryDeserializer[T], Generic[T]):
-    """A deserializer of JSON records, which validates each with the schema it was written with.
+    """A deserializer of JSON records, which validates each record with the schema with which it was
+    written.
 
-    With `schema`, records are validated with that schema instead.  `from_dict` converts the result
+    With `schema`, records are validated with that schema instead. `from_dict` converts the result
     of `json.loads` to a value of the application.
     """
 
@@ -134,9 +136,10 @@ def _reader(
 
 
 async def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None]:
-    """Return a function that raises ValueMismatchError for a value that a schema forbids.
+    """Return a function that raises ValueMismatchError for a value that violates the schema.
 
-    Raises InvalidSchemaError, or RemoteReferenceError if the schema refers to other documents.
+    Raises InvalidSchemaError if the schema is malformed, or RemoteReferenceError if it refers to
+    documents that it does not import.
     """
     rules = _jsonschema()
     root = json.loads(schema.text)
@@ -175,7 +178,7 @@ async def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any]
 
 
 def _addresses(root: Any, documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return imported documents by each address under which schemas can refer to them."""
+    """Return the imported documents by every address under which schemas can refer to them."""
     ids = [one.get("$id") for one in (root, *documents.values()) if isinstance(one, dict)]
     bases = [LOCAL_BASE, *(one for one in ids if isinstance(one, str))]
     found: dict[str, Any] = {}

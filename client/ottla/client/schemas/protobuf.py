@@ -1,8 +1,8 @@
-"""Protobuf records with a schema registry.
+"""Serializer and deserializer of Protobuf records with a schema registry.
 
 Schemas are registered as a FileDescriptorProto in base64, as Confluent's Python and JavaScript
-serializers do; registries convert it.  Each imported `.proto` file is registered under its own name
-as subject, except the well-known ones, which every reader has.
+serializers do; registries convert it. Each imported `.proto` file is registered under a subject
+with its own name, except the well-known files, which every reader has.
 """
 
 import base64
@@ -41,15 +41,15 @@ from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriter
 M = TypeVar("M", bound=Message)
 
 WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
-"""Files that are never registered, as in Confluent's serializers."""
+"""Prefixes of imported files that are never registered, as in Confluent's serializers."""
 _WELL_KNOWN_FILE = re.compile(r"google/(?:protobuf|type)/[a-z][a-z0-9_]*\.proto")
 
 MessageClassAt = Callable[[tuple[int, ...]], type[Message]]
-"""Function of message indexes that returns the class of a message."""
+"""Function that returns the class of the message at the given message indexes."""
 
 
 class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
-    """A serializer of the messages of one class, as `protoc` generates it."""
+    """A serializer for the messages of one class that `protoc` has generated."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
     async def serialize(self, topic: str, part: RecordPart, value: M) -> EncodedField:
         """Return a message as bytes with the id of its schema.
 
-        Raises ValueMismatchError if the value is no message of the class.
+        Raises ValueMismatchError if the value is not a message of the serializer's class.
         """
         return await self._writers.encode(topic, part, value)
 
@@ -87,10 +87,10 @@ class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
 class ProtobufDeserializer(RegistryDeserializer[M], Generic[M]):
     """A deserializer of Protobuf messages.
 
-    With `message_type`, all records are messages of that class.  A record of another message is an
-    error, unless `is_name_checked` is false.  Without `message_type`, each record becomes a message
-    of the class that its schema describes, which needs a registry that returns serialized schemas
-    (Confluent's, Redpanda's).
+    With `message_type`, all records are messages of that class. A record with a message of another
+    name is an error, unless `is_name_checked` is false. Without `message_type`, each record becomes
+    a message of the class that its schema describes, which needs a registry that returns serialized
+    schemas (Confluent's, Redpanda's).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ProtobufDeserializer(RegistryDeserializer[M], Generic[M]):
 
 
 class _FileRegistration:
-    """The schemas of `.proto` files; imported files are registered on the way."""
+    """Converts `.proto` files to schemas, and registers the files that they import."""
 
     def __init__(self, registry: SchemaRegistry, config: SerializerConfig) -> None:
         self._registry = registry
@@ -132,7 +132,7 @@ class _FileRegistration:
         self._references: dict[str, SchemaReference] = {}
 
     async def schema_of(self, file: FileDescriptor) -> Schema:
-        """Return the schema of a file, with references to the files that it imports."""
+        """Return the schema of a `.proto` file, with references to the files that it imports."""
         references = [
             await self._reference_to(one)
             for one in file.dependencies
@@ -160,7 +160,7 @@ class _FileRegistration:
 
 
 def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
-    """Return the path to a message in its file."""
+    """Return the message indexes of a message: the path to it in its `.proto` file."""
     indexes: list[int] = []
     at: Descriptor | None = descriptor
     while at is not None:
@@ -203,7 +203,8 @@ def _untyped_reader(class_at: MessageClassAt) -> PayloadReader[Message]:
 
 
 def _file_of(schema: Schema) -> FileDescriptorProto | None:
-    """Return a file of a schema in base64, or None if the schema is `.proto` text."""
+    """Decode a schema that is a FileDescriptorProto in base64. Returns None if the schema is
+    `.proto` text."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode(schema.text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
@@ -213,7 +214,8 @@ def _file_of(schema: Schema) -> FileDescriptorProto | None:
 async def _class_finder(
     registry: SchemaRegistry, registered: RegisteredSchema, file: FileDescriptorProto
 ) -> MessageClassAt:
-    """Return a function that finds the classes of a registered file."""
+    """Return a function that returns the message class at given message indexes of a registered
+    file."""
     imported = await registry.imported_schemas(registered.schema, is_serialized=True)
     pool = descriptor_pool.DescriptorPool()
     for name, schema in imported.items():
@@ -237,7 +239,7 @@ async def _class_finder(
 
 
 def _add(pool: Any, file: FileDescriptorProto, name: str) -> None:
-    """Add a file to a pool, after the well-known files that it imports."""
+    """Add a `.proto` file to a descriptor pool, after the well-known files that it imports."""
     for dependency in file.dependency:
         if _WELL_KNOWN_FILE.fullmatch(dependency):
             _add_well_known(pool, dependency)
@@ -254,7 +256,8 @@ def _add_well_known(pool: Any, name: str) -> None:
 
 
 def _name_at(file: FileDescriptorProto, indexes: tuple[int, ...]) -> str:
-    """Return the full name of a message.  Raises ValueMismatchError if the path leads to none."""
+    """Return the full name of the message at the given message indexes. Raises ValueMismatchError
+    if the file has no such message."""
     names = [file.package] if file.package else []
     messages: Iterable[DescriptorProto] = file.message_type
     for index in indexes:

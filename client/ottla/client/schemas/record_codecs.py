@@ -28,26 +28,29 @@ class EncodedField(NamedTuple):
 
 
 class SchemaSerializer(ABC, Generic[T_contra]):
-    """A serializer that may have to ask a schema registry."""
+    """A serializer that may have to send requests to a schema registry."""
 
     @abstractmethod
     async def serialize(self, topic: str, part: RecordPart, value: T_contra) -> EncodedField:
-        """Return the key or value of a record for a topic as bytes."""
+        """Return the key or value of a record as bytes. `topic` is the record's topic."""
 
 
 class SchemaDeserializer(ABC, Generic[T_co]):
-    """A deserializer that may have to ask a schema registry first."""
+    """A deserializer that may have to load schemas from a schema registry before it can
+    deserialize."""
 
     @abstractmethod
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
     ) -> None:
-        """Load what `deserialize` needs for the keys or values of some records, in their order.
+        """Load the schemas that `deserialize` needs for the keys or values of some records, in
+        order.
 
-        Each field is the data and the headers of a record.  A failure is raised by `deserialize`
-        for the record that it concerns.  `prepare` may stop at that record.
+        Each field is the data and the headers of one record. If a schema cannot be loaded,
+        `deserialize` raises the error for the record that needs it. `prepare` may stop at that
+        record.
         """
 
     @abstractmethod
     def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T_co:
-        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
+        """Deserialize a key or value. Raises SchemaError if it cannot be read."""

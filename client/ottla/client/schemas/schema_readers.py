@@ -1,4 +1,4 @@
-"""The schemas of records that a deserializer reads, by their ids."""
+"""Readers of records by the id of their schema, for one deserializer."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
@@ -13,11 +13,13 @@ from ottla.client.schemas.subject_writers import compiled
 T = TypeVar("T")
 
 PayloadReader = Callable[[bytes, tuple[int, ...]], T]
-"""Function of a payload and its message indexes (empty unless Protobuf) that returns a value."""
+"""Function that deserializes a payload, given its bytes and its message indexes (empty except for
+Protobuf)."""
 
 
 class SchemaReaders(Generic[T]):
-    """The readers of one deserializer.  A reader is made when its schema is first found."""
+    """The payload readers of one deserializer, by schema. A reader is created when its schema first
+    occurs in a record."""
 
     def __init__(
         self,
@@ -38,7 +40,7 @@ class SchemaReaders(Generic[T]):
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
     ) -> None:
-        """Load the schemas of some keys or values, up to the first that cannot be loaded."""
+        """Load the schemas of some keys or values, up to the first schema that cannot be loaded."""
         self._failures.clear()
         # Readers of this call stay, however many there are; each is a registered schema.
         for key in list(self._readers)[:-CACHED_SCHEMAS_MAX]:
@@ -59,7 +61,7 @@ class SchemaReaders(Generic[T]):
                 return
 
     def decode(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Return the value of a key or value whose schema was prepared.
+        """Deserialize a key or value whose schema was loaded by `prepare`.
 
         Raises SchemaError if it cannot be read.
         """
@@ -91,7 +93,8 @@ class SchemaReaders(Generic[T]):
 
 
 def require_format(registered: RegisteredSchema, kind: SchemaFormat) -> None:
-    """Raise ValueMismatchError if a record's schema has another format than its deserializer."""
+    """Raise ValueMismatchError if the format of a record's schema differs from the format that its
+    deserializer reads."""
     found = registered.schema.format
     if found is not kind:
         raise ValueMismatchError(f"the record was written as {found}, and is read as {kind}")
@@ -105,9 +108,9 @@ class RegistryDeserializer(SchemaDeserializer[T]):
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
     ) -> None:
-        """Load the schemas of some records."""
+        """Load the schemas of the keys or values of some records."""
         await self._readers.prepare(part, fields)
 
     def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Return the value of a key or value.  Raises SchemaError if it cannot be read."""
+        """Deserialize a key or value. Raises SchemaError if it cannot be read."""
         return self._readers.decode(part, data, headers)

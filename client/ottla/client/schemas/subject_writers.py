@@ -1,4 +1,5 @@
-"""The schemas under which a serializer writes, by subject, and the bytes before their payloads."""
+"""The schemas with which a serializer writes, by subject, and the bytes that identify them in
+records."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -35,13 +36,14 @@ class SerializerConfig:
     normalize: bool = False
     """Let the registry normalize the schema (`normalize.schemas`)."""
     use_latest_version: bool = False
-    """Write with the latest version of the subject (`use.latest.version`), as it is at the first
-    record.  Needs `auto_register=False`."""
+    """Write with the latest version of the subject (`use.latest.version`), which is looked up at
+    the first record. Needs `auto_register=False`."""
     subject: SubjectStrategy = topic_name
     """Function that names the subject (`subject.name.strategy`): `topic_name`, `record_name` or
-    `topic_record_name` of `ottla.client.schemas`, or a function of the application."""
+    `topic_record_name` from `ottla.client.schemas`, or a function of the application."""
     is_guid_in_header: bool = False
-    """Write the schema's GUID into a header, and no prefix.  The registry must have GUIDs."""
+    """Write the schema's GUID into a header, and no prefix before the payload. The registry must
+    support GUIDs."""
 
     def __post_init__(self) -> None:
         if self.use_latest_version and self.auto_register:
@@ -49,7 +51,7 @@ class SerializerConfig:
 
 
 class _SubjectWriter(NamedTuple, Generic[T]):
-    """A function that writes payloads, and the identity of its schema as bytes."""
+    """Function that writes payloads, and the bytes that identify its schema in records."""
 
     write: Callable[[T], bytes]
     prefix: bytes
@@ -57,7 +59,8 @@ class _SubjectWriter(NamedTuple, Generic[T]):
 
 
 class SubjectWriters(Generic[T]):
-    """The writers of one serializer.  A writer is made at the first record of its subject."""
+    """The payload writers of one serializer, by subject. A writer is created at the first record of
+    its subject."""
 
     def __init__(
         self,
@@ -130,7 +133,8 @@ def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
 
 
 async def compiled(work: Awaitable[T], where: str) -> T:
-    """Return the codec of a schema.  Raises InvalidSchemaError if the schema is malformed."""
+    """Await the creation of a schema's codec, and return the codec. Raises InvalidSchemaError if
+    the schema is malformed."""
     try:
         return await work
     except SchemaError:

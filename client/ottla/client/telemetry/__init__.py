@@ -1,4 +1,4 @@
-"""Metrics that a client collects about itself, and the protocol by which brokers get them
+"""Metrics that a client collects about itself, and the protocol by which it reports them to brokers
 (KIP-714).
 
 push_session.py      start here: times of subscription requests and pushes (pure)

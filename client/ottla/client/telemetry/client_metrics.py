@@ -1,4 +1,4 @@
-"""Metrics that all kinds of clients have: connections, and latencies by broker (KIP-714)."""
+"""Metrics that all kinds of clients report: connections, and latencies by broker (KIP-714)."""
 
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -21,12 +21,12 @@ class ClientKind(Enum):
 
 
 UNKNOWN_NODE = "-1"
-"""Label for a bootstrap address that the metadata does not contain.  The Java client uses -1, -2
-and so on."""
+"""Label for the broker at a bootstrap address that the metadata does not contain. The Java client
+uses -1, -2 and so on."""
 
 
 def extent(name: str, of: AverageAndMax, labels: Labels = ()) -> Iterator[MetricPoint]:
-    """Yield the average and the maximum of an interval as two points."""
+    """Yield two points: the average and the maximum of a metric's values in one interval."""
     yield gauge(f"{name}.avg", of.average, labels)
     yield gauge(f"{name}.max", of.highest, labels)
 
@@ -49,7 +49,8 @@ class ClientMetrics:
         self._counted = 0
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current points.  Rates refer to the `elapsed_s` seconds since the last call."""
+        """Yield the current values of the metrics. Rates refer to the `elapsed_s` seconds since the
+        last call."""
         created = self._measures.created_count
         rate = (created - self._counted) / elapsed_s if elapsed_s > 0 else 0.0
         self._counted = created

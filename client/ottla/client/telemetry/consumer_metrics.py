@@ -18,15 +18,15 @@ from ottla.model.ids import TopicPartition
 PREFIX = ClientKind.CONSUMER.value
 
 LAG_PARTITIONS_MAX = 500
-"""Maximum number of partitions whose lag is reported.  The partitions with the largest lag are
-chosen.  Each takes some 6 µs of CPU time."""
+"""Maximum number of partitions whose lag is reported. The partitions with the largest lag are
+chosen. Each partition takes some 6 µs of CPU time."""
 
 
 class ConsumerMetrics:
     """Source of the metrics of one consumer.
 
-    `lags` yields the lag of each partition, in records.  `now_s` is the clock by which the
-    measurements were made.
+    `lags` yields the lag of each partition, in records. `now_s` is the clock that the measurements
+    use.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class ConsumerMetrics:
         self._now_s = now_s
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current points.  Averages refer to the time since the last call."""
+        """Yield the current values of the metrics. Averages refer to the time since the last
+        call."""
         yield gauge(f"{PREFIX}poll.idle.ratio.avg", self._idle.take(self._now_s()))
         if self._coordinator is not None:
             yield from self._coordinator_points(self._coordinator)

@@ -40,7 +40,7 @@ class MeasuredValues:
             self.highest = value
 
     def move_to(self, *others: "MeasuredValues") -> None:
-        """Add the collected values to each of `others`, and start a new interval."""
+        """Add the collected values to each of `others`, and start a new interval without values."""
         for other in others:
             other.count += self.count
             other.sum += self.sum
@@ -48,8 +48,8 @@ class MeasuredValues:
         self.count, self.sum, self.highest = 0, 0.0, 0.0
 
     def take_of(self, count: int) -> AverageAndMax:
-        """Return the average and maximum of `count` values, if only the values above 0 were added
-        with `note`.  Starts a new interval."""
+        """Return the average and maximum of `count` values, of which only the values above 0 were
+        added with `note`. Starts a new interval."""
         self.count = max(self.count, count)
         return self.take()
 
@@ -72,7 +72,8 @@ class ConnectionMeasures:
         self.latencies_s: dict[str, MeasuredValues] = {}
 
     def note_connection(self, address: str) -> MeasuredValues:
-        """Count a new connection, and return the latencies of its address."""
+        """Count a new connection to an address, and return the collector of latencies for that
+        address."""
         self.created_count += 1
         found = self.latencies_s.get(address)
         if found is None:
@@ -102,11 +103,11 @@ class ProduceMeasures:
         self.batch_bytes = 0
         """Total compressed size of batches in their first attempts, in bytes."""
         self.record_count = 0
-        """Number of records in first attempts."""
+        """Number of records in the first attempts of batches."""
         self.error_count = 0
         """Number of records that were not delivered."""
         self.retry_count = 0
-        """Number of records in later attempts."""
+        """Number of records in later attempts of batches."""
 
 
 class FetchMeasures:
@@ -154,18 +155,18 @@ class PollIdleTime:
         self._waiting_since_s: float | None = None
 
     def begin(self, now_s: float) -> None:
-        """Record that the application starts waiting."""
+        """Record that the application has started waiting in `poll`."""
         self._waiting_since_s = now_s
 
     def end(self, now_s: float) -> None:
-        """Record that the application no longer waits."""
+        """Record that the application no longer waits in `poll`."""
         if self._waiting_since_s is not None:
             self._idle_s += now_s - self._waiting_since_s
             self._waiting_since_s = None
 
     def take(self, now_s: float) -> float:
-        """Return the fraction of the time since the last call that was spent waiting, from 0 to
-        1."""
+        """Return the fraction of the time since the last call that the application waited in
+        `poll`, from 0 to 1."""
         waiting = self._waiting_since_s
         if waiting is not None:
             self.end(now_s)

@@ -1,6 +1,6 @@
-"""Named metric values of one point in time, their selection by a subscription, and deltas of sums.
+"""Named metric values at one point in time, their selection by a subscription, and deltas of sums.
 
-Pure.  Names are those of KIP-714 (`org.apache.kafka.producer.…`).  Labels are pairs of texts.
+Pure. Names are defined by KIP-714 (`org.apache.kafka.producer.…`). Labels are pairs of texts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class MetricPointKind(Enum):
 
 
 class MetricPoint(NamedTuple):
-    """One value of one metric."""
+    """Value of one metric at one point in time."""
 
     name: str
     kind: MetricPointKind
@@ -32,19 +32,19 @@ class MetricPoint(NamedTuple):
 
 
 class DatedPoint(NamedTuple):
-    """A point, and the start of the interval that its value covers, in ns since 1970."""
+    """A metric value, and the start of the interval that it covers, in ns since 1970."""
 
     point: MetricPoint
     start_ns: int
 
 
 def gauge(name: str, value: float, labels: Labels = ()) -> MetricPoint:
-    """Return a point of a gauge."""
+    """Return the value of a gauge as a metric point."""
     return MetricPoint(name, MetricPointKind.GAUGE, value, labels)
 
 
 def total(name: str, value: float, labels: Labels = ()) -> MetricPoint:
-    """Return a point of a monotonic sum."""
+    """Return the value of a monotonic sum as a metric point."""
     return MetricPoint(name, MetricPointKind.SUM, value, labels)
 
 
@@ -56,9 +56,9 @@ def is_wanted(name: str, prefixes: Sequence[str]) -> bool:
 class AcceptedSums:
     """Values of the sums that a broker has last accepted, from which deltas are computed.
 
-    `read` adds intervals to points.  `settle` starts the next deltas at the end of the intervals
-    read last.  `reset` starts them when the client was opened, as KIP-714 requires after a change
-    of temporality.
+    `read` adds intervals to points. `settle` starts the next deltas at the end of the intervals
+    that were read last. `reset` starts them when the client was opened, as KIP-714 requires after a
+    change of temporality.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -89,5 +89,5 @@ class AcceptedSums:
         self._read = {}
 
     def reset(self) -> None:
-        """Report every sum since the opening of the client, as if nothing had been reported yet."""
+        """Report every sum since the client was opened, as if no sum had been reported yet."""
         self._accepted, self._read = {}, {}

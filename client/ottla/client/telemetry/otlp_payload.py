@@ -1,8 +1,8 @@
 """Encoding of metric points as a compressed OTLP message, within the size that the broker accepts.
 
-Pure.  The structure is that of `metrics.proto` of opentelemetry-proto, version 1.  There is one
-resource, as librdkafka sends; its attributes are those of KIP-714 (`group_id`, `transactional_id`,
-…).
+Pure. The structure is defined by `metrics.proto` of opentelemetry-proto, version 1. There is one
+resource, as in librdkafka's reports; its attributes are defined by KIP-714 (`group_id`,
+`transactional_id`, …).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ def payload_of(
 ) -> bytes:
     """Return the payload of a push.
 
-    If it is larger than `bytes_max`, the points with labels (of brokers and partitions) are left
-    out.  If it is still too large, all points are left out.  KIP-714 requires that clients then
-    send less.
+    If it would be larger than `bytes_max`, the points with labels (of brokers and partitions) are
+    left out. If it would still be too large, all points are left out. KIP-714 requires that clients
+    then send less.
     """
     payload = b""
     for chosen in (points, [one for one in points if not one.point.labels], []):

@@ -34,7 +34,8 @@ class ProducerMetrics:
         return measures.request_count, records, measures.batch_bytes
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current points.  Averages refer to the time since the last call."""
+        """Yield the current values of the metrics. Averages refer to the time since the last
+        call."""
         measures = self._measures
         before, self._before = self._before, self._totals()
         requests, records, size_bytes = map(sub, self._before, before)

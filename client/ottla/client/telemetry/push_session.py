@@ -1,9 +1,9 @@
 """State machine of a client's metrics reports: when to request the subscription, when to push
 (KIP-714).
 
-Pure.  `due` returns the request to send now.  Each request is followed by exactly one call of
-`on_subscription`, `on_push_answer`, `on_refusal` or `on_lost`.  Times are ms of one clock.  The
-states are those of Java's ClientTelemetryReporter.  Invariants:
+Pure. `due` returns the request to send now. Each request is followed by exactly one call of
+`on_subscription`, `on_push_answer`, `on_refusal` or `on_lost`. Times are ms of one clock. The
+states are the ones of Java's ClientTelemetryReporter. Invariants:
 - OneRequestAtATime: `due` returns nothing while a request is in flight.
 - OnePushAnInterval: two pushes, except for the terminating one, are at least an interval apart.
   The first push is at least half an interval after a new subscription.
@@ -12,11 +12,11 @@ states are those of Java's ClientTelemetryReporter.  Invariants:
   and only once for each subscription.
 
 The Java client 4.4 never requests the subscription again after a broker has refused it with a
-permanent error, and waits for five minutes after a lost connection.  KIP-714 requires that clients
-try again later, so that after a mistake in the cluster's configuration no client has to be
-restarted.  This client tries again.  The jitter that spreads the requests of a cluster's clients
+permanent error, and waits for five minutes after a lost connection. KIP-714 requires that clients
+try again later, so that no client has to be restarted after a mistake in the cluster's
+configuration. This client tries again. The jitter that spreads the requests of a cluster's clients
 over time (0.5 to 1.5 intervals) is derived from the client instance id, which the broker generated
-at random.  With a given seed, a simulation is therefore reproducible.
+at random. With a given seed, a simulation is therefore reproducible.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,16 @@ from ottla.model.ids import ZERO_UUID
 from ottla.wire.compression import Codec
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Delay before the subscription is requested again if no interval is known.  Same as in Kafka."""
+"""Delay in ms before the telemetry subscription is requested again if no interval is known. Same as
+in Kafka."""
 
 REFUSED_INTERVAL_MS = 1_800_000
-"""Delay before the subscription is requested again after a permanent error: the half hour of
-KIP-714."""
+"""Delay in ms before the telemetry subscription is requested again after a permanent error: the
+half hour of KIP-714."""
 
 JITTER_BITS = 32
-"""Number of bits of the instance id that determine the jitter.  The last bits are used, since they
-are random in a UUID v4."""
+"""Number of bits of the client instance id that determine the jitter. The last bits are used, since
+they are random in a UUID v4."""
 
 CODECS = {int(codec): codec for codec in Codec}
 
@@ -70,16 +71,16 @@ TRANSITIONS: Mapping[PushState, frozenset[PushState]] = MappingProxyType(
         PushState.ENDED: frozenset(),
     }
 )
-"""Legal next states of each state.  Any other transition is a bug."""
+"""Allowed next states of each state. Any other transition is a bug."""
 
 
 class TelemetrySubscription(NamedTuple):
-    """The metrics that the cluster wants from this client, and how to send them."""
+    """The metrics that the cluster requests from this client, and the way to send them."""
 
     subscription_id: int
     interval_ms: int
     is_delta: bool
-    """True if sums are reported as differences to the last push."""
+    """True if sums are reported as differences from the last push."""
     prefixes: list[str]
     codecs: tuple[Codec, ...]
     """Compression types that the broker accepts, in its order of preference.  Empty if it accepts
@@ -106,9 +107,10 @@ class PushMetrics(NamedTuple):
 Request: TypeAlias = GetSubscription | PushMetrics
 
 ASK_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""Errors of a push after which a new subscription is requested at once."""
+"""Error codes of a push after which a new subscription is requested at once."""
 ASK_AFTER_INTERVAL = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Errors of a request that was too early, or of a push that was too large."""
+"""Error codes of a request that was too early, or of a push that was too large. The next request
+follows after an interval."""
 
 
 class PushSession:
@@ -125,7 +127,7 @@ class PushSession:
 
     @property
     def is_named(self) -> bool:
-        """True if the client has an instance id."""
+        """True if the client has a client instance id."""
         return self.client_instance_id != ZERO_UUID
 
     # Requests.
@@ -220,7 +222,8 @@ class PushSession:
         self._wait(wait_ms, now_ms)
 
     def on_lost(self, now_ms: int) -> None:
-        """Process the loss of a response.  A request to another broker follows later.
+        """Process the loss of the response to a request. The next request, to another broker,
+        follows after a delay.
 
         All clients of a lost broker notice the loss at the same time, so the delay has the same
         jitter as the delay of a first push.
@@ -228,8 +231,8 @@ class PushSession:
         self._wait(self._jittered(self._interval_ms), now_ms)
 
     def on_unsupported(self, now_ms: int) -> None:
-        """Process a response that shows that the broker does not support these requests.  The
-        client tries again after five minutes."""
+        """Process a response that shows that the broker does not support telemetry requests
+        (KIP-714). The client tries again after five minutes."""
         self._wait(UNSUBSCRIBED_INTERVAL_MS, now_ms)
 
     @property
@@ -238,7 +241,8 @@ class PushSession:
         return UNSUBSCRIBED_INTERVAL_MS if known is None else known.interval_ms
 
     def _jittered(self, interval_ms: int) -> int:
-        """Return an interval multiplied by 0.5 to 1.5, depending on the instance id."""
+        """Return an interval in ms, multiplied by 0.5 to 1.5 depending on the client instance
+        id."""
         if not self.is_named:
             return interval_ms
         drawn = self.client_instance_id.int & ((1 << JITTER_BITS) - 1)

@@ -10,7 +10,7 @@ PREFIX = f"{ClientKind.CONSUMER.value}share.fetch.manager."
 
 
 class ShareMeasures:
-    """Measurements of one share consumer."""
+    """Measurements of one share consumer's fetches."""
 
     __slots__ = ("fetch_count", "fetches", "record_count", "records_per_fetch")
 
@@ -24,7 +24,7 @@ class ShareMeasures:
     def note_fetch(
         self, *, latency_s: float, throttle_ms: int, size_bytes: int, record_count: int
     ) -> None:
-        """Add one response to a fetch."""
+        """Add the measurements of one response to a fetch."""
         self.fetch_count += 1
         self.fetches.latencies_s.note(latency_s)
         if throttle_ms:
@@ -49,7 +49,8 @@ class ShareMetrics:
         self._acknowledged = acknowledged
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current points.  Averages refer to the time since the last call."""
+        """Yield the current values of the metrics. Averages refer to the time since the last
+        call."""
         measures, fetches = self._measures, self._measures.fetches
         throttled = fetches.throttle_times_ms.take_of(fetches.latencies_s.count)
         yield from extent(f"{PREFIX}fetch.latency", fetches.latencies_s.take(MS_PER_S))

@@ -49,12 +49,13 @@ class ClusterUnderTest(Protocol):
 
     @property
     def client_settings(self) -> Mapping[str, str]:
-        """Settings of a client by librdkafka's keys: bootstrap.servers, and the login if secure."""
+        """Settings for connecting a client, with librdkafka's keys: bootstrap.servers, and the
+        login if the cluster is secure."""
         ...
 
     @property
     def security(self) -> ClientSecurity | None:
-        """The login of the user admin for clients of Ottla; None if the cluster is not secure."""
+        """Login as user admin for Ottla's clients. None if the cluster is not secure."""
         ...
 
     @property
@@ -76,10 +77,10 @@ class ClusterUnderTest(Protocol):
         ...
 
     def paused(self, node: int) -> AbstractContextManager[None]:
-        """Return a context manager that suspends a broker during its block: it sends no responses,
-        but keeps its connections.
+        """Return a context manager that suspends a broker during its block: the broker sends no
+        responses, but keeps its connections.
 
-        New connections are accepted, and get no responses either.  Requests that arrive during the
+        New connections are accepted, and get no responses either. Requests that arrive during the
         block are processed after it.
         """
         ...
@@ -106,12 +107,12 @@ class ClusterUnderTest(Protocol):
         ...
 
     async def reset(self) -> None:
-        """End all faults, close all connections, and delete everything that was created since the
-        start of the cluster.
+        """End all injected faults, close all connections, and delete all objects that were created
+        since the start of the cluster.
 
         This deletes topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens.
         Objects that existed at the start and that a test has deleted are not restored, and advanced
-        time is not set back.  Raises RuntimeError if a client that was not closed continues to
+        time is not set back. Raises RuntimeError if a client that was not closed continues to
         create topics.
         """
         ...
@@ -119,9 +120,9 @@ class ClusterUnderTest(Protocol):
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
         """Advance the time for brokers, clients and the test itself, without waiting.
 
-        The time advances in steps of `step_s`, by default a second (or a 200th of the whole if that
-        is longer), so that running clients send their heartbeats in between.  In a single step
-        longer than a timeout, no heartbeat arrives.
+        The time advances in steps of `step_s`, so that running clients send their heartbeats in
+        between. The default is one second, or a 200th of `seconds` if that is longer. In a single
+        step longer than a timeout, no heartbeat arrives.
         """
         ...
 
@@ -135,12 +136,12 @@ async def open_test_cluster(
     clock: Clock | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Start a cluster of one controller and `broker_count` brokers, and yield it. It stops cleanly
-    at the end of the block.
+    """Start a cluster of one controller and `broker_count` brokers, and yield it. It is stopped
+    cleanly at the end of the caller's `async with` block.
 
-    `settings` are Kafka's settings, by key, for the brokers and the controller.  `directory` keeps
-    the files, so that a later cluster can continue with them.  `clock` is the brokers' clock, if
-    the test advances it itself; `advance` then raises an error.  A secure cluster has TLS on every
+    `settings` are Kafka's settings, by key, for the brokers and the controller. `directory` keeps
+    the files, so that a later cluster can continue with them. `clock` is the brokers' clock, if the
+    test advances it itself; `advance` then raises an error. A secure cluster has TLS on every
     connection, logins by SCRAM and an authorizer (needs the extra `secure`); clients connect with
     `security` or `client_settings`.
     """
@@ -162,7 +163,8 @@ async def open_test_cluster(
 
 
 def import_cluster() -> Any:
-    """Import the modules of a cluster beforehand, and return the module that opens clusters."""
+    """Import the modules of a cluster beforehand, and return the module that opens test
+    clusters."""
     # A thousand modules make many lasting objects: collections within would cost a tenth more.
     with collection_paused():
         return import_module(CLUSTER_MODULE)

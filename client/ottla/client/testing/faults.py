@@ -1,8 +1,9 @@
-"""Counters of injected faults.  Pure."""
+"""Counters of faults that a test injects into a cluster. Pure."""
 
 
 class LostAnswers:
-    """Responses of one API that are to be lost.  `ClusterUnderTest.lose_answers` creates it."""
+    """Responses of one API that a test cluster has to lose. `ClusterUnderTest.lose_answers` creates
+    it."""
 
     __slots__ = ("api", "left", "lost")
 
@@ -15,7 +16,7 @@ class LostAnswers:
         """Number of responses that were lost."""
 
     def take(self) -> bool:
-        """Count a response.  Returns True if it is to be lost."""
+        """Count a response. Returns True if the response has to be lost."""
         if not self.left:
             return False
         self.left -= 1
