@@ -54,13 +54,14 @@ COLUMNS = (
 )
 SIZES = ("bytes", "free_bytes")
 DRAIN_TIMEOUT_S = 40.0
-"""Longest wait, in seconds, for the response to a DrainBroker request.  With a shorter wait, the
+"""Maximum wait, in seconds, for the response to a DrainBroker request. With a shorter wait, the
 command would give up before the broker can report that the controller is slow."""
 SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
 DRAINED_MAX = 100
-"""Largest number of brokers in one range of ids: those of a host."""
+"""Maximum number of brokers in one range of ids, which is the number of ids that one host can have.
+"""
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -98,7 +99,7 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make brokers hand over their leaderships, once confirmed, or accept leaderships again with
+    """Make brokers transfer their leaderships, once confirmed, or accept leaderships again with
     --undo. Returns exit code 0 when the brokers have done so.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
@@ -127,8 +128,8 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedBroker]:
-    """Return the brokers with the given ids, or all brokers of the given host.  Raises RefusedError
-    if one does not exist."""
+    """Return the brokers with the given ids, or all brokers of the given host. Raises RefusedError
+    if a broker or the host does not exist."""
     if bool(arguments.ids) == bool(arguments.host):
         raise ConfigError("ID", "or --host must be given, and not both")
     if arguments.ids:
@@ -151,8 +152,8 @@ def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBro
 
 
 async def _drain_all(admin: Admin, brokers: Sequence[SurveyedBroker], *, undo: bool) -> None:
-    """Drain brokers at once, so that none of them gets leaderships of another.  Raises the first
-    error after all of them have answered."""
+    """Drain brokers concurrently, so that none of them gets leaderships from another one. Raises
+    the first error after all brokers have responded."""
     errors: list[OttlaError] = []
 
     async def one(broker: SurveyedBroker) -> None:
@@ -184,7 +185,7 @@ async def _drain_one(admin: Admin, broker: SurveyedBroker, *, undo: bool) -> Non
 
 
 def _broker_ids(text: str) -> list[int]:
-    """Return the ids in a text such as `100-107` or `1,2`, each once."""
+    """Return the broker ids in a text such as `100-107` or `1,2`, without duplicates."""
     found: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -209,8 +210,8 @@ async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
 
 
 async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
-    """Wait until the broker that answers our requests knows that `broker_id` is fenced or unfenced,
-    but no longer than SEEN_TIMEOUT_S. The next command then finds the new state."""
+    """Wait until the broker that responds to our requests knows that `broker_id` is fenced or
+    unfenced, but no longer than SEEN_TIMEOUT_S. The next command then finds the new state."""
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(
             broker.id == broker_id and broker.is_fenced != is_fenced

@@ -1,4 +1,4 @@
-"""`ottla cluster`: changes of the cluster as a whole."""
+"""`ottla cluster`: declares the verbs that change or upgrade the cluster as a whole."""
 
 from ottla.cli.cluster.balance.balance import BALANCE
 from ottla.cli.cluster.upgrades.features import FEATURES

@@ -30,10 +30,11 @@ FIRST_BROKER_ID = 1
 PORT_DEFAULT = 9092
 PORT_END = 1 << 16
 REPLICAS_DEFAULT = 3
-"""Default replication factor of topics, in a cluster that has at least this number of brokers."""
+"""Default replication factor of topics, if the cluster has at least this number of brokers."""
 MIN_INSYNC_OF_THREE = 2
-"""Default of min.insync.replicas for three replicas.  With 2, acks=all succeeds while one replica
-is down; with 1, a lone survivor would acknowledge records that no other broker has."""
+"""Default of min.insync.replicas for topics with three replicas. With 2, acks=all succeeds while
+one replica is down; with 1, a single remaining replica would acknowledge records that no other
+broker has."""
 
 PROMETHEUS_PORT = "metrics.prometheus.port"
 
@@ -57,7 +58,7 @@ class ListedNode:
     dir: str
     pid: int = 0
     directory_id: str = ""
-    """Directory id of a controller; a voter is identified by its node id and this id.  Empty for a
+    """Directory id of a controller. A voter is identified by its node id and this id. Empty for a
     broker."""
 
     @property
@@ -77,15 +78,15 @@ class ClusterPlan:
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
-    """True once the controllers have been formatted.  They are never formatted again: a controller
-    that lost its directory does not know its vote, and must not vote a second time."""
+    """True once the controllers have been formatted. They are never formatted again: a controller
+    that has lost its directory does not know its vote, and must not vote a second time."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
     """Certificates and users of a secure cluster; None for a cluster without authentication."""
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses of the brokers, in the form that clients are configured with."""
+        """Bootstrap addresses of the brokers, as `host:port,…`."""
         return ",".join(node.address for node in self.brokers)
 
     def write(self) -> None:
@@ -159,8 +160,8 @@ class ClusterPlan:
         write_private(path, text)  # a setting may be a password
 
     def _own_settings(self, index: int) -> dict[str, str]:
-        """Return the settings that differ between the nodes of one machine: ports and directories,
-        brokers first."""
+        """Return the settings that differ between the nodes of one machine: ports and directories.
+        `index` counts the brokers first, then the controllers."""
         port = self.settings.get(PROMETHEUS_PORT, "")
         return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
 
@@ -185,13 +186,13 @@ def make_plan(
     brokers: int | None,
     is_secure: bool = False,
 ) -> ClusterPlan:
-    """Return the plan in `directory`, or a new plan if the directory has none. An existing secure
-    plan stays secure without `is_secure`. Raises ConfigError if an existing plan does not match the
-    arguments.
+    """Return the cluster plan in `directory`, or a new plan if the directory has none. An existing
+    secure plan stays secure without `is_secure`. Raises ConfigError if an existing plan does not
+    match the arguments.
 
     Without a `port`, the first broker keeps its previous port or gets the default; 0 means a free
-    port.  Without counts of nodes, an existing plan keeps its counts, and a new one has one of
-    each.
+    port. Without counts of nodes, an existing plan keeps its counts, and a new plan has one
+    controller and one broker.
     """
     existing = directory / CLUSTER_FILE
     if existing.exists():
@@ -257,7 +258,7 @@ def _opened(directory: Path) -> "SecureCluster":
 
 
 def _make_secure(plan: ClusterPlan) -> None:
-    """Create certificates for nodes that have none, and write the settings of clients."""
+    """Create certificates for nodes that have none, and write the settings files of clients."""
     if plan.secure is None:
         return
     nodes = [("controller", node.id) for node in plan.controllers]
@@ -267,7 +268,7 @@ def _make_secure(plan: ClusterPlan) -> None:
 
 
 def check_replication(plan: ClusterPlan) -> None:
-    """Raise ConfigError if a setting requires more replicas than there are brokers."""
+    """Raise ConfigError if a setting requires more replicas than the plan has brokers."""
     count = len(plan.brokers)
     for key in REPLICATION_KEYS:
         wanted = plan.settings.get(key, "")

@@ -1,4 +1,5 @@
-"""`ottla doctor`: Spark on this machine, retention of a cluster, its listeners and certificates."""
+"""`ottla doctor`: checks Spark on this machine, and the retention, listeners and certificates of a
+cluster."""
 
 import argparse
 import os
@@ -34,7 +35,8 @@ from ottla.pipeline.doctor.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
 UNHEALTHY = 2
 MAX_TIMESTAMP = -3
-"""Timestamp of a ListOffsets request that means the record with the largest timestamp (KIP-734)."""
+"""Special timestamp in a ListOffsets request that selects the record with the largest timestamp
+(KIP-734)."""
 COLUMNS = ("QUESTION", "STATE", "FOUND", "CURE")
 
 

@@ -15,7 +15,7 @@ from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
 STARTER_TIMEOUT_S = 10.0
-"""Longest wait, in seconds, for 'ottla up' to notice that its nodes have ended. The value includes
+"""Maximum wait, in seconds, until 'ottla up' notices that its nodes have ended. The value includes
 a margin."""
 
 
@@ -25,8 +25,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop are killed.
-    Returns the exit code."""
+    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop in time are
+    killed. Returns the exit code."""
     path = Path(arguments.dir) / CLUSTER_FILE
     if not path.exists():
         raise ConfigError("--dir", f"{path} is not there, so no cluster was started from it")
@@ -55,8 +55,8 @@ def _send_signals(pid: int, *numbers: signal.Signals) -> None:
 
 
 def _end_starter(pid: object) -> None:
-    """Wait for the 'ottla up' that started these nodes; it ends when they do. Sends SIGTERM if it
-    keeps running."""
+    """Wait for the 'ottla up' process that started the nodes of the cluster; it ends when they do.
+    Sends SIGTERM if it keeps running."""
     if not isinstance(pid, int) or not is_node(pid):
         return
     for asks in (False, True):

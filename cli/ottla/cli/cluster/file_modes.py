@@ -1,8 +1,9 @@
-"""Access of other users of the machine to a node's files: one warning when the node starts.
+"""Warnings about a node's files to which other users of the machine have access, once when the node
+starts.
 
-A node does not start if all users can read its private key (model/tls/context_driver.py).  This
-module warns of the rest: directories and files that other users may write, and, if a node has
-secrets, directories that other users may read.  The metadata log contains keys of users, and
+A node does not start if all users can read its private key (model/tls/context_driver.py). This
+module warns about other files and directories that other users may write and, if a node has
+secrets, about directories that other users may read. The metadata log contains keys of users, and
 partition logs contain records.
 """
 
@@ -38,8 +39,8 @@ def warning_of_modes(
 
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
-    """Yield each distinct path whose mode grants other users the given right. Paths that do not
-    exist are skipped."""
+    """Yield each distinct path to which other users have the right `wanted`, with its mode. Paths
+    that do not exist are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted
@@ -50,5 +51,6 @@ def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, s
 
 
 def _is_reached_by_others(path: str) -> bool:
-    """Return whether other users may traverse all parent directories of the path."""
+    """Return whether other users have the permissions to traverse all parent directories of the
+    path."""
     return all(above.stat().st_mode & stat.S_IXOTH for above in Path(path).resolve().parents)

@@ -1,9 +1,9 @@
-"""Nodes forked from `ottla up`.  The parent process imports once the modules that several nodes
-need.
+"""Nodes that `ottla up` forks. The parent process imports the modules that several nodes need, so
+that each is imported once.
 
 Modules that only one node needs are imported by that node, concurrently with the other nodes.
 
-A node is a process with its own session, log, signals and restart.  `ps -f` shows the node as if
+A node is a process with its own session, log, signals and restart. `ps -f` shows the node as if
 `ottla broker FILE` had started it.
 """
 
@@ -45,8 +45,8 @@ OF_ALL = (
     "ottla.telemetry.exporters.exporters_driver",
     "ottla.telemetry.metrics.metrics_http_driver",
 )
-"""Modules whose import loads nearly all modules of a node. About 40 small modules, which no other
-module imports, are imported later by each node."""
+"""Modules whose import loads nearly all modules of a node. About 40 small modules, which these do
+not import, are imported later by each node."""
 OF_ROLE = {
     "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
     "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
@@ -67,8 +67,8 @@ def spawn_node(role: str, properties: Path, *, options: Sequence[str] = ()) -> S
 
 
 def preload(role: str | None = None) -> None:
-    """Import the modules that every node needs; if `role` is given, also those that nodes of that
-    role need."""
+    """Import the modules that every node needs and, if `role` is given, the modules that nodes of
+    that role need."""
     quiet_grpc()
     with importing_for_good():
         for module in (*OF_ALL, *(OF_ROLE[role] if role else ())):

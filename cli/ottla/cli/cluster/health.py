@@ -1,4 +1,5 @@
-"""Judges a survey: every reason why the cluster is unhealthy, with its remedy.  Pure."""
+"""Judges a survey of the cluster. Lists every reason why the cluster is unhealthy, each with its
+remedy. Pure."""
 
 from collections.abc import Iterator
 
@@ -20,8 +21,8 @@ SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
 disconnected. It is twice the time after which a voter without a fetch would stand for election."""
 
 CLOCKS_APART_MS_MAX = 2_000
-"""Largest normal difference between two nodes' clocks, in ms.  Clocks synchronised by NTP differ by
-less, and the request that measures the difference takes less time.  With a larger difference,
+"""Maximum normal difference between two nodes' clocks, in ms. Clocks synchronised by NTP differ by
+less, and the request that measures the difference takes less time. With a larger difference,
 retention and lookups by time differ between brokers."""
 
 NAMES_SHOWN = 3
@@ -38,7 +39,7 @@ def reasons_of(survey: Survey) -> list[str]:
 
 
 def warnings_of(survey: Survey) -> list[str]:
-    """Return findings that put no record at risk but may surprise an operator."""
+    """Return warnings about conditions that put no record at risk but may surprise an operator."""
     return [
         *survey.quorum.warnings.splitlines(),
         *(
@@ -71,8 +72,8 @@ def _clock_warnings(survey: Survey) -> Iterator[str]:
 
 
 def _throttle_warnings(survey: Survey) -> Iterator[str]:
-    """Yield a warning for throttles that a command left behind. A throttle slows a replica that has
-    to catch up."""
+    """Yield a warning for each kind of throttle that a command left behind. A throttle slows down a
+    replica that has to catch up."""
     for what, names, is_in_use in (
         (
             "replication",
@@ -96,7 +97,7 @@ def _throttle_warnings(survey: Survey) -> Iterator[str]:
 
 
 def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
-    """Yield the problems of the controllers."""
+    """Yield the problems of the quorum of controllers."""
     if quorum.failure:
         yield (
             f"the controller quorum does not answer ({quorum.failure.rstrip('.')}); "
@@ -164,12 +165,12 @@ def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]
 
 
 def shown_standing(standing: str, is_cordoned: bool) -> str:
-    """Return the state of a broker in the cluster as tables show it."""
+    """Return the state of a broker as tables show it: its standing, and whether it is cordoned."""
     return f"{standing}, cordoned" if is_cordoned else standing
 
 
 def broker_standing(broker: SurveyedBroker) -> str:
-    """Return a broker's state in the cluster in one word, without its cordon."""
+    """Return a broker's state in the cluster in one word, apart from whether it is cordoned."""
     if broker.state in DRAINS:
         return broker.state.lower()
     if broker.is_fenced:

@@ -1,4 +1,4 @@
-"""The processes of one cluster plan: controllers and brokers on this machine."""
+"""The processes of a local cluster: controllers and brokers on this machine."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,14 +11,14 @@ from ottla.cli.cluster.server.node_supervisor import NodeSupervisor, SupervisedN
 READY_TIMEOUT_S = 60.0
 
 BROKERS_STOP_S = 20.0
-"""Longest time, in seconds, that brokers may take to stop before they are killed. With a shorter
-time, controlled shutdown could not hand over all leaderships."""
+"""Maximum time, in seconds, that brokers may take to stop before they are killed. With a shorter
+time, controlled shutdown could not transfer all leaderships."""
 CONTROLLERS_STOP_S = 10.0
 
 
 class LocalCluster:
-    """The running processes of one cluster plan. The constructor's function `start` is called with
-    the role and the settings file of each node."""
+    """The running processes of one cluster plan. The constructor's argument `start` is a function
+    that is called with the role and the settings file of each node."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class LocalCluster:
         )
 
     def _note_process(self, node: SupervisedNode) -> None:
-        """Write the id of a process that was started into the plan's file."""
+        """Write the process id of a started node into the plan's file cluster.json."""
         assert node.process is not None
         self._listed[node.name].pid = node.process.pid
         self._plan.write()
 
     def start(self) -> int:
-        """Start all nodes and wait until all serve.  Returns 0, 1 if a node was refused, or 2 if a
-        node is unhealthy.
+        """Start all nodes and wait until all of them serve requests. Returns 0, 1 if a node refused
+        to start, or 2 if a node is unhealthy.
 
-        A broker serves once the quorum has unfenced it, so the cluster serves when all its brokers
-        do.
+        A broker serves requests once the quorum has unfenced it, so the cluster is ready when all
+        its brokers are.
         """
         return self._supervisor.start(READY_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""`ottla broker logdirs`: the log directories of brokers, as each reports them
+"""`ottla broker logdirs`: shows the log directories of brokers, as each broker reports them
 (DescribeLogDirs)."""
 
 import argparse
@@ -17,11 +17,11 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""Longest wait, in seconds, for one broker. A broker with a hundred thousand replicas answers
+"""Maximum wait, in seconds, for one broker. A broker with a hundred thousand replicas responds
 within a second."""
 
 LIST_TIMEOUT_S = 3.0
-"""Longest wait, in seconds, for one broker in commands that list brokers or topics. If a broker
+"""Maximum wait, in seconds, for one broker in commands that list brokers or topics. If a broker
 hangs, the sizes from the other brokers are shown."""
 
 DIRECTORY_COLUMNS = (
@@ -62,8 +62,8 @@ async def ask(
     *,
     timeout_s: float = BROKER_TIMEOUT_S,
 ) -> list[BrokerDirectories]:
-    """Describe the log directories of the given brokers, or of all brokers, concurrently. If one
-    broker does not answer, the answers of the others are still returned.
+    """Describe the log directories of the given brokers, or of all brokers, concurrently. If a
+    broker does not respond, the responses of the other brokers are still returned.
 
     Raises RefusedError if a broker does not belong to the cluster.
     """

@@ -1,9 +1,10 @@
-"""A node in the foreground: reads its settings file, prints warnings, reports that it is ready.
+"""Runs a node in the foreground: reads its settings file, prints warnings, and reports that the
+node is ready.
 
-Environment variables serve the process that starts nodes.  OTTLA_READY_FD is a pipe that receives
-one `+` when the node serves.  OTTLA_WARNED is set if that process has printed the warnings.
-OTTLA_PARENT_PID is a process id: the node ends when that process ends.  NOTIFY_SOCKET is the socket
-on which systemd waits for a unit of Type=notify.
+The process that starts a node sets environment variables. OTTLA_READY_FD is a pipe that receives
+one `+` when the node is ready. OTTLA_WARNED is set if that process has already printed the
+warnings. OTTLA_PARENT_PID is a process id: the node ends when that process ends. NOTIFY_SOCKET is
+the socket on which systemd waits for a unit of Type=notify.
 """
 
 import argparse
@@ -31,8 +32,8 @@ _LOGGER = logging.getLogger("ottla.node")
 WARNED_VARIABLE = "OTTLA_WARNED"
 
 LOOK_UP_S = 2.0
-"""Longest wait, in seconds, for the name service when a node starts. The name service either
-answers within milliseconds or is down."""
+"""Maximum wait, in seconds, for the name service when a node starts. The name service either
+responds within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
 """Signature of `run_broker` and `run_controller`. They are called with the config and `ready`, and
@@ -46,14 +47,14 @@ NODE_OPTIONS: tuple[Declared, ...] = (
 
 
 class NodeSettings(NamedTuple):
-    """The settings file of a node, with the settings of the command line."""
+    """The settings file of a node, together with the settings from the command line."""
 
     path: Path
     texts: Mapping[str, str]
 
 
 def read_settings(arguments: argparse.Namespace) -> NodeSettings:
-    """Read the node's settings file and the option `--set`, and return both together. Raises
+    """Read a node's settings file and the option `--set`, and return both together. Raises
     ConfigError if either is invalid."""
     from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties
@@ -81,7 +82,7 @@ def config_of(
     role: str,
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
-    """Read and return the settings of a node with one role, and warn of unknown keys. Raises
+    """Read and return the settings of a node with one role, and warn about unknown keys. Raises
     ConfigError if a value is invalid, or if the file gives the process other roles."""
     from ottla.model.settings.roles import BOTH, PROCESS_ROLES, roles_of
 
@@ -112,8 +113,8 @@ def _check_single(settings: NodeSettings) -> None:
 def config_from(
     settings: NodeSettings, load: Callable[[Mapping[str, str]], tuple[C, set[str]]]
 ) -> C:
-    """Return the configuration of a node, and warn of unknown keys. Raises ConfigError if a value
-    is invalid."""
+    """Return the configuration of a node, and warn about unknown keys. Raises ConfigError if a
+    value is invalid."""
     path, texts = settings
     config, unknown = load(texts)
     if WARNED_VARIABLE in os.environ:
@@ -132,14 +133,15 @@ def config_from(
 
 
 def quiet_grpc() -> None:
-    """Silence gRPC's own log as soon as gRPC is imported. The errors that Ottla prints give the
-    same reason in one sentence."""
+    """Silence gRPC's own log when gRPC is imported. The errors that Ottla prints contain the same
+    reasons."""
     if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
         os.environ["GRPC_VERBOSITY"] = "NONE"
 
 
 def _warn_of_modes(config: Any, path: Path) -> None:
-    """Warn of a node's directories and files that every user of the machine may read or write."""
+    """Print a warning about a node's directories and files that every user of the machine may read
+    or write."""
     ends = [*getattr(config, "listener_tls", {}).values(), *getattr(config, "tls", {}).values()]
     ends += [config.dial_tls] if config.dial_tls is not None else []
     sasl = getattr(config, "sasl", None)
@@ -153,7 +155,8 @@ def _warn_of_modes(config: Any, path: Path) -> None:
 
 
 def _warn_of_unknown(file: str, unknown: set[str]) -> None:
-    """Print a warning for each unknown key, and one warning for all keys of Kafka without effect.
+    """Print a warning for each unknown key, and one warning for all keys of Kafka that have no
+    effect in Ottla.
 
     Raises ConfigError for a key that is a misspelt known key.
     """
@@ -180,7 +183,8 @@ def _warn_of_unknown(file: str, unknown: set[str]) -> None:
 def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
     """Yield each advertised address whose host this machine cannot resolve, with the reason.
 
-    The name service may be slow, so the wait is bounded; no answer in time counts as no problem.
+    The name service may be slow, so the wait is bounded. A host that is not resolved in time is not
+    reported.
     """
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait
@@ -205,8 +209,8 @@ def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keys_of_any_role() -> set[str]:
-    """Return the keys that the broker or the controller knows, since one settings file may serve
-    both roles."""
+    """Return all keys that a broker or a controller knows, since one settings file may serve both
+    roles."""
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
@@ -221,7 +225,7 @@ def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -
     """Run a node until it is asked to stop. Returns exit code 0. Raises the error that ended the
     node.
 
-    `role` names the node in `ps` and in the log. `roles` are the roles of the process if they are
+    `role` names the node in `ps` and in the log. `roles` lists the roles if the process has
     several.
     """
     import trio
@@ -254,7 +258,7 @@ def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -
 
 
 def _log_start(role: str, config: Any, roles: Sequence[str]) -> None:
-    """Log the start of the node: version, role, listeners, directories."""
+    """Log the start of a node: version, role, listeners, directories."""
     listeners = [str(one) for one in config.listeners]
     directories = list(getattr(config, "log_dirs", None) or [config.metadata_log_dir])
     _LOGGER.info(
@@ -275,7 +279,7 @@ def _log_start(role: str, config: Any, roles: Sequence[str]) -> None:
 
 
 def report_ready() -> None:
-    """Report to the process that started this one, and to systemd, that the node serves."""
+    """Report to the process that started this node, and to systemd, that the node is ready."""
     descriptor = os.environ.pop(READY_VARIABLE, None)
     if descriptor is not None:
         os.write(int(descriptor), READY)
@@ -286,7 +290,8 @@ def report_ready() -> None:
 
 
 def _notify(address: str) -> None:
-    """Send READY=1 as sd_notify does.  An address that begins with @ is an abstract socket."""
+    """Send READY=1 to systemd's socket, as sd_notify does. An address that begins with @ is an
+    abstract socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:

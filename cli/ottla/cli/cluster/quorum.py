@@ -1,4 +1,5 @@
-"""`ottla quorum status`: the leader of the controllers, and how far the others are behind."""
+"""`ottla quorum status`: shows the leader of the controllers, and the lags of the other
+controllers."""
 
 import argparse
 
@@ -30,7 +31,7 @@ COLUMNS = (
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the quorum's state.  Returns exit code 2 if there is no leader, or a voter does not
+    """Print the state of the quorum. Returns exit code 2 if there is no leader, or a voter does not
     fetch."""
     quorum = await quorum_of(admin)
     reasons = list(quorum_reasons(quorum))

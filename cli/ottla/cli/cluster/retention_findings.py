@@ -7,8 +7,8 @@ from ottla.cli.common import counted
 from ottla.model.amounts import moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""Largest normal lead of a timestamp over our clock, in ms. The broker's log uses the same
-limit."""
+"""Maximum normal lead of a timestamp over our clock, in ms. The broker's log uses the same limit.
+"""
 
 COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
 
@@ -25,7 +25,7 @@ class TopicAges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionFinding:
-    """One topic whose retention by age is delayed by a timestamp in the future."""
+    """Finding that one topic's retention by age is delayed by a timestamp in the future."""
 
     topic: str
     partitions: Sequence[int]
@@ -34,7 +34,7 @@ class RetentionFinding:
 
     @property
     def found(self) -> str:
-        """The finding as a sentence."""
+        """The finding as text for the operator."""
         partitions = counted(len(self.partitions), "partition")
         return f"{partitions} with records of up to {moment(self.newest_ms)}"
 

@@ -1,4 +1,4 @@
-"""`ottla status`: the health of the cluster, and the reasons if it is unhealthy."""
+"""`ottla status`: shows the health of the cluster, and the reasons if it is unhealthy."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -95,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
-    """Show the state repeatedly; a cluster that does not answer is shown as unreachable."""
+    """Show the state of the cluster repeatedly. A cluster that does not respond is shown as
+    unreachable."""
     while True:
         try:
             text = shown(await look())
@@ -155,7 +156,8 @@ async def status_of(admin: Admin) -> dict[str, Any]:
 
 
 def judged(found: Survey) -> dict[str, Any]:
-    """Return a survey with its judgement in the JSON form."""
+    """Return the survey of a cluster, and the reasons and warnings about its health, in the JSON
+    form."""
     reasons = reasons_of(found)
     return {
         "healthy": not reasons,
@@ -208,7 +210,7 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
 
 
 def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
-    """Return the progress of a directory's recovery, and the estimated time left, as text.
+    """Return a text with the progress of a log directory's recovery, and the estimated time left.
 
     `done_before` is the number of bytes recovered one `RATE_INTERVAL_S` ago.
     """
@@ -249,7 +251,7 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> str:
-    """Return the state as text for people."""
+    """Return the state of the cluster as text for people."""
     quorum, partitions = found["quorum"], found["partitions"]
     rows = [
         (
@@ -281,8 +283,8 @@ def shown(found: dict[str, Any]) -> str:
 
 
 def _controller_lines(quorum: dict[str, Any]) -> list[str]:
-    """Return a table of the voters with their versions, or no line if the quorum did not
-    answer."""
+    """Return the lines of a table of voters with their versions. Empty if the quorum did not
+    respond."""
     rows = [
         (
             one["id"],
@@ -297,7 +299,7 @@ def _controller_lines(quorum: dict[str, Any]) -> list[str]:
 
 
 def _balance_lines(balance: dict[str, int] | None) -> list[str]:
-    """Return the line about a plan of moves in progress, or none."""
+    """Return a line about the balance plan in progress. Empty if there is none."""
     if balance is None:
         return []
     left, rate = counted(balance["moves_left"], "move"), amount(balance["throttle_bytes_per_s"])
@@ -305,7 +307,7 @@ def _balance_lines(balance: dict[str, int] | None) -> list[str]:
 
 
 def _free_space(directories: list[dict[str, Any]]) -> str | None:
-    """Return the free space of the broker that has the least, in bytes and percent."""
+    """Return a text with the free space of the broker that has the least, in bytes and percent."""
     measured = [one for one in directories if one["total_bytes"] > 0]
     if not measured:
         return None

@@ -110,10 +110,10 @@ def _format(arguments: argparse.Namespace) -> int:
 async def _unformatted(
     disk: Disk, wanted: NodeDirectories, arguments: argparse.Namespace
 ) -> dict[str, UUID]:
-    """Return the directories that are not formatted yet.
+    """Return the directories that are not formatted yet, with their new ids.
 
-    Raises ConfigError if one is formatted and must not be skipped, or belongs to another cluster or
-    node.
+    Raises ConfigError if a directory is formatted already and must not be skipped, or belongs to
+    another cluster or node.
     """
     ids: dict[str, UUID] = {}
     for path, directory_id in wanted.ids.items():

@@ -1,7 +1,7 @@
-"""One survey of a cluster: its quorum, its brokers, its partitions.
+"""A survey of the cluster's present state: its quorum, its brokers, its partitions.
 
-Every broker is asked about itself, concurrently and with a short timeout, so that a broker that
-hangs affects only its own answer.  This module judges nothing; `health` does.
+Every broker is asked about itself, concurrently and with a short timeout, so that only the
+information about a hanging broker is missing. This module does not judge the state; `health` does.
 """
 
 import time
@@ -26,18 +26,19 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TIMEOUT_S = 5.0
 NODE_TIMEOUT_S = 3.0
-"""Longest wait, in seconds, for one broker. A slower broker counts as unhealthy."""
+"""Maximum wait, in seconds, for one broker. A slower broker counts as unhealthy."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
-"""Metric of a broker: the number of logs that are being moved between its log directories."""
+"""Name of a broker's metric: the number of logs that are being moved between its log directories.
+"""
 
 REPLICATION_THROTTLES = ("throttle.leader", "throttle.follower")
 LOG_DIRS_THROTTLE = "throttle.log.dirs"
-"""Metric of a broker: the throttle rate of moves between its log directories, in bytes per second.
-The metric exists only if the rate is set."""
+"""Name of a broker's metric: the throttle rate of moves between its log directories, in bytes per
+second. The metric exists only if the rate is set."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +53,8 @@ class SurveyedReplica:
     log_end_offset: int
     lag: int
     last_fetch_ms_ago: int | None
-    """Time since the last fetch, by the leader's clock, or None if the leader has seen none."""
+    """Time since the replica's last fetch in ms, by the leader's clock, or None if the leader has
+    seen no fetch."""
     last_caught_up_ms_ago: int | None
 
 
@@ -69,16 +71,16 @@ class SurveyedQuorum:
     warnings: str = ""
     failure: str = ""
     clock_ahead_ms: int | None = None
-    """Lead of the wall clock of the quorum leader over ours, in ms."""
+    """Lead of the quorum leader's wall clock over ours, in ms."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedDirectory:
-    """Space of one directory of a broker at its last measurement."""
+    """Space on the volume of one directory of a broker, as last measured."""
 
     path: str
     state: str
-    """One of ok, filling and full."""
+    """State of the volume: ok, filling or full."""
     total_bytes: int
     usable_bytes: int
 
@@ -123,7 +125,7 @@ class SurveyedBroker:
         return int(self.metrics.get(EPOCH_METRIC, -1))
 
     def has_throttle(self, *names: str) -> bool:
-        """Return whether one of these rates is set for the broker."""
+        """Return whether at least one of the named throttle rates is set for the broker."""
         return not self.metrics.keys().isdisjoint(names)
 
 
@@ -144,33 +146,34 @@ class SurveyedPartition:
 
 
 class Registrations(NamedTuple):
-    """Facts of the registered nodes that Kafka's requests do not report, by their ids."""
+    """Properties of registered nodes that Kafka's requests do not report, by node id."""
 
     brokers: dict[int, NodeRegistration]
     controllers: dict[int, str]
-    """Versions of Ottla that the controllers run.  Empty below level 1 of ottla.version."""
+    """Version of Ottla that each controller runs, by node id. Empty below level 1 of ottla.version.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """All answers of one survey."""
+    """The state of the cluster as found by one survey."""
 
     cluster_id: str | None
     quorum: SurveyedQuorum
     brokers: list[SurveyedBroker]
     partitions: list[SurveyedPartition]
     min_insync: dict[str, int]
-    """min.insync.replicas of the topics that have under-replicated partitions."""
+    """min.insync.replicas of each topic that has under-replicated partitions."""
     reassignment_count: int = 0
     """Number of partitions that are being moved between brokers. It is requested only if a broker
     is throttled."""
     balance: StoredPlan = NO_PLAN
-    """The plan of moves in progress."""
+    """The balance plan in progress."""
 
 
 async def survey(admin: Admin) -> Survey:
     """Return the state of the cluster, as all its nodes report it. Raises RefusedError if the
-    broker that answers our requests does not serve metadata yet."""
+    broker that responds to our requests cannot return metadata yet."""
     metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
@@ -237,8 +240,8 @@ async def quorum_of(admin: Admin) -> SurveyedQuorum:
 
 
 async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedBroker]:
-    """Return the registered brokers in order of ids, each with its own answer. If `only` is given,
-    only the broker with that id is returned."""
+    """Return the registered brokers in order of ids, with the information that each returns about
+    itself. If `only` is given, only the broker with that id is returned."""
     brokers = [one for one in await registered(admin) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
         for broker in brokers:
@@ -248,8 +251,8 @@ async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedB
 
 
 async def registrations_of(admin: Admin) -> Registrations:
-    """Return the registrations of all nodes.  Empty if the broker that answers is too old to
-    report them, or if the user may not read them."""
+    """Return the registrations of all nodes. Empty if the broker that responds is too old to report
+    them, or if the user may not read them."""
     try:
         answer = await admin.cluster.request(
             DescribeNodeRequest(include_registrations=True), DescribeNodeResponse
@@ -265,7 +268,7 @@ async def registrations_of(admin: Admin) -> Registrations:
 def _add_registrations(
     found: Registrations, brokers: Iterable[SurveyedBroker], quorum: SurveyedQuorum | None = None
 ) -> None:
-    """Add the facts of registrations to brokers and controllers."""
+    """Add the properties in registrations to the surveyed brokers and controllers."""
     for broker in brokers:
         registration = found.brokers.get(broker.id)
         if registration is not None:
@@ -382,8 +385,8 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return the counts of a broker: the partitions that it leads, those of them that are
-    under-replicated, its replicas, and those of its replicas that are out of sync."""
+    """Return the counts of a broker: partitions that it leads, under-replicated ones among these,
+    its replicas, and out-of-sync ones among these."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

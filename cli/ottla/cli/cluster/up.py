@@ -1,4 +1,4 @@
-"""`ottla up`: a local cluster of real processes, which stop when this command ends.
+"""`ottla up`: runs a local cluster of real processes, which stop when this command ends.
 
 With --detach, a background process runs the nodes until `ottla down`.
 """
@@ -84,8 +84,8 @@ def _start(plan: ClusterPlan, role: str, properties: Path) -> StartedNode:
 
 
 def _format(plan: ClusterPlan) -> Callable[[], int]:
-    """Start formatting the controllers of a new plan. Returns a function that waits for the exit
-    code."""
+    """Start formatting the controllers of a new plan. Returns a function that waits until they are
+    formatted and returns the exit code."""
     if plan.is_formatted:
         return lambda: 0
     with importing_for_good():
@@ -106,7 +106,8 @@ def _serve_detached(
 
 
 def _serve(cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str) -> int:
-    """Run the cluster until it ends or is asked to stop.  Returns the exit code."""
+    """Run the cluster until it ends or is asked to stop. Calls `report` with the next steps once it
+    is ready. Returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
     try:
@@ -150,7 +151,7 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
 
 
 def _access(plan: ClusterPlan) -> str:
-    """Return how clients connect to the cluster, as text."""
+    """Return a text that explains to the user how clients connect to the cluster."""
     if plan.secure is None:
         return f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  "
     secure = plan.secure

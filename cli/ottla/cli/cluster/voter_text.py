@@ -1,4 +1,4 @@
-"""A controller as text, `id@host:port:directoryId`, as in Kafka's `--initial-controllers`."""
+"""A controller in text form, `id@host:port:directoryId`, as in Kafka's `--initial-controllers`."""
 
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address
@@ -8,7 +8,8 @@ from ottla.storage.directories.meta_properties import uuid_from_text
 
 
 def voter_of(text: str, listener: str = CONTROLLER_LISTENER) -> Voter:
-    """Return the controller in a text, with its address on a listener of this name.
+    """Parse a controller's text `id@host:port:directoryId`. The address is its address on the
+    listener named `listener`.
 
     A running controller corrects the name of its listener in the voter set by itself. Raises
     ValueError or CorruptDataError if the text has another form.

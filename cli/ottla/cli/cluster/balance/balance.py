@@ -1,6 +1,6 @@
 """`ottla cluster balance`: evens out the bytes, replicas and leaders of the brokers.
 
-The command makes a plan, and the controllers make its moves, even if the command is interrupted.
+The command makes a plan of moves. The controllers carry it out, even if the command is interrupted.
 """
 
 import argparse
@@ -46,8 +46,8 @@ LEFT = (
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves that balance the cluster, and make them after a confirmation; or show or cancel
-    the moves in progress.  Returns the exit code."""
+    """Plan moves that balance the cluster, and start them after a confirmation. Or, by option, show
+    or cancel the moves in progress. Returns the exit code."""
     if arguments.status:
         return await _status(admin, arguments)
     if arguments.cancel:
@@ -76,7 +76,8 @@ async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
 async def make_moves(
     admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int, *, is_waiting: bool
 ) -> None:
-    """Start a plan and, with `is_waiting`, show its progress until it is complete."""
+    """Start the moves of a plan and, with `is_waiting`, show their progress until all are complete.
+    `throttle` is in bytes per second."""
     await start_moves(admin, load, plan, throttle)
     if not is_waiting:
         note(LEFT)
@@ -92,7 +93,7 @@ async def make_moves(
 
 
 async def start_moves(admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int) -> None:
-    """Start a plan under a throttle that is not below the rate of the producers."""
+    """Start the moves of a plan, under a throttle that is not below the rate of the producers."""
     copied = {move.at for move in plan.moves if move.adding}
     produced = [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
     lowest = lowest_rate(produced, throttle)
@@ -100,7 +101,7 @@ async def start_moves(admin: Admin, load: ClusterLoad, plan: BalancePlan, thrott
 
 
 async def watch_plan(admin: Admin, total: int) -> None:
-    """Draw the progress of the plan until it is complete."""
+    """Draw the progress of the plan in the cluster until all its `total` moves are complete."""
     line_count, idle_looks = 0, 0
     while idle_looks < IDLE_LOOKS:
         stored = await read_stored_plan(admin)

@@ -1,6 +1,6 @@
-"""Collects the planner's input from brokers: loads of brokers and partitions.
+"""Collects the input of the balance planner from brokers: loads of brokers and partitions.
 
-Sizes come from DescribeLogDirs, asked twice: the growth in between is the produce rate.  Rack and
+Sizes come from two DescribeLogDirs requests; the growth in between is the produce rate. Rack and
 liveness come from Kafka's own requests; host, cordon and release come from DescribeNode.
 """
 
@@ -27,8 +27,8 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
-"""Interval between the two samples of log sizes, in seconds.  With a shorter one, rates of slow
-producers are missed; a longer one lets the operator wait."""
+"""Interval between the two samples of log sizes, in seconds. With a shorter interval, the rates of
+slow producers are missed; with a longer one, the operator waits longer."""
 
 TOPICS_AT_ONCE = 500
 """Number of topics whose settings are described in one request."""
@@ -43,7 +43,8 @@ class PartitionSize:
 
 
 async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLoad:
-    """Return the state of the cluster as the planner sees it."""
+    """Return the state of the cluster as input of the balance planner. `leaving` are brokers that
+    are to be emptied."""
     earlier = await ask_bytes(admin)
     started_s = trio.current_time()
     await trio.sleep(SAMPLE_S)
@@ -138,8 +139,8 @@ def _broker(
 
 
 async def _settings(admin: Admin, topics: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Return min.insync.replicas of each topic, and whether it has throttled replicas.  A topic
-    that is deleted meanwhile is omitted."""
+    """Return min.insync.replicas of each topic, and whether it has throttled replicas. A topic that
+    is deleted in the meantime is omitted."""
     keys = (MIN_INSYNC_REPLICAS, *LISTS)
     found: dict[str, tuple[int, bool]] = {}
     for at in range(0, len(topics), TOPICS_AT_ONCE):

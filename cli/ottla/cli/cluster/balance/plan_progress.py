@@ -1,4 +1,5 @@
-"""Progress of a plan in the cluster: moves left, bytes left, estimated time, reasons of delays."""
+"""Progress of the balance plan in the cluster: remaining moves and bytes, estimated time, reasons
+of delays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,26 +24,26 @@ class MoveProgress:
     move: StoredMove
     size_bytes: int
     part: float | None
-    """Copied fraction, 0 to 1.  None if the move has not started."""
+    """Fraction of the replica that was copied, 0 to 1. None if the move has not started."""
     reason: str
-    """Reason why the move has not started.  Empty if it has."""
+    """Reason why the move has not started. Empty if it has started."""
 
     @property
     def left_bytes(self) -> int:
-        """Number of bytes of one replica that are still to be copied."""
+        """Number of bytes of one replica that remain to be copied."""
         return round(self.size_bytes * (1 - (self.part or 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """Progress of all moves that are not complete."""
+    """Progress of all moves in a plan that are not complete."""
 
     rows: tuple[MoveProgress, ...]
     rate: int
 
     @property
     def seconds_left(self) -> float:
-        """Shortest time until the last copy is complete, at the present throttle."""
+        """Minimum time in seconds until the last copy is complete, at the present throttle."""
         moves = tuple(
             PlannedMove(row.move.at, row.move.before, row.move.after, row.left_bytes)
             for row in self.rows
@@ -51,12 +52,12 @@ class PlanProgress:
 
     @property
     def left_bytes(self) -> int:
-        """Number of bytes that are still to be copied."""
+        """Number of bytes that remain to be copied."""
         return sum(row.left_bytes * len(row.move.adding) for row in self.rows)
 
 
 async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
-    """Return the progress of a plan.  Asks all brokers for the sizes of their logs."""
+    """Return the progress of a plan. Requests the sizes of all logs from all brokers."""
     targets = {move.at: move for move in stored.moves}
     moving = [one for one in await ongoing_of(admin, ()) if one.at in targets]
     parts = await copied_parts_of(admin, moving)
@@ -66,7 +67,8 @@ async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
 def rows_of(
     moves: tuple[StoredMove, ...], load: ClusterLoad, parts: Mapping[TopicPartition, float]
 ) -> list[MoveProgress]:
-    """Return the progress of each move, given the copied parts of the moves in progress."""
+    """Return the progress of each move. `parts` has the copied fraction of each move in
+    progress."""
     partitions = {one.at: one for one in load.partitions}
     brokers = {one.id: one for one in load.brokers}
     rows = []
@@ -87,7 +89,8 @@ def rows_of(
 
 
 def _absence(broker: BrokerLoad | None, broker_id: int) -> str:
-    """Return the reason why a broker accepts no replica, or an empty text."""
+    """Return the reason why a broker accepts no replica, or an empty text if it accepts
+    replicas."""
     if broker is None or not broker.is_active:
         return f"broker {broker_id} is down"
     return f"broker {broker_id} is cordoned" if broker.is_cordoned else ""

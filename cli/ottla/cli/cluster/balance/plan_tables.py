@@ -1,4 +1,4 @@
-"""Plans of moves and their progress, as tables and JSON."""
+"""Prints plans of moves and their progress, as tables and JSON."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,8 @@ MS_PER_S = 1_000
 
 
 def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -> None:
-    """Print a plan with its loads, its estimated duration, and the reasons for moves not made."""
+    """Print a plan with its loads and its estimated duration, and the reasons why other moves are
+    not planned."""
     if arguments.format == "json":
         print_json(plan_json(plan, throttle))
         return
@@ -55,7 +56,7 @@ def plan_text(plan: BalancePlan, throttle: int) -> str:
 
 
 def _estimate(copied_bytes: int, seconds: float, rate: int) -> str:
-    """Return, as text, the bytes to copy and the shortest time that copying them takes."""
+    """Return a text with the number of bytes to copy, and the minimum time for copying them."""
     span = duration(ceil(seconds) * MS_PER_S)
     text = f"{amount(copied_bytes)} to copy, at least {span}"
     return f"{text} at {amount(rate)}/s to and from each broker"
@@ -102,7 +103,7 @@ def show_progress(progress: PlanProgress) -> None:
 
 
 def progress_json(progress: PlanProgress) -> dict[str, Any]:
-    """Return the progress of a plan in the JSON form."""
+    """Return the progress of a plan's moves in the JSON form."""
     return {
         "moves": [
             {
@@ -147,7 +148,7 @@ def _load_rows(plan: BalancePlan) -> Iterable[Sequence[object]]:
 
 
 def _unmoved_rows(unmoved: Iterable[UnmovedReason]) -> Iterable[Sequence[object]]:
-    """Yield one row for all subjects with the same reason."""
+    """Yield the rows of a table of reasons: one row for all subjects that have the same reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unmoved:
         by_reason.setdefault(one.reason, []).append(one.subject or "cluster")

@@ -1,6 +1,7 @@
-"""The plan of moves in the cluster: set, read and removed.
+"""The balance plan that the cluster carries out: set, read and removed.
 
-The controllers make its moves.  This command may end meanwhile, and so may any controller.
+The controllers make the moves of the plan. Neither the end of this command nor the failure of a
+controller stops them.
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,7 @@ AT_A_TIME = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """The moves that are not complete, and their present throttle in bytes per second."""
+    """Remaining moves of a plan in the cluster, and their present throttle in bytes per second."""
 
     moves: tuple[StoredMove, ...]
     rate: int
@@ -37,7 +38,7 @@ NO_PLAN = StoredPlan((), DEFAULT_RATE_MAX)
 
 
 async def read_stored_plan(admin: Admin) -> StoredPlan:
-    """Return the plan in progress.  It has no moves if there is none."""
+    """Return the balance plan in progress. It has no moves if no plan is in progress."""
     found = await admin.describe_configs(
         ConfigResource(ConfigKind.BROKER, ""), keys=(BALANCE_PLAN, BALANCE_RATE_MAX, RATE)
     )
@@ -60,7 +61,8 @@ async def check_idle(admin: Admin) -> None:
 
 
 async def start_plan(admin: Admin, plan: BalancePlan, *, rate_max: int, rate_min: int) -> None:
-    """Have the controllers make the moves of a plan."""
+    """Store a plan in the cluster, so that the controllers make its moves. `rate_max` and
+    `rate_min` bound the throttle, in bytes per second."""
     moves = [StoredMove(move.at, move.before, move.after) for move in plan.moves]
     changes = {
         BALANCE_PLAN: moves_text(moves),
@@ -85,8 +87,8 @@ def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
     """Return the lowest throttle at which copies still catch up with producers, in bytes per
     second.
 
-    `produced` has the produce rates of the partitions that are copied.  A broker copies some of
-    them at a time, so their highest rates count.
+    `produced` has the produce rates of the partitions that are copied. A broker takes part in
+    `AT_A_TIME` copies at the same time, so that many of the highest rates are added.
     """
     highest = sorted(produced, reverse=True)[:AT_A_TIME]
     return min(max(DEFAULT_RATE_MIN, 2 * sum(highest)), rate_max)

@@ -50,8 +50,8 @@ RETRY_COLUMNS = ("TOPIC", "PARTITION", "BROKER", "OUTCOME")
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every compacted log. Returns exit code 2 if the state of a log is "set aside" (excluded
-    from cleaning after a failure), 3 if a broker does not answer."""
+    """Show the state of every compacted log. Returns exit code 2 if the state of a log is "set
+    aside" (excluded from cleaning after a failure), 3 if a broker does not respond."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> CleanerDescription:
@@ -74,7 +74,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def retry(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Retry the logs whose cleaning failed: the named ones, or all. Returns the exit code."""
+    """Retry the compaction of logs whose last cleaning failed: of the named logs, or of all.
+    Returns the exit code."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> Mapping[TopicPartition, CleaningAnswer]:

@@ -51,17 +51,17 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """The last pass that had ended before this one was requested."""
+    """Last compaction pass of the log that had ended before this one was requested."""
     outcome: str = ""
-    """Outcome of the pass; empty while it has not ended."""
+    """Outcome of the compaction pass. Empty until it has ended."""
     reason: str | None = None
     last: CleaningPass | None = None
     dirty_ratio: float | None = None
     is_cleaning: bool = False
 
     def look(self, log: LogCleaning | None) -> None:
-        """Update the state of the pass from the broker's description of the log.  None means that
-        the replica is gone."""
+        """Update the state of the pass from the broker's description of the log. None means that
+        the replica no longer exists."""
         if log is None:
             self.outcome, self.reason = "gone", "the replica is not on this broker any longer"
             return
@@ -81,9 +81,9 @@ class RequestedPass:
 
 
 async def run_passes(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Request passes and wait until they end.
+    """Request compaction passes and wait until they end.
 
-    Returns exit code 2 if a pass failed, 3 if a broker does not answer, 4 if a pass has not ended
+    Returns exit code 2 if a pass failed, 3 if a broker does not respond, 4 if a pass has not ended
     in time.
     """
     timeout_s = parse_duration("--timeout", arguments.timeout)
@@ -121,8 +121,8 @@ async def run_passes(admin: Admin, arguments: argparse.Namespace) -> int:
 async def _begin(
     admin: Admin, targets: Mapping[NodeId, set[TopicPartition] | None]
 ) -> tuple[list[RequestedPass], list[str], list[RefusedError]]:
-    """Request passes from each broker. Returns the accepted passes, a sentence for each broker that
-    did not answer, and the refusals."""
+    """Request compaction passes from each broker. Returns the accepted passes, an error message for
+    each broker that did not respond, and the refusals."""
 
     async def ask(
         broker: NodeId,
@@ -154,7 +154,7 @@ async def _begin(
 
 
 async def _watch(admin: Admin, asked: Iterable[RequestedPass]) -> set[NodeId]:
-    """Poll the brokers until every pass has ended.  Returns the brokers that stopped answering."""
+    """Poll the brokers until every pass has ended. Returns the brokers that stopped responding."""
     asked, silent = list(asked), set[NodeId]()
 
     async def ask(broker: NodeId) -> CleanerDescription:
@@ -182,7 +182,7 @@ async def _watch(admin: Admin, asked: Iterable[RequestedPass]) -> set[NodeId]:
 
 
 def progress_of(asked: Iterable[RequestedPass]) -> str:
-    """Return the line that shows the progress of the passes."""
+    """Return a line with the progress of the compaction passes."""
     asked = list(asked)
     ended = [one for one in asked if one.outcome]
     names = [f"{one.replica.at} on broker {one.replica.broker}" for one in asked if one.is_cleaning]

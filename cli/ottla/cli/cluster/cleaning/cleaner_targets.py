@@ -14,8 +14,8 @@ from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""Longest wait, in seconds, for one broker. The answers of the other brokers are shown even if one
-broker is slower than this."""
+"""Maximum wait, in seconds, for one broker. The responses of the other brokers are shown even if
+one broker is slower than this."""
 
 PARTITION_DIGITS = 9
 
@@ -30,7 +30,7 @@ class NamedLogs(NamedTuple):
 
 
 class BrokerAnswer(NamedTuple, Generic[T]):
-    """Answer of one broker, or its `failure` as a sentence."""
+    """Response of one broker, or the error message of its failure."""
 
     broker: NodeId
     answer: T | None
@@ -114,8 +114,8 @@ def _partitions(
 async def ask_each(
     brokers: Iterable[NodeId], ask: Callable[[NodeId], Awaitable[T]]
 ) -> list[BrokerAnswer[T]]:
-    """Send a request to several brokers concurrently. Returns an answer for each broker, in order
-    of ids; the answer of a broker that failed or was too slow has its `failure`."""
+    """Send a request to several brokers concurrently. Returns a BrokerAnswer for each broker, in
+    order of ids. If a broker fails or is too slow, its BrokerAnswer has a `failure`."""
     found: dict[NodeId, BrokerAnswer[T]] = {}
 
     async def ask_one(broker: NodeId) -> None:

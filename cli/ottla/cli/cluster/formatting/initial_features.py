@@ -1,4 +1,5 @@
-"""Options `--release-version` and `--feature` of `ottla storage format`: levels of a cluster."""
+"""Options `--release-version` and `--feature` of `ottla storage format`: feature levels of a new
+cluster."""
 
 from collections.abc import Sequence
 
@@ -41,7 +42,8 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
 
 
 def _level_of_release(release: str) -> int:
-    """Return the level of a release. A release without `-IV…` has its highest level."""
+    """Return the metadata.version of a Kafka release. A release without `-IV…` has its highest
+    level."""
     found = [
         level
         for level, name in METADATA_VERSION_NAMES.items()

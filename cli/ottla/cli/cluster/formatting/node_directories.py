@@ -1,5 +1,5 @@
 """Directories, voters and first records of a node that is to be formatted, from its settings and
-the options of 'ottla storage format'. Nothing is written here."""
+the options of 'ottla storage format'. This module writes nothing."""
 
 import argparse
 from collections.abc import Mapping
@@ -27,16 +27,17 @@ NO_INITIAL_CONTROLLERS = "--no-initial-controllers"
 
 @frozen(kw_only=True)
 class NodeDirectories:
-    """The directories of one node, and their first content."""
+    """The directories of one node that are to be formatted, and their initial content."""
 
     node_id: NodeId
     ids: Mapping[str, UUID]
-    """New id of each directory. The id of a voter's metadata log directory is in the voter set,
-    too."""
+    """New directory id of each directory. The directory id of a voter's metadata log is also in the
+    voter set."""
     metadata_log_dir: str | None = None
-    """Directory of the metadata log of a controller; None for a broker."""
+    """Directory of a controller's metadata log; None for a broker."""
     voters: VoterSet | None = None
-    """First voters of a new cluster; None for a broker, and for a controller that joins one."""
+    """Initial voters of a new cluster; None for a broker, and for a controller that joins an
+    existing cluster."""
     first_records: tuple[Record, ...] = ()
 
 
@@ -116,7 +117,7 @@ def _check_voters(voters: VoterSet | None, node_id: NodeId, *, is_joining: bool)
 
 
 def _is_lone_voter(config: ControllerConfig) -> bool:
-    """Return whether `controller.quorum.voters` names this controller alone."""
+    """Return whether this controller is the only one in `controller.quorum.voters`."""
     return [voter.id for voter in config.controller_quorum_voters] == [config.node_id]
 
 
@@ -133,9 +134,9 @@ def _standalone(config: ControllerConfig, rng: Rng) -> VoterSet:
 
 
 def parse_initial_controllers(text: str | None, listener: str) -> VoterSet | None:
-    """Return the voter set in a text `id@host:port:directoryId,…`, or None if there is no text.
-    The addresses are those of a listener of this name.
-    Raises ConfigError with the valid form."""
+    """Return the voter set in a text `id@host:port:directoryId,…`, or None if `text` is None. The
+    addresses are the voters' addresses on the listener named `listener`. Raises ConfigError with
+    the valid form."""
     if not text:
         return None
     try:

@@ -1,7 +1,7 @@
-"""`ottla topic reassign --log-dir`: replicas moved to other log directories of their brokers.
+"""`ottla topic reassign --log-dir`: moves replicas to other log directories of their brokers.
 
-A broker moves its replicas itself after AlterReplicaLogDirs; DescribeLogDirs shows the moves under
-way.
+A broker moves its replicas itself after AlterReplicaLogDirs; DescribeLogDirs shows the moves in
+progress.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class DirectoryMove:
 
     @property
     def name(self) -> str:
-        """Name of the replica in messages."""
+        """Name of the replica in messages: its broker and partition."""
         return f"{self.at} on broker {self.broker}"
 
 
@@ -84,8 +84,8 @@ def _rate_of(arguments: argparse.Namespace) -> int | None:
 
 
 async def _move(admin: Admin, arguments: argparse.Namespace, moves: Sequence[DirectoryMove]) -> int:
-    """Start moves, show those that started, and watch these until they end. Returns the exit
-    code."""
+    """Start moves of replicas, show the moves that have started, and watch them until they end.
+    Returns the exit code."""
     refusals = await _begin(admin, moves)
     begun = [move for move in moves if move.key not in refusals]
     if arguments.yes or refusals:
@@ -105,8 +105,8 @@ def _show(
 
 
 def _target(text: str) -> tuple[NodeId | None, str]:
-    """Return the broker and the path in `[BROKER:]PATH`.  The broker is None if the text has none,
-    which means every broker that has the directory."""
+    """Parse `[BROKER:]PATH`. Returns the broker and the path. The broker is None if the text has
+    none, which means every broker that has the directory."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")
@@ -114,8 +114,8 @@ def _target(text: str) -> tuple[NodeId | None, str]:
 
 
 def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
-    """Return the brokers to ask; empty, which means all, if a directory is given without a
-    broker."""
+    """Return the brokers to which the moves must be requested. Empty, which means all brokers, if a
+    directory is given without a broker."""
     brokers = [broker for broker, _path in wanted]
     return [] if None in brokers else list(dict.fromkeys(one for one in brokers if one is not None))
 
@@ -123,9 +123,10 @@ def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
 def plan(
     found: Iterable[BrokerDirectories], wanted: Sequence[tuple[NodeId | None, str]]
 ) -> list[DirectoryMove]:
-    """Return the required moves.  If two directories are given for a broker, the last one counts.
+    """Return the moves that bring replicas to the wanted directories. If two directories are given
+    for a broker, the last one counts.
 
-    Raises ConfigError if no broker that answered has one of the directories.
+    Raises ConfigError if no broker that responded has one of the directories.
     """
     moves = []
     used = set()
@@ -172,7 +173,7 @@ def _moves_on(one: BrokerDirectories, target: str) -> list[DirectoryMove]:
 async def _begin(
     admin: Admin, moves: Collection[DirectoryMove]
 ) -> dict[tuple[NodeId, TopicPartition], RefusedError]:
-    """Request the moves from each broker.  Returns the refusals, by broker and partition."""
+    """Request moves from their brokers. Returns the refusals, by broker and partition."""
     by_broker: dict[NodeId, dict[TopicPartition, str]] = defaultdict(dict)
     for move in moves:
         by_broker[move.broker][move.at] = move.target

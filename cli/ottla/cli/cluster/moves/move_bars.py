@@ -1,4 +1,4 @@
-"""Progress of moves, drawn as bars."""
+"""Draws the progress of moves as bars."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from ottla.cli.common import counted
 
 BAR_WIDTH = 24
 BARS_MAX = 12
-"""Number of moves drawn at a time; more would not fit on a screen."""
+"""Maximum number of moves that are drawn at the same time, so that they fit on a screen."""
 
 
 class MoveBar(NamedTuple):
     """Progress of one move that has not finished."""
 
     part: float
-    """Fraction of the bytes that has been copied, 0 to 1."""
+    """Fraction of the bytes that was copied, 0 to 1."""
     name: str
     target: str
 

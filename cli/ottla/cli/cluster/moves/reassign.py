@@ -1,4 +1,5 @@
-"""`ottla topic reassign`: moves of replicas to other brokers: shown first, watched, or cancelled.
+"""`ottla topic reassign`: plans moves of replicas to other brokers, shows them, then starts,
+watches or cancels them.
 
 Moves between directories of one broker are in `directory_moves`.
 """
@@ -131,8 +132,8 @@ def _brokers(text: str, alive: Collection[int]) -> list[int]:
 def _check_evacuated(
     places: Sequence[ReplicaAssignment], broker: int, registered_ids: set[int]
 ) -> None:
-    """Raise RefusedError if the broker is unknown.  A removed broker may still be in replica
-    lists."""
+    """Raise RefusedError if the broker to evacuate is unknown. A removed broker counts as known if
+    it is still in replica lists."""
     if broker not in registered_ids and all(broker not in one.replicas for one in places):
         raise ConfigError(
             "--evacuate", f"names {broker}, which is not registered; see 'ottla broker list'"
@@ -232,7 +233,7 @@ async def _show_moving(
 
 
 async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
-    """Draw the progress of the moves until all of them have finished."""
+    """Draw the progress of the wanted moves until all of them have finished."""
     total, lines = len(wanted), 0
     started = time.monotonic()
     while True:
@@ -254,12 +255,13 @@ def _bars(
     moving: Sequence[OngoingMove], done: dict[TopicPartition, float], total: int
 ) -> list[str]:
     """Return the lines that show the progress of the moves. The first line shows the overall
-    progress."""
+    progress. `done` has the copied fraction of each move."""
     rows = [MoveBar(done[one.at], one.name, ",".join(map(str, one.target))) for one in moving]
     return bars(sorted(rows, key=lambda row: row.name), total, "partition")
 
 
 def _draw(lines: Sequence[str], before: int) -> int:
-    """Draw lines over the `before` lines of the last call.  Returns the number of lines drawn."""
+    """Draw lines in place of the `before` lines that the last call has drawn. Returns the number of
+    lines drawn."""
     draw_lines(lines, line_count_before=before)
     return len(lines)

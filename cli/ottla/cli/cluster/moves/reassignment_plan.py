@@ -1,8 +1,8 @@
-"""Plans of reassignments: spread over brokers, away from one broker, or read from a file.  Pure.
+"""Plans of reassignments: spread over brokers, away from one broker, or read from a file. Pure.
 
 A plan moves few replicas: a replica stays unless its broker is to be emptied, or has more than an
-equal share.  Invariants: OneReplicaABroker, SharesWithinOne (counts of replicas, as far as racks
-and hosts allow).
+equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers
+differ by at most one, as far as racks and hosts allow).
 """
 
 import json
@@ -34,14 +34,14 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The replicas of one partition before and after a reassignment."""
+    """The replicas of one partition before and after its reassignment."""
 
     before: ReplicaAssignment
     after: ReplicaAssignment
 
     @property
     def at(self) -> TopicPartition:
-        """The partition that moves."""
+        """Topic and partition that moves."""
         return TopicPartition(self.before.topic, self.before.partition)
 
     @property
@@ -56,7 +56,8 @@ class Move:
 
 
 class Domain(NamedTuple):
-    """Failure domain of a broker: its rack, and its machine within the rack. None if unknown."""
+    """Failure domain of a broker: its rack, and its machine within the rack. Each is None if
+    unknown."""
 
     rack: str | None
     host: str | None = None
@@ -69,7 +70,7 @@ Domains = Mapping[int, Domain]
 def spread(
     places: Iterable[ReplicaAssignment], domains: Domains, copies: int | None = None
 ) -> list[ReplicaAssignment]:
-    """Return the partitions spread evenly over the brokers of `domains`.
+    """Return assignments of the partitions that spread them evenly over the brokers of `domains`.
 
     Each partition has `copies` replicas, or its present number if that is None.
     """
@@ -94,7 +95,8 @@ def spread(
 def without(
     places: Iterable[ReplicaAssignment], broker: int, domains: Domains
 ) -> list[ReplicaAssignment]:
-    """Return the partitions with every replica of one broker moved to a broker of `domains`."""
+    """Return assignments of the partitions in which every replica of `broker` is moved to a broker
+    of `domains`."""
     ordered = sorted(places)
     others = {one: domain for one, domain in domains.items() if one != broker}
     _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
@@ -112,7 +114,8 @@ def without(
 
 
 def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignment]) -> list[Move]:
-    """Return the partitions whose replicas differ between the two assignments, in order."""
+    """Return a move for each partition whose replicas differ between the two assignments, in
+    order."""
     known = {(one.topic, one.partition): one for one in before}
     moves = [
         Move(known[one.topic, one.partition], one)
@@ -123,8 +126,8 @@ def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignm
 
 
 def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
-    """Return the assignments in a JSON file of kafka-reassign-partitions.  Raises ConfigError with
-    the reason if the file is invalid."""
+    """Parse a JSON file of kafka-reassign-partitions, and return its assignments. `name` is the
+    file's name in errors. Raises ConfigError with the reason if the file is invalid."""
     try:
         found = json.loads(text)
         return [
@@ -162,8 +165,8 @@ def _check(brokers: Collection[int], copies: int) -> None:
 
 
 def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
-    """Return the best broker for one more replica. A broker on another rack is preferred, then one
-    on another host, then the one with the fewest replicas."""
+    """Return the best broker for one more replica. A broker in a rack without a replica is
+    preferred, then a broker on a host without one, then the broker with the fewest replicas."""
     racks = Counter(domains[one].rack for one in taken if one in domains)
     hosts = Counter(domains[one] for one in taken if one in domains)
 
@@ -180,8 +183,8 @@ def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
 
 
 def _level(partitions: Sequence[list[int]], domains: Domains, load: Counter[int]) -> None:
-    """Move single replicas from the most to the least loaded broker while that reduces the
-    difference."""
+    """Move single replicas from the most to the least loaded broker, for as long as that reduces
+    the difference."""
     is_stuck = False
     while not is_stuck:
         is_stuck = True
@@ -201,8 +204,9 @@ def _level(partitions: Sequence[list[int]], domains: Domains, load: Counter[int]
 def _giving(
     partitions: Sequence[list[int]], domains: Domains, giver: int, taker: int
 ) -> list[int] | None:
-    """Return the replicas of a partition of which one may move from the giver to the taker, or None
-    if there is none.  Partitions whose preferred leader is not the giver come first."""
+    """Return the replica list of a partition that can move a replica from broker `giver` to broker
+    `taker`, or None if there is none. Partitions whose preferred leader is not the giver come
+    first."""
     found = None
     for replicas in partitions:
         if giver not in replicas or taker in replicas:
@@ -217,7 +221,8 @@ def _giving(
 
 
 def _collisions(others: Sequence[Domain], one: Domain) -> tuple[bool, bool]:
-    """Return whether a domain's rack, and its host, is that of another replica."""
+    """Return whether the rack of a failure domain already has another replica, and whether its host
+    has one."""
     return (
         bool(one.rack) and any(other.rack == one.rack for other in others),
         bool(one.host) and one in others,

@@ -13,7 +13,7 @@ from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 SIZES_TIMEOUT_S = 3.0
-"""Longest wait, in seconds, for the sizes of one broker. The sizes of a slower broker are
+"""Maximum wait, in seconds, for the sizes from one broker. The sizes from a slower broker are
 omitted."""
 
 
@@ -55,8 +55,8 @@ async def places_of(admin: Admin, names: Sequence[str] | None) -> list[ReplicaAs
 async def in_sync_of(
     admin: Admin, topics: Collection[str]
 ) -> dict[TopicPartition, tuple[int, ...] | None]:
-    """Return the in-sync replicas of each partition of the topics. The value is None if a partition
-    has no leader."""
+    """Return the in-sync replicas of each partition of the topics. The value is None if the
+    partition has no leader."""
     return {
         TopicPartition(topic.name or "", row.partition_index): (
             None if row.leader_id < 0 else tuple(row.isr_nodes)
@@ -101,7 +101,7 @@ async def _alter(
 async def sizes_of(
     admin: Admin, partitions: Collection[TopicPartition], brokers: Collection[int]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """Return the size in bytes of each partition on each broker that answers."""
+    """Return the size in bytes of each partition on each broker that responds."""
     sizes: dict[TopicPartition, dict[int, int]] = {at: {} for at in partitions}
 
     async def ask(broker: int) -> None:
@@ -123,14 +123,16 @@ async def sizes_of(
 async def copied_parts_of(
     admin: Admin, moving: Sequence[OngoingMove]
 ) -> dict[TopicPartition, float]:
-    """Return the copied fraction of each move, 0 to 1, from the sizes on disk."""
+    """Return the copied fraction of each move, 0 to 1, computed from the sizes of the replicas on
+    disk."""
     brokers = {broker for one in moving for broker in one.replicas}
     sizes = await sizes_of(admin, [one.at for one in moving], brokers)
     return {one.at: copied_part(sizes[one.at], one.adding) for one in moving}
 
 
 def copied_part(sizes: Mapping[int, int], adding: Sequence[int]) -> float:
-    """Return the copied fraction of a move, 0 to 1, from the sizes by broker."""
+    """Return the copied fraction of a move, 0 to 1, computed from the partition's size in bytes on
+    each broker. `adding` are the brokers that copy the partition."""
     whole = max((size for broker, size in sizes.items() if broker not in adding), default=0)
     if not adding or not whole:
         return 1.0

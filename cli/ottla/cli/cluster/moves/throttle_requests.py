@@ -25,23 +25,23 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class RemovedThrottles:
-    """Result of `remove_unneeded`: topics and brokers whose throttles were removed. False if there
+    """Result of `remove_unneeded`: topics and brokers whose throttles were removed. Falsy if there
     are none."""
 
     topics: tuple[str, ...]
-    """Topics whose lists of throttled replicas were shortened or removed."""
+    """Topics whose lists of throttled replicas were shortened or deleted."""
     brokers: tuple[NodeId, ...]
     """Brokers whose throttle rates were removed."""
     every: tuple[str, ...]
-    """Topics whose setting throttles all replicas. These topics keep that setting."""
+    """Topics whose setting throttles all their replicas. This setting is left unchanged."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.brokers)
 
 
 async def set_throttle(admin: Admin, throttle: ReassignmentThrottle, rate: int) -> None:
-    """Set the throttle rates of the brokers, then the lists of throttled replicas. Entries already
-    in a list stay in it."""
+    """Set the throttle rates of the brokers in bytes per second, then the lists of throttled
+    replicas. Existing entries of a list are kept."""
     await set_rates(admin, throttle.brokers, RATES, rate)
     for found in await lists_of(admin, list(throttle.lists)):
         changes = {
@@ -79,9 +79,9 @@ async def remove_unneeded(
     """Remove throttles that no move needs. Returns the topics and brokers that had them.
 
     Partitions that are not in `moving` are removed from the lists of throttled replicas of
-    `topics`.  If `moving` is empty, the rates of all brokers are removed as well.  `moving` has the
-    moving partitions of every topic.  `known` has lists that were set a moment ago: the broker that
-    answers may not know them yet.
+    `topics`. If `moving` is empty, the rates of all brokers are removed as well. `moving` has the
+    moving partitions of every topic. `known` has lists that were set a moment ago, because the
+    broker that responds may not know them yet.
     """
     found = [
         ThrottledReplicaLists(one.topic, _together(one.lists, known.get(one.topic, {})))
@@ -125,7 +125,7 @@ async def _alive(admin: Admin) -> list[NodeId]:
 
 
 async def remove_rates(admin: Admin, brokers: Iterable[NodeId], keys: Iterable[str]) -> None:
-    """Restore the default rates of brokers."""
+    """Remove throttle rates of brokers, so that their defaults apply."""
     changes: Mapping[str, ConfigChange] = dict.fromkeys(keys)
     for broker in brokers:
         await admin.alter_broker_configs(broker, changes)
@@ -139,7 +139,7 @@ def _changes(left: UnneededThrottles, topic: str) -> dict[str, ConfigChange]:
 
 
 async def with_rates(admin: Admin, keys: Collection[str]) -> list[NodeId]:
-    """Return the brokers for which at least one of these rates is set."""
+    """Return the brokers for which at least one of the throttle rates `keys` is set."""
     found = []
     for broker in await _alive(admin):
         entries = await admin.describe_configs(

@@ -1,6 +1,6 @@
-"""Moves under a throttle that is removed when they end.
+"""Moves under a throttle that is removed when the moves end.
 
-A command that is interrupted or killed leaves its throttle, because its moves continue.  The next
+A command that is interrupted or killed leaves its throttle, because its moves continue. The next
 `ottla topic reassign --verify` removes the throttles that no move needs, and `ottla status` reports
 them until then.
 """
@@ -40,7 +40,7 @@ NONE_KNOWN: Mapping[str, Mapping[str, ThrottledReplicas]] = {}
 
 @dataclass(slots=True)
 class ActiveThrottle:
-    """State of the throttle of a command's moves, which the command changes."""
+    """State of the throttle under which a command makes its moves. The command sets `is_left`."""
 
     is_left: bool = False
     """True if the throttle stays in force after the command, because the command does not wait for
@@ -59,9 +59,11 @@ def _noted_if_it_stays(state: ActiveThrottle) -> Iterator[None]:
 
 
 def rate_asked_for(arguments: argparse.Namespace) -> int | None:
-    """Return the requested rate of moves between brokers, or None if there is no limit.
+    """Return the requested rate of moves between brokers in bytes per second, or None if there is
+    no limit.
 
-    Raises ConfigError if the throttle is for another kind of move, or if nothing can be changed.
+    Raises ConfigError if the throttle is for another kind of move, or if the command starts no
+    move.
     """
     if arguments.throttle is None and arguments.log_dir_throttle is None:
         return None
@@ -82,7 +84,7 @@ def rate_asked_for(arguments: argparse.Namespace) -> int | None:
 async def throttled(
     admin: Admin, moves: Iterable[MovingReplicas], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between brokers while the block runs. Yields the throttle."""
+    """Throttle moves between brokers during the `async with` block. Yields the throttle."""
     state = ActiveThrottle()
     throttle = throttle_of(moves)
     if rate is None or not throttle.brokers:
@@ -128,8 +130,8 @@ async def remove_and_note(
 async def throttled_directories(
     admin: Admin, brokers: Sequence[NodeId], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between log directories of brokers while the block runs. Yields the
-    throttle."""
+    """Throttle moves between the log directories of brokers during the `async with` block. Yields
+    the throttle."""
     state = ActiveThrottle()
     if rate is None or not brokers:
         yield state

@@ -1,10 +1,10 @@
-"""The throttle of a reassignment, and the throttles in a cluster that no move needs.  Pure.
+"""The throttle of a reassignment, and the throttles in a cluster that no move needs. Pure.
 
-A move that adds replicas is throttled as by kafka-reassign-partitions.  The list of throttled
-leaders gets every present replica, since each may lead; the list of throttled followers gets the
-added replicas.  The rates are set on all of these brokers.  Rates are set before lists, and lists
-are removed before rates.  A command that is killed therefore leaves rates behind, whatever else it
-leaves, and `ottla status` looks for rates.
+A move that adds replicas is throttled as by kafka-reassign-partitions. Every present replica is
+added to the list of throttled leaders, since each may lead; the new replicas are added to the list
+of throttled followers. The rates are set on all of these brokers. Rates are set before lists, and
+lists are removed before rates. A command that is killed may therefore leave lists behind only
+together with rates, and `ottla status` looks for rates.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
 class MovingReplicas(NamedTuple):
-    """A partition that moves: its present replicas, and those being added."""
+    """A partition that moves: its present replicas, and the replicas that are being added."""
 
     at: TopicPartition
     holding: tuple[int, ...]
@@ -37,12 +37,12 @@ class MovingReplicas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentThrottle:
-    """The throttle of several moves: rates of brokers, and lists of replicas."""
+    """The throttle for several moves: rates of brokers, and lists of throttled replicas."""
 
     brokers: tuple[NodeId, ...]
-    """Brokers on which the rates are set."""
+    """Brokers on which the throttle rates are set."""
     lists: Mapping[str, Mapping[str, ThrottledReplicas]]
-    """The throttled replicas by topic and setting."""
+    """The throttled replicas by topic and setting key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class ThrottledReplicaLists:
 
 @dataclass(slots=True)
 class UnneededThrottles:
-    """Throttles that no move needs."""
+    """Throttled replicas in a cluster that no move needs."""
 
     removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
-    """Entries to remove, by topic and setting."""
+    """Entries to remove from lists of throttled replicas, by topic and setting key."""
     emptied: set[tuple[str, str]] = field(default_factory=set)
-    """(topic, setting) of lists that become empty."""
+    """Lists that become empty by the removals, as pairs of topic and setting key."""
     every: list[str] = field(default_factory=list)
-    """Topics that throttle all their replicas. No command of `ottla` sets this."""
+    """Topics whose setting throttles all their replicas. No command of `ottla` sets this."""
 
 
 def rate_of(option: str, text: str) -> int:
-    """Return the rate, in bytes per second, in a text such as 20M or 20Mi.
+    """Parse a rate such as 20M or 20Mi, the value of `option`. Returns bytes per second.
 
     Raises ConfigError if the text is not a rate of at least 1.
     """
@@ -101,7 +101,7 @@ def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
 def left_over(
     found: Iterable[ThrottledReplicaLists], moving: Collection[TopicPartition]
 ) -> UnneededThrottles:
-    """Return the entries of the lists whose partitions do not move."""
+    """Return the throttled replicas in the lists whose partitions are not in `moving`."""
     left = UnneededThrottles()
     for topic, lists in ((one.topic, one.lists) for one in found):
         for key, replicas in lists.items():

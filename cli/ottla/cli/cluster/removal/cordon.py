@@ -1,4 +1,5 @@
-"""`ottla broker cordon`: a broker that keeps its replicas and gets no new ones (KIP-1066).
+"""`ottla broker cordon`: prevents new replicas on a broker, which keeps its present ones
+(KIP-1066).
 
 Neither new topics nor a balance place replicas on a cordoned broker.
 """
@@ -24,7 +25,7 @@ from ottla.wire.messages.incremental_alter_configs_response import IncrementalAl
 
 
 async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Cordon a broker or, with --undo, let it get replicas again.  Returns the exit code."""
+    """Cordon a broker or, with --undo, allow new replicas on it again. Returns the exit code."""
     broker_id = arguments.id
     if all(one.id != broker_id for one in await registered(admin)):
         raise not_registered(broker_id)
@@ -42,9 +43,9 @@ async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_cordon(admin: Admin, broker_id: int, *, is_cordoned: bool) -> None:
-    """Cordon all log directories of a broker, or none.
+    """Cordon all log directories of a broker, or end their cordon.
 
-    The request is sent to any broker, since the cordoned one may have stopped.
+    The request is sent to any broker, since the cordoned broker may have stopped.
     """
     config = AlterableConfig(
         name=CORDONED_LOG_DIRS,

@@ -9,7 +9,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 NAMED_MAX = 5
-"""Number of partitions that one sentence names."""
+"""Maximum number of partitions that one message names."""
 
 
 def leaving_moves(
@@ -21,12 +21,12 @@ def leaving_moves(
     is_alive: bool,
     leaderless: Collection[TopicPartition] = (),
 ) -> set[TopicPartition]:
-    """Return the partitions whose reassignment in progress removes the broker: these are awaited,
-    and not started again.
+    """Return the partitions that a reassignment in progress moves away from the broker. The caller
+    waits for these instead of starting another move.
 
-    Raises RefusedError if a partition cannot keep its number of replicas.  Raises it also if the
-    broker is down and has the only copy of a partition, or a copy of one that has no leader to copy
-    from.
+    Raises RefusedError if a partition cannot keep its number of replicas. Raises it also if the
+    broker is down and has the only copy of a partition, or a copy of a partition without a leader
+    to copy from.
     """
     targets = {one.at: one.target for one in ongoing}
     wanted = [
@@ -68,8 +68,8 @@ def leaving_moves(
 def catch_up_text(
     moving: Sequence[OngoingMove], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> str:
-    """Return a sentence with the partitions that have not moved in time, and the brokers that they
-    wait for.
+    """Return an error message with the partitions that have not moved in time, and the brokers that
+    have not caught up.
 
     `in_sync` has the in-sync replicas of each partition, or None if it has no leader.
     """

@@ -1,4 +1,5 @@
-"""`ottla broker remove`: move a broker's replicas away, wait for its stop, unregister it.
+"""`ottla broker remove`: moves a broker's replicas away, waits until it has stopped, and
+unregisters it.
 
 Each step starts from the cluster's present state, so a second run resumes where the first ended.
 """
@@ -39,8 +40,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 ROUNDS_MAX = 500
-"""Largest number of successive plans.  A plan has at most 1,000 moves, and topics created meanwhile
-may place replicas on a broker that is down."""
+"""Maximum number of successive plans. A plan has at most 1,000 moves, and topics that are created
+in the meantime may place replicas on a broker that is down."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
@@ -49,7 +50,7 @@ STILL_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoval:
-    """The moves that still have to be started to empty a broker, and those in progress."""
+    """The moves that still have to be started to empty a broker, and the moves in progress."""
 
     load: ClusterLoad
     plan: BalancePlan
@@ -57,13 +58,14 @@ class BrokerRemoval:
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """The partitions that are about to leave the broker."""
+        """The partitions whose move away from the broker is in progress or still has to be
+        started."""
         return {move.at for move in self.plan.moves} | self.under_way
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the moves that free a broker of replicas. Once confirmed, move them, wait until the
-    broker has stopped, and unregister it. Returns exit code STILL_RUNS if it did not stop."""
+    """Show the moves that empty a broker. Once confirmed, move its replicas, wait until the broker
+    has stopped, and unregister it. Returns exit code STILL_RUNS if the broker did not stop."""
     broker_id = arguments.id
     throttle = rate_of("--throttle", arguments.throttle)
     found = await _found(admin, broker_id, throttle)
@@ -104,7 +106,7 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _found(admin: Admin, broker_id: int, throttle: int) -> BrokerRemoval:
-    """Return the moves that are left until the broker is empty. Raises RefusedError if the broker
+    """Return the remaining moves until the broker is empty. Raises RefusedError if the broker
     cannot be emptied."""
     known = await registered(admin)
     if all(one.id != broker_id for one in known):
@@ -164,7 +166,8 @@ async def _move_away(
 async def _watch(
     admin: Admin, broker_id: int, wanted: set[TopicPartition], ends_at_s: float
 ) -> None:
-    """Wait until the moves have ended.  Raises RefusedError at the deadline."""
+    """Wait until the moves of the wanted partitions have ended. Raises RefusedError at the
+    deadline."""
     with trio.move_on_at(ends_at_s) as scope:
         await watch_plan(admin, len(wanted))
         ongoing = {one.at for one in await ongoing_of(admin, ())}

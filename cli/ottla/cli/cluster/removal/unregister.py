@@ -1,4 +1,4 @@
-"""`ottla broker unregister`: remove the registration of a stopped broker without replicas
+"""`ottla broker unregister`: removes the registration of a stopped broker without replicas
 (KIP-500)."""
 
 import argparse
@@ -42,8 +42,8 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def request_unregister(admin: Admin, broker_id: int) -> None:
-    """Have the controller unregister a broker. Returns once the broker that answers our requests
-    knows the change."""
+    """Have the controller unregister a broker. Returns once the broker that responds to our
+    requests knows the change."""
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse
     )
@@ -67,8 +67,8 @@ async def note_left(admin: Admin, broker_id: int) -> None:
 
 
 def is_running(broker: SurveyedBroker) -> bool:
-    """Return whether a broker is running: the controllers receive its heartbeats, or it answers our
-    requests."""
+    """Return whether a broker is running: the controllers receive its heartbeats, or it responds to
+    our requests."""
     return not (broker.is_fenced and broker.failure)
 
 

@@ -1,4 +1,4 @@
-"""Settings of a process with both roles: those of its controller and those of its broker."""
+"""Settings of a process with both roles, broker and controller."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,15 +16,17 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class CombinedConfig:
-    """Settings of a process with both roles. Both have the same node id and metadata directory."""
+    """Settings of a process that is both broker and controller. Both roles have the same node id
+    and metadata directory."""
 
     broker: BrokerConfig
     controller: ControllerConfig
-    """Settings of the controller role, without exports: the broker exports the metrics of both."""
+    """Settings of the controller role, without exports: the broker exports the metrics of both
+    roles."""
 
     @property
     def of_roles(self) -> tuple[BrokerConfig, ControllerConfig]:
-        """Settings of each role."""
+        """Settings of the broker role and of the controller role."""
         return self.broker, self.controller
 
     @property
@@ -44,7 +46,7 @@ class CombinedConfig:
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """Directories of the partitions."""
+        """Log directories of the partitions."""
         return self.broker.log_dirs
 
     @property
@@ -54,8 +56,8 @@ class CombinedConfig:
 
     @property
     def shares_directory(self) -> bool:
-        """True if the metadata log is in one of the directories of the partitions, which is the
-        default. The log manager then locks that directory."""
+        """True if the metadata log is in one of the log directories, which is the default. The log
+        manager then locks that directory."""
         metadata = normpath(self.controller.metadata_log_dir)
         return metadata in map(normpath, self.broker.log_dirs)
 

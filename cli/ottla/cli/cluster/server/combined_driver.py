@@ -1,9 +1,9 @@
-"""A process with both roles, from reading its directories to its shutdown.
+"""Runs a process with both roles, from reading its directories to its shutdown.
 
 Both roles run in one event loop and share one member of the quorum, as in Kafka: one metadata log,
 one directory id, one voter. The broker therefore never fetches the metadata under the voter's id
 from another directory, which automatic joining would take for a lost disk. `docs/ARCHITECTURE.md`
-has the measurements of one loop and of two.
+has measurements of both roles in one loop and in two.
 """
 
 import time
@@ -32,7 +32,8 @@ from ottla.telemetry.metrics.instruments import Family, Registry
 
 
 async def run_combined(config: CombinedConfig, *, ready: Callable[[], None]) -> None:
-    """Run a broker and a controller until SIGTERM or SIGINT. Calls `ready` once the broker serves.
+    """Run a broker and a controller until SIGTERM or SIGINT. Calls `ready` once the broker serves
+    requests.
 
     Raises ConfigError and OSError for faults that must be fixed before the process can start.
     """
@@ -54,7 +55,7 @@ async def serve_combined(
     """Run a broker and a controller until the event `is_stopping` is set.
 
     The controller starts before the broker, and stops after it: the broker's leaderships are moved
-    away, then the controller resigns. `opened` is called with the broker before it serves.
+    away, then the controller resigns. `opened` is called with the broker before it serves requests.
     """
     seams, errors = seams or real_seams(), UnexpectedErrors()
     running: list[RunningController] = []
@@ -107,8 +108,8 @@ async def serve_combined(
 async def _prepared_directory(
     config: CombinedConfig, seams: NodeSeams
 ) -> AsyncIterator[MetaProperties]:
-    """Prepare the directory of the metadata log, and yield its identity. Unless the log manager
-    will lock the directory, it is locked for the duration of the block."""
+    """Prepare the directory of the metadata log, and yield its identity. The directory is locked
+    for the duration of the block, unless the log manager will lock it."""
     directory = config.controller.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)
@@ -128,8 +129,8 @@ async def _prepared_directory(
 
 
 def _measure(running: RunningController, broker: Broker) -> None:
-    """Export the metrics of the controller role together with those of the broker. Families that
-    both have, such as those of the process, are exported once."""
+    """Export the metrics of the controller role together with the broker's metrics. Metric families
+    that both roles have, such as those about the process, are exported once."""
     running.controller.now_ns = time.perf_counter_ns
     of_broker, of_controller = broker.registry, running.telemetry.registry
     shared = frozenset(of_broker.names())

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 AUTO = "auto"
-"""Text of a number of nodes that stands for one node per core."""
+"""Value of an option or setting for the number of nodes: one node per core."""
 CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 
 
@@ -15,8 +15,8 @@ def machine_cores() -> int:
 
 
 def usable_cores(affinity: int, quota: str) -> int:
-    """Return the number of usable cores. `quota` is the text of cpu.max: time and period in
-    microseconds, or `max`."""
+    """Return the number of usable cores. `affinity` is the number of cores that the process may run
+    on. `quota` is the text of cpu.max: time and period in microseconds, or `max`."""
     limit, _, period = quota.strip().partition(" ")
     if not limit.isdecimal() or not period.isdecimal() or int(period) == 0:
         return affinity

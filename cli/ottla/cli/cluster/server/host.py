@@ -1,8 +1,9 @@
-"""The brokers of a host as processes of one command, which systemd runs as one unit.
+"""Runs the brokers of a host as processes of one command, which systemd runs as one unit.
 
 A broker that dies is restarted alone. SIGTERM stops all of them at once, each with its controlled
-shutdown: replicas of a partition are on different hosts, so leaderships move to other hosts. A
-broker beyond the present number runs as long as it has replicas, and accepts no new ones.
+shutdown. Replicas of a partition are on different hosts, so leaderships move to other hosts. If the
+number of brokers was reduced, a surplus broker runs for as long as it has replicas, and accepts no
+new ones.
 """
 
 import os
@@ -19,7 +20,7 @@ from ottla.cli.terminal import note
 from ottla.node.local.interrupts_driver import lasting_interrupts
 
 STOP_S = 40.0
-"""Longest time, in seconds, that brokers may take to stop before they are killed. systemd's unit
+"""Maximum time, in seconds, that brokers may take to stop before they are killed. systemd's unit
 waits 45 s."""
 LOOK_S = 2.0
 """Interval, in seconds, between checks whether a surplus broker still has replicas."""
@@ -27,13 +28,13 @@ NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
 class HostSupervisor:
-    """The running brokers of a host."""
+    """Supervisor of the brokers that run on a host."""
 
     def __init__(
         self, path: Path, brokers: Sequence[HostBroker], given: Sequence[str] = ()
     ) -> None:
-        """Create the supervisor, which starts nothing yet. `given` are the settings KEY=VALUE of
-        the command line."""
+        """Create the supervisor, which starts nothing yet. `given` are settings KEY=VALUE from the
+        command line."""
         self._given = [f"--set={text}" for text in given]
         self._brokers = {broker.name: broker for broker in brokers}
         self._stopping: set[str] = set()

@@ -27,9 +27,9 @@ from ottla.model.values import frozen
 OPTION = "--brokers-per-host"
 
 CORES_MAX = 100
-"""Largest number of brokers of a host. The ids of the next host follow."""
+"""Maximum number of brokers of a host. Higher broker ids belong to the next host."""
 HOST_MAX = ((1 << 31) - 1) // CORES_MAX - 1
-"""Largest number of a host, so that ids remain int32."""
+"""Maximum number of a host, so that broker ids remain int32."""
 PORT_STEP = 10
 """Distance between the ports of neighbouring brokers. With 1, the second broker of a file with
 ports 9092 and 9093 would need the port of the first one's other listener."""
@@ -49,11 +49,11 @@ class HostBroker:
 
     id: int
     overrides: Mapping[str, str]
-    """Settings that replace those of the file."""
+    """Settings that replace the settings of the file."""
     directories: tuple[Path, ...]
-    """Its log directories."""
+    """Log directories of the broker."""
     is_surplus: bool = False
-    """True if the broker is beyond the present number of brokers, and still has replicas."""
+    """True if the broker is beyond the configured number of brokers, and still has replicas."""
 
     @property
     def name(self) -> str:
@@ -62,19 +62,20 @@ class HostBroker:
 
     @property
     def options(self) -> list[str]:
-        """Options with which `ottla broker FILE` starts this broker."""
+        """Command-line options with which `ottla broker FILE` starts this broker."""
         return [f"--set={key}={text}" for key, text in self.overrides.items()]
 
     @property
     def replica_count(self) -> int:
-        """Number of partition logs in its directories."""
+        """Number of partition logs in the broker's directories."""
         return sum(_replica_count(path) for path in self.directories)
 
 
 def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> int | None:
-    """Return the number of brokers that the option or the file requests, or None if neither does.
+    """Return the number of brokers that the option or the settings file requests, or None if
+    neither does.
 
-    Raises ConfigError if it is invalid, or if the process has another role than broker.
+    Raises ConfigError if the number is invalid, or if the process has another role than broker.
     """
     key = OPTION if option is not None else BROKERS_PER_HOST
     text = (option if option is not None else texts.get(BROKERS_PER_HOST, "")).strip()
@@ -90,7 +91,7 @@ def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> 
 
 
 def host_brokers(texts: Mapping[str, str], count: int) -> list[HostBroker]:
-    """Return the brokers of a host: `count` of them, and those beyond that still have replicas.
+    """Return the brokers of a host: `count` of them, and surplus brokers that still have replicas.
 
     Raises ConfigError if ids or ports are impossible, or if log.dirs belongs to a single broker.
     """
@@ -173,7 +174,8 @@ def _moved_listeners(key: str, text: str, core: int) -> str:
 
 
 def _moved_port(key: str, port: int, core: int) -> int:
-    """Return the port of a broker. Port 0 stays: the system chooses a free one."""
+    """Return the port of the broker for core number `core`. Port 0 is unchanged: the system chooses
+    a free port."""
     moved = port + PORT_STEP * core if port else 0
     if moved > PORT_MAX:
         raise ConfigError(key, f"has port {port}, and that of core {core} would be {moved}")

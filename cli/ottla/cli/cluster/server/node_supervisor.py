@@ -1,8 +1,7 @@
-"""The processes of several nodes: started together, watched, restarted if requested, and stopped in
-order.
+"""Starts, watches, restarts and stops the processes of several nodes.
 
-One loop waits for all events: a pipe of each node reports when the node serves, and a process
-descriptor reports when the process ended.
+One event loop waits for all events: a pipe of each node reports that the node is ready, and a
+process descriptor reports that the process ended.
 """
 
 import os
@@ -16,12 +15,12 @@ from ottla.cli.terminal import draw, is_watched, note
 from ottla.node.local.local_nodes_driver import READY, NodeProcess, end_nodes
 
 LOOK_S = 0.1
-"""Interval, in seconds, at which the progress of the startup is drawn."""
+"""Interval, in seconds, at which the progress of the startup is redrawn."""
 
 RESTART_PAUSE_S = 1.0
 RESTART_PAUSE_S_MAX = 30.0
-"""Longest pause, in seconds, before a restart.  The pause doubles up to this value, so that a node
-that ends at once does not keep the machine busy."""
+"""Maximum pause, in seconds, before a restart. The pause doubles up to this value, so that a node
+that repeatedly ends at once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
 """Run time of a node, in seconds, after which the pause before its next restart is short again."""
 
@@ -31,7 +30,7 @@ UNHEALTHY = 2
 
 @dataclass(slots=True, kw_only=True)
 class SupervisedNode:
-    """One node, and its process."""
+    """One supervised node, and its process."""
 
     name: str
     """Name of the node in messages, such as `broker 1`."""
@@ -56,8 +55,8 @@ class NodeSupervisor:
         restarts: bool,
         on_started: Callable[[SupervisedNode], None] = lambda node: None,
     ) -> None:
-        """Create the supervisor, which starts nothing yet. `command` is the command that
-        supervises, in messages. `on_started` is called after each start of a process."""
+        """Create the supervisor, which starts nothing yet. `command` is the name of the supervising
+        command in messages. `on_started` is called after each start of a process."""
         self._nodes = list(nodes)
         self._command = command
         self._restarts = restarts
@@ -65,11 +64,12 @@ class NodeSupervisor:
         self._selector = DefaultSelector()
 
     def start(self, timeout_s: float | None = None) -> int:
-        """Start all nodes and wait until all serve.  Returns 0, 1 if a node was refused, or 2 if a
-        node is unhealthy.
+        """Start all nodes and wait until all of them serve requests. Returns 0, 1 if a node refused
+        to start, or 2 if a node is unhealthy.
 
-        With `timeout_s`, a node that ends, or that does not serve in time, ends the start. Without
-        it, only a node that was refused does; others are restarted if restarts were requested.
+        With `timeout_s`, a node that ends, or that is not ready in time, ends the start. Without
+        it, only a node that refused to start does; other nodes are restarted if restarts were
+        requested.
         """
         began_at = time.monotonic()
         for node in self._nodes:

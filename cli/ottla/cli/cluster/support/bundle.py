@@ -23,7 +23,7 @@ from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.version import VERSION
 
 SECTION_TIMEOUT_S = 60.0
-"""Longest wait, in seconds, for one file of the archive."""
+"""Maximum time, in seconds, for collecting one file of the archive."""
 
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,
@@ -68,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the content of each file by name, and the reasons for those that are missing."""
+    """Return the content of each archive file by name, and the reasons why other files are
+    missing."""
     contents: dict[str, Any] = {}
     failures: dict[str, str] = {}
     for name, section in SECTIONS.items():
@@ -81,7 +82,7 @@ async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 async def _of_one(admin: Admin, section: Section) -> Any:
-    """Return the content of one file, or the error because of which the file is missing."""
+    """Return the content of one archive file, or the error because of which the file is missing."""
     try:
         with trio.fail_after(SECTION_TIMEOUT_S):
             return await section(admin)

@@ -22,7 +22,7 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in types that JSON has: named values become objects, all other values
+    """Convert a value to types that JSON has: named values become objects, all other values
     texts."""
     match value:
         case ConfigEntry():

@@ -90,7 +90,7 @@ async def _log_directories(admin: Admin) -> Any:
 
 
 async def _machine(admin: Admin) -> Any:
-    """Return the versions of the programs that run this command."""
+    """Return the versions of Ottla, Python and the platform on which this command runs."""
     return {"ottla": VERSION, "python": sys.version, "platform": platform.platform()}
 
 

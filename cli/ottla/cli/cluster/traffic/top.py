@@ -18,7 +18,8 @@ from ottla.model.errors import ConfigError
 ROWS = 10
 INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
-"""Shortest interval in seconds.  Each sample asks every broker for the sizes of all its logs."""
+"""Minimum interval between samples in seconds. Each sample asks every broker for the sizes of all
+its logs."""
 NO_CLIENTS = (
     "no client has a quota, and brokers measure only clients that have one; a limit that no client "
     "reaches is enough: 'ottla quota set producer_byte_rate=1000G --client-id \"<default>\"'"
@@ -41,7 +42,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show rates until interrupted, or once.  Returns the exit code."""
+    """Show rates of traffic until interrupted, or once. Returns the exit code."""
     if not arguments.interval >= INTERVAL_S_MIN:
         raise ConfigError("--interval", f"is {arguments.interval:g}; give at least 0.2 s")
     if arguments.rows < 1:
@@ -67,19 +68,20 @@ def run(arguments: argparse.Namespace) -> int:
 async def next_rates(
     admin: Admin, before: TrafficSample, interval_s: float
 ) -> tuple[TrafficSample, TrafficRates]:
-    """Return the next sample, and the rates since `before`."""
+    """Wait for `interval_s`, and return the next sample and the rates since `before`."""
     await trio.sleep(interval_s)
     after = await sample(admin)
     return after, rates_between(before, after)
 
 
 def rates_json(rates: TrafficRates, count: int) -> dict[str, Any]:
-    """Return rates in the JSON form, at most `count` rows of each kind."""
+    """Return rates of traffic in the JSON form, at most `count` rows of each kind."""
     return {name: [one._asdict() for one in rows[:count]] for name, rows in rates._asdict().items()}
 
 
 def shown(rates: TrafficRates, count: int) -> str:
-    """Return rates as tables, at most `count` rows each.  Bytes and requests are per second."""
+    """Return rates of traffic as tables, at most `count` rows each. Bytes and requests are per
+    second."""
     brokers = [
         (one.broker, round(one.cpu_percent), round(one.requests), *_bytes(one[3:]))
         for one in rates.brokers[:count]

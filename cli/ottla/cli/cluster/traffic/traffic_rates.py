@@ -1,4 +1,4 @@
-"""Rates between two samples of counters, busiest first.  Pure."""
+"""Rates of traffic between two samples of counters, busiest first. Pure."""
 
 from collections import defaultdict
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class TopicRates(NamedTuple):
 
 
 class PartitionRates(NamedTuple):
-    """Growth of one partition."""
+    """Growth of one partition in bytes per second."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class PartitionRates(NamedTuple):
 
 
 class ClientRates(NamedTuple):
-    """Use of one quota by one client, over all brokers."""
+    """Usage of one quota by one client, over all brokers."""
 
     user: str
     client_id: str
@@ -53,7 +53,7 @@ class ClientRates(NamedTuple):
 
 
 class TrafficRates(NamedTuple):
-    """Rates between two samples, busiest first."""
+    """Rates of brokers, topics, partitions and clients between two samples, busiest first."""
 
     brokers: list[BrokerRates]
     topics: list[TopicRates]
@@ -62,7 +62,8 @@ class TrafficRates(NamedTuple):
 
 
 def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
-    """Return the rates between two samples.  A broker that restarted in between counts from 0."""
+    """Return the rates between two samples. The counters of a broker that restarted in between are
+    taken to start at 0."""
     seconds = max(after.at_s - before.at_s, 1e-3)
     topics: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(TOPIC_COUNTERS))
     brokers = []

@@ -1,6 +1,7 @@
 """Counters of all brokers at one time, for `ottla top`.
 
-Every broker is asked concurrently.  One that does not answer in time is missing from the sample.
+Every broker is asked concurrently. A broker that does not respond in time is missing from the
+sample.
 """
 
 from collections.abc import Mapping
@@ -23,22 +24,22 @@ CLIENTS_MAX = 100
 
 @dataclass(slots=True)
 class TrafficSample:
-    """Counters of the brokers that answered."""
+    """Counters of the brokers that responded."""
 
     at_s: float
     figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
-    """Numbers of each broker, by name."""
+    """Metrics of each broker, by name."""
     topics: dict[int, list[NodeTopicTraffic]] = field(default_factory=dict)
-    """Counters of the topics of each broker."""
+    """Traffic counters of the topics on each broker."""
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     """Size of the largest replica of each partition, in bytes."""
     clients: list[QuotaUsage] = field(default_factory=list)
-    """Usage of the clients that a quota limits."""
+    """Usage of quotas by the clients that they limit."""
 
 
 async def sample(admin: Admin) -> TrafficSample:
-    """Ask all brokers for their counters. Raises ConnectionLostError if the broker that answers our
-    requests stops, while another one that stops is left out."""
+    """Return the counters of all brokers. Raises ConnectionLostError if the broker that responds to
+    our requests stops. Any other broker that stops is left out."""
     found = TrafficSample(trio.current_time())
     brokers = await registered(admin)
     async with trio.open_nursery() as nursery:

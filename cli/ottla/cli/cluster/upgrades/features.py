@@ -1,4 +1,4 @@
-"""`ottla cluster features`: the finalized levels of features, and changes of them (KIP-584)."""
+"""`ottla cluster features`: shows and changes the finalized levels of features (KIP-584)."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -61,8 +61,8 @@ async def change_levels(
     levels: Mapping[str, int],
     kind: FeatureUpdateKind,
 ) -> int:
-    """Show changes of levels, and make them if they are confirmed. Returns the exit code.  Raises
-    RefusedError if the controllers refuse them."""
+    """Show changes of feature levels, and make them if they are confirmed. Returns the exit code.
+    Raises RefusedError if the controllers refuse the changes."""
     known = await admin.describe_features()
     changes = changes_of(levels, known)
     # The controllers check all levels before a person is asked.
@@ -84,14 +84,14 @@ async def change_levels(
 
 
 def question_of(kind: FeatureUpdateKind) -> str:
-    """Return the question before a change."""
+    """Return the question that the command asks before it changes feature levels."""
     if kind is FeatureUpdateKind.UPGRADE:
         return "raise these levels? A level that changes records is never lowered again"
     return "lower these levels?"
 
 
 def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int, int]]) -> None:
-    """Print the levels before and after."""
+    """Print the feature levels before and after the changes."""
     if arguments.format == "json":
         print_json([{"feature": name, "from": old, "to": new} for name, old, new in changes])
         return
@@ -102,16 +102,17 @@ def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int
 def changes_of(
     levels: Mapping[str, int], known: Mapping[str, FeatureLevels]
 ) -> list[tuple[str, int, int]]:
-    """Return the features whose level differs, as (feature, finalized level, wanted level)."""
+    """Return the features whose level would change, as (feature, finalized level, wanted level)."""
     off = FeatureLevels(0, 0, 0)
     found = ((name, known.get(name, off).finalized, level) for name, level in levels.items())
     return [(name, now, level) for name, now, level in found if now != level]
 
 
 def levels_of(texts: Iterable[str]) -> dict[str, int]:
-    """Return the levels in texts such as `metadata.version=33` or `metadata.version=4.4-IV2`.
+    """Parse texts such as `metadata.version=33` or `metadata.version=4.4-IV2`. Returns the level of
+    each feature.
 
-    Raises ConfigError if a text is no level, or names a feature again.
+    Raises ConfigError if a text is not a level, or if a feature occurs twice.
     """
     levels: dict[str, int] = {}
     for text in texts:

@@ -23,12 +23,13 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 UNREADY = 2
 FINALIZED_TOGETHER = (OTTLA_VERSION, METADATA_VERSION)
-"""Features whose levels an upgrade of all nodes raises.  Others change what clients may do, so that
-an operator raises them separately."""
+"""Features whose levels are raised after an upgrade of all nodes. Other features change the
+capabilities of clients, so an operator raises them separately."""
 
 
 class BrokerLevels(NamedTuple):
-    """A broker, and the features that it reports: none if it did not answer."""
+    """A broker, and the feature levels that it supports. It has none if the broker did not
+    respond."""
 
     broker: SurveyedBroker
     features: Mapping[str, FeatureLevels]
@@ -41,14 +42,14 @@ class BrokerLevels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeState:
-    """The state of an upgrade."""
+    """State of an upgrade: the levels that the brokers support, and the finalized levels."""
 
     brokers: tuple[BrokerLevels, ...]
 
     @property
     def finalized(self) -> dict[str, int]:
-        """Finalized levels.  A broker of an earlier release does not report features that it does
-        not know."""
+        """Finalized level of each feature. A broker of an earlier release does not report features
+        that it does not know."""
         return {
             name: max(
                 (one.features[name].finalized for one in self.brokers if name in one.features),
@@ -59,7 +60,7 @@ class UpgradeState:
 
     @property
     def targets(self) -> dict[str, int]:
-        """Highest levels that all brokers support, without those that are finalized."""
+        """Highest level of each feature that all brokers support, if it is not finalized yet."""
         return self._not_finalized(
             {
                 name: min((one.highest(name) for one in self.brokers), default=0)
@@ -69,8 +70,8 @@ class UpgradeState:
 
     @property
     def later(self) -> dict[str, int]:
-        """Highest levels that this command's release supports, without those that are
-        finalized."""
+        """Highest level of each feature that this command's release supports, if it is not
+        finalized yet."""
         return self._not_finalized({name: SUPPORTED[name].highest for name in FINALIZED_TOGETHER})
 
     def _not_finalized(self, highest: Mapping[str, int]) -> dict[str, int]:
@@ -79,7 +80,7 @@ class UpgradeState:
 
 
 async def state_of(admin: Admin) -> UpgradeState:
-    """Return the state of an upgrade, from the answers of all brokers."""
+    """Return the state of an upgrade, from the responses of all brokers."""
     found = []
     for broker in await brokers_of(admin):
         levels: Mapping[str, FeatureLevels] = {}
@@ -93,7 +94,7 @@ async def state_of(admin: Admin) -> UpgradeState:
 
 
 async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
-    """Return the reason why the controllers refuse levels, or None if they accept them."""
+    """Return the reason why the controllers refuse the levels, or None if they accept them."""
     try:
         await admin.update_features(levels, is_dry_run=True)
     except RefusedError as refusal:
@@ -102,8 +103,8 @@ async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the releases of the brokers, the finalized levels and those that can follow.  Returns
-    exit code 2 if a node prevents them."""
+    """Print the releases of the brokers, the finalized levels, and the levels that can be finalized
+    next. Returns exit code 2 if a node prevents that."""
     state = await state_of(admin)
     wanted = state.targets or state.later
     obstacle = await obstacle_of(admin, wanted) if wanted else None
@@ -160,8 +161,9 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise the levels to the highest ones that all nodes support, and return the exit code.
-    Raises RefusedError if a broker did not answer, or if a node does not support a level."""
+    """Raise the levels of features to the highest levels that all nodes support, and return the
+    exit code. Raises RefusedError if a broker did not respond, or if a node does not support a
+    level."""
     state = await state_of(admin)
     for broker, _ in state.brokers:
         if broker.failure:

@@ -1,4 +1,4 @@
-"""`ottla quorum`, except for its state: the voters, their registrations, and the log.
+"""`ottla quorum`, except for its verb status: the voters, their registrations, and the log.
 
 voter_requests.py            `ottla quorum add | remove | replicas`
 voter_replacement.py         `ottla quorum replace`

@@ -1,8 +1,9 @@
-"""`ottla quorum unregister`: deletes the registration of a controller that is gone.
+"""`ottla quorum unregister`: deletes the registration of a controller that was removed from the
+cluster.
 
-A registered controller that is gone blocks the upgrade of features, because nothing shows that it
-supports them. The request itself has almost no condition, as in Kafka; the command first looks at
-the quorum.
+Such a registration blocks upgrades of features, because nothing shows that the controller supports
+them. The controllers accept the request almost without conditions, as in Kafka. The command
+therefore checks the quorum first.
 """
 
 import argparse
@@ -31,7 +32,8 @@ RETRIED = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Refusals after which the request is sent again: it has the same effect twice."""
+"""Error codes after which the request is sent again. Sending it twice has the same effect as once.
+"""
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -65,10 +67,10 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def unregister_controller(admin: Admin, node: int, timeout_s: float) -> None:
-    """Delete the registration of a controller, whose leadership may be about to end.
+    """Delete the registration of a controller, even if the active controller changes meanwhile.
 
-    Sends the request again while the controllers cannot decide it. A registration that is gone by
-    then was deleted by an earlier request. Raises the last refusal after `timeout_s`.
+    Sends the request again while the controllers cannot decide it. If the registration no longer
+    exists by then, an earlier request has deleted it. Raises the last refusal after `timeout_s`.
     """
     ends_at_s = trio.current_time() + timeout_s
     is_repeated = False

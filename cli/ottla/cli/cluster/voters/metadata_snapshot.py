@@ -1,4 +1,4 @@
-"""`ottla quorum snapshot`: has the active controller write a snapshot of the metadata."""
+"""`ottla quorum snapshot`: makes the active controller write a snapshot of the metadata."""
 
 import argparse
 
@@ -15,12 +15,13 @@ from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 
 NOTE_S = 3.0
-"""Seconds between notes that the snapshot is still being written: a million partitions take half a
-minute."""
+"""Interval in seconds between notes that the snapshot is still being written. With a million
+partitions, that takes half a minute."""
 
 
 async def snapshot(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Write a snapshot, and print its end and size."""
+    """Make the active controller write a snapshot, and print its end offset and size. Returns the
+    exit code."""
     async with trio.open_nursery() as nursery:
         if not arguments.dry_run:
             nursery.start_soon(_note_progress)

@@ -1,4 +1,4 @@
-"""`ottla quorum log`: the changes of the metadata in words, as they are committed."""
+"""`ottla quorum log`: prints the changes of the metadata as text, as they are committed."""
 
 import argparse
 from datetime import UTC, datetime
@@ -22,12 +22,12 @@ LATEST, EARLIEST = -1, -2
 STARTS = {"latest": LATEST, "earliest": EARLIEST}
 AGAIN_S = 1.0
 WAIT_MS = 2_000
-"""Time in ms for which a broker waits for the next change. With a longer one, Ctrl-C and a lost
+"""Maximum time in ms that a broker waits for the next change. With a longer time, Ctrl-C and a lost
 broker are noticed later."""
 
 
 async def log(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print changes of the metadata."""
+    """Print changes of the metadata as they are committed. Returns the exit code."""
     offset = _start(arguments)
     left: int | None = arguments.max
     is_answered, trouble = False, ""

@@ -1,10 +1,10 @@
-"""`ottla quorum replace`: replaces a voter by another controller, or by the same one with a new
-directory.
+"""`ottla quorum replace`: replaces a voter by another controller, or by the same controller with a
+new directory.
 
-The steps are ordinary changes of the voters, one at a time. The voter set never loses its
-majority: another controller is added before the old one is removed. A lost directory is removed
-first, because a voter set has each id once. The command may be repeated after any failure: it does
-the steps that are left.
+The steps are ordinary changes of the voters, one at a time. The voter set never loses its majority:
+another controller is added before the old one is removed. If a directory was lost, its voter is
+removed first, because a voter set contains each id only once. The command may be repeated after any
+failure, and then does only the remaining steps.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_te
 
 
 async def replace(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Replace a voter."""
+    """Replace a voter of the quorum. Returns the exit code."""
     quorum = await described_quorum(admin)
     old_id = NodeId(arguments.id)
     new = _new_voter(quorum, arguments)
@@ -116,7 +116,8 @@ async def _remove(admin: Admin, gone: SurveyedReplica, timeout_s: float) -> None
 
 
 def _new_voter(quorum: SurveyedQuorum, arguments: argparse.Namespace) -> Voter:
-    """Return the voter to add: the one that is given, or the old one with its new directory."""
+    """Return the voter to add: the controller in the arguments, or the old one with its new
+    directory."""
     if arguments.by is not None:
         try:
             return voter_of(arguments.by)
@@ -151,7 +152,7 @@ def _new_voter(quorum: SurveyedQuorum, arguments: argparse.Namespace) -> Voter:
 
 
 def _gone_voter(quorum: SurveyedQuorum, old_id: NodeId, new: Voter) -> SurveyedReplica | None:
-    """Return the voter to remove, or None if it is removed already."""
+    """Return the voter to remove, or None if it was already removed."""
     old = voter_in(quorum, old_id)
     if old is None or (old_id == new.id and old.directory_id == uuid_to_text(new.directory_id)):
         return None

@@ -1,8 +1,8 @@
-"""`ottla quorum add|remove|replicas`: the voters of the quorum, and changes of them (KIP-853).
+"""`ottla quorum add|remove|replicas`: shows the voters of the quorum, and changes them (KIP-853).
 
 A change may take effect although its response is lost or is REQUEST_TIMED_OUT. After such a
-response the change is looked up in DescribeQuorum, and is only requested again if the quorum does
-not have it.
+response, the command looks up the change by DescribeQuorum. It requests the change again only if
+the quorum does not have it.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_te
 UNKNOWN_STATE = 2
 ASK_AGAIN_S = 0.5
 PROGRESS_S = 2.0
-"""Shortest interval in seconds between two notes about a controller that catches up."""
+"""Minimum interval in seconds between two notes about a controller that is catching up."""
 
 TIMEOUT_S = 60.0
 UNDECIDED = frozenset(
@@ -45,10 +45,12 @@ UNDECIDED = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Refusals after which the change may still take effect, or may be requested again."""
+"""Error codes after which the change of the voters may still take effect, or may be requested
+again."""
 
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
-"""Refusals of a request that was sent twice, by this command or by a broker."""
+"""Error codes that may mean that the change was already made by an earlier copy of the request,
+sent by this command or by a broker."""
 
 PLANNED = ("ID", "DIRECTORY", "ADDRESS", "CHANGE")
 REPLICA_FIELDS = ("id", "directory_id", "role", "lag", "last_caught_up_ms_ago", "address")
@@ -151,7 +153,7 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
 
 
 async def described_quorum(admin: Admin) -> SurveyedQuorum:
-    """Return the quorum. Raises RefusedError if the controllers do not answer."""
+    """Return the state of the quorum. Raises RefusedError if the controllers do not respond."""
     quorum = await quorum_of(admin)
     if quorum.failure:
         raise RefusedError(
@@ -161,13 +163,13 @@ async def described_quorum(admin: Admin) -> SurveyedQuorum:
 
 
 def voter_in(quorum: SurveyedQuorum, node: int) -> SurveyedReplica | None:
-    """Return the voter with an id, or None."""
+    """Return the voter with a node id, or None."""
     return next((one for one in quorum.voters if one.id == node), None)
 
 
 def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None) -> SurveyedReplica:
-    """Return the voter with an id and, if it is given, a directory.  Raises RefusedError if there
-    is none."""
+    """Return the voter with a node id and, if it is given, a directory id. Raises RefusedError if
+    there is none."""
     found = voter_in(quorum, node)
     ids = ", ".join(str(one.id) for one in quorum.voters)
     if found is None:
@@ -194,7 +196,8 @@ def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None)
 
 
 def check_majority_without(quorum: SurveyedQuorum, gone: SurveyedReplica) -> None:
-    """Refuse a change that the remaining voters could not commit."""
+    """Raise RefusedError if the voters that remain after removing `gone` could not commit the
+    change."""
     left = [one for one in quorum.voters if one.id != gone.id]
     silent = [one.id for one in left if not _is_heard(one)]
     if len(left) - len(silent) > len(left) // 2:
@@ -212,7 +215,8 @@ def _is_heard(voter: SurveyedReplica) -> bool:
 
 
 def has_voter(quorum: QuorumDescription, voter: Voter) -> bool:
-    """Return whether the voters include one, by its id and directory."""
+    """Return whether the voters of the quorum include `voter`, compared by node id and directory
+    id."""
     return (voter.id, voter.directory_id) in {(one.node, one.directory_id) for one in quorum.voters}
 
 
@@ -225,8 +229,8 @@ async def change_voters(
 ) -> None:
     """Request a change of the voters, repeatedly if needed, until the change is committed.
 
-    Raises a refusal that is final at once, and the last one of all others after `timeout_s`. Prints
-    notes about the lag of the controller `waits_for` while the change waits for it.
+    Raises a final refusal at once. Raises the last of all other refusals after `timeout_s`. While
+    the change waits for the controller `waits_for`, prints notes about its lag.
     """
     ends_at_s = trio.current_time() + timeout_s
     reason = ""
@@ -258,7 +262,8 @@ async def _is_committed(
     ends_at_s: float,
     progress: "LagNotes",
 ) -> bool:
-    """Wait until a change is committed. Returns False if the leader does not have the change.
+    """Wait until a change of the voters is committed. Returns False if the leader does not have the
+    change.
 
     The voters that the leader describes may not be committed yet. They are committed once the high
     watermark reaches the log end that the same leader reported with them. Raises RefusedError if
@@ -294,7 +299,7 @@ def _report(
 
 
 class LagNotes:
-    """Notes on standard error about a controller that catches up with the leader."""
+    """Prints notes on standard error about a controller that is catching up with the leader."""
 
     def __init__(self, voter: Voter | None) -> None:
         self._voter = voter
@@ -302,7 +307,7 @@ class LagNotes:
         self._next_s = trio.current_time() + PROGRESS_S
 
     def note(self, quorum: QuorumDescription) -> None:
-        """Print the lag of the controller if it has changed, at most once in PROGRESS_S."""
+        """Print the lag of the controller if it has changed, at most once per PROGRESS_S."""
         if self._voter is None or trio.current_time() < self._next_s:
             return
         self._next_s = trio.current_time() + PROGRESS_S
