@@ -32,5 +32,5 @@ users/       credentials and delegation tokens
 quotas/      quotas of clients
 metrics/     client telemetry
 pipelines/   topics through Spark
-lab/         the deterministic world, Jepsen runs and benchmarks
+lab/         deterministic simulations, Jepsen runs and benchmarks
 """

@@ -1,7 +1,7 @@
 """Parts shared by commands: the address and login of the cluster, and output as JSON.
 
-Only this module declares and resolves the options of the connection.  An option precedes the
-environment, and the environment precedes a profile: see `bootstrap_of`.
+Only this module declares and resolves the options for connecting to a cluster. An option precedes
+the environment, and the environment precedes a profile: see `bootstrap_of`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
-"""Fields of a node in a cluster's file, with their types."""
+"""Fields of a node in a cluster file, with their types."""
 
 NODE_FIELDS_NEEDED = {"id", "address", "dir", "pid"}
 PORT_DIGITS = 5
@@ -56,7 +56,7 @@ CONNECTION: tuple[Declared, ...] = (
         "of the profile)",
     ),
 )
-"""Options of a command that connects to a cluster: its address, and the login."""
+"""Options of every command that connects to a cluster: its address and the login."""
 
 FORMAT = option(
     "--format",
@@ -82,10 +82,10 @@ AT_CONTROLLERS = option(
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses that a command connects to, and set the login of the current task.
 
-    The first given source counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP, the
-    profile of OTTLA_PROFILE, the file of --command-config, the local cluster of the default
-    directory, BOOTSTRAP_DEFAULT.  For the last one, `arguments.has_no_address` becomes true, which
-    errors explain.  Later requests of this task log in by the first of these: --command-config, the
+    The first source that is given counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP,
+    the profile of OTTLA_PROFILE, the file of --command-config, the local cluster of the default
+    directory, BOOTSTRAP_DEFAULT. With the last one, `arguments.has_no_address` becomes true, which
+    errors explain. Later requests of this task log in by the first of these: --command-config, the
     profile, a secure local cluster.
     """
     profile = _profile_of(arguments)
@@ -118,14 +118,15 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
 
 def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...] | None:
-    """Return the addresses as `bootstrap_of` does, or None if the command logs in or uses TLS."""
+    """Return the addresses that a command connects to, as `bootstrap_of` does. None if the command
+    logs in or uses TLS."""
     settings, _ = _login_texts(arguments, _profile_of(arguments))
     return None if settings.keys() - {"bootstrap.servers"} else bootstrap_of(arguments)
 
 
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
-    """Set the login of a command.  Returns the addresses in the file of --command-config, if
-    any."""
+    """Set the login of a command. Returns the addresses in the file of --command-config, or None if
+    it has none."""
     settings, source = _login_texts(arguments, profile)
     bootstrap = settings.pop("bootstrap.servers", None)
     if settings:
@@ -136,7 +137,7 @@ def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> s
 def _login_texts(
     arguments: argparse.Namespace, profile: "Profile | None"
 ) -> tuple[dict[str, str], str]:
-    """Return the settings of the login, and the prefix of errors about them."""
+    """Return the settings of a command's login, and a prefix for errors about them."""
     path, source = arguments.command_config, "--command-config"
     if not path and profile is not None:
         return dict(profile.settings), f"profile {profile.name}: "
@@ -160,7 +161,8 @@ def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _client_file_of(arguments: argparse.Namespace) -> Path | None:
-    """Return the client settings of the local cluster in use if it is a secure one."""
+    """Return the file with the client settings of the local cluster in use, or None if it is not a
+    secure cluster."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
@@ -168,7 +170,7 @@ def _client_file_of(arguments: argparse.Namespace) -> Path | None:
 
 
 def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
-    """Return the profile of a command, or None if --dir selects a local cluster."""
+    """Return the profile that a command uses, or None if --dir selects a local cluster."""
     if arguments.profile and arguments.dir is not None:
         raise ConfigError("--profile", "names another cluster than --dir; leave out one of them")
     name, source = arguments.profile, "--profile"
@@ -200,7 +202,7 @@ def use_login(texts: Mapping[str, str], source: str = "") -> None:
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
     """Return the content of the cluster file that 'ottla up' wrote. Raises ConfigError if the file
-    has another content."""
+    has any other content."""
     try:
         found = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
@@ -215,7 +217,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def _is_node(row: object) -> bool:
-    """Return whether a row of a cluster file has the fields of a node, with their types."""
+    """Return whether an entry of a cluster file has the fields of a node, with their types."""
     if (
         not isinstance(row, dict)
         or not NODE_FIELDS.items() >= {name: type(value) for name, value in row.items()}.items()
@@ -243,8 +245,8 @@ def print_json(value: Any) -> None:
 
 
 def number_of(text: str) -> float | None:
-    """Return the number in a text such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).  Returns
-    None if the text is not such a number."""
+    """Parse a number such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576). Returns None if the text
+    is not such a number."""
     digits = text.rstrip("kKmMgGiI")
     unit = UNITS.get(text[len(digits) :].lower())
     try:

@@ -1,7 +1,8 @@
 """`ottla completion bash|zsh|fish`: prints a completion script.
 
 `ottla completion names` prints the profiles, topics and groups that the scripts offer.
-`tools/completion_scripts.py` writes the scripts in advance, so this module imports no command.
+`tools/completion_scripts.py` writes the scripts in advance, so that printing one does not import
+the other commands.
 """
 
 import argparse
@@ -18,7 +19,7 @@ SHELLS = {
     "fish": "ottla completion fish | source in ~/.config/fish/config.fish",
 }
 TIMEOUT_S = 1.5
-"""Longest wait for the cluster, in seconds. With a longer wait the shell prompt seems to hang."""
+"""Maximum wait for the cluster, in seconds. With a longer wait the shell prompt seems to hang."""
 
 
 def _names(kind: str, line: str) -> Iterable[str]:
@@ -58,7 +59,7 @@ def _names_of_cluster(kind: str, connection: argparse.Namespace) -> Iterable[str
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a command line whose last quotation may still be open."""
+    """Split a command line into words, even if a quotation is still open at its end."""
     for end in ("", "'", '"'):
         try:
             return shlex.split(line + end)

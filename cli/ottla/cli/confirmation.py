@@ -1,9 +1,10 @@
-"""The one rule for confirmations, of all commands.
+"""Confirmation of changes, by one rule for all commands.
 
-A command asks once before it deletes records, offsets, groups, credentials or ACLs, takes a node, a
-replica or a vote away, or does what cannot be undone.  `--yes` answers beforehand.  Without `--yes`
-and without a terminal the command changes nothing and exits with code 2, so that a script neither
-waits for an answer nor takes a refusal for success.  Other commands never ask, and have no `--yes`.
+A command asks once before it deletes records, offsets, groups, credentials or ACLs, before it
+removes a node, a replica or a voter, and before it makes a change that cannot be undone. `--yes`
+confirms beforehand. Without `--yes` and without a terminal, the command changes nothing and exits
+with code 2, so that a script neither waits for an answer nor takes a refusal for success. Other
+commands never ask, and have no `--yes`.
 """
 
 import argparse
@@ -17,11 +18,11 @@ CONFIRMATION = one_of(
     option("--dry-run", "show the changes without making them"),
     option("--yes --execute", "make the changes without a question (default: show them, and ask)"),
 )
-"""Options of a command that asks and can show its changes.  `--execute` is the spelling of earlier
-versions."""
+"""Options of a command that asks for a confirmation and can show its changes beforehand.
+`--execute` is the spelling of earlier versions."""
 
 YES = option("--yes", "do it without a question")
-"""Option of a command that asks and has no changes to show beforehand."""
+"""Option of a command that asks for a confirmation and has no changes to show beforehand."""
 
 UNCHANGED = "nothing was changed"
 
@@ -34,13 +35,14 @@ class UnconfirmedError(OttlaError):
 
 
 def can_ask() -> bool:
-    """Return whether a person can answer: input and messages belong to a terminal."""
+    """Return whether a person can answer a question: standard input and the output of messages are
+    a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm(arguments: argparse.Namespace, question: str) -> bool:
-    """Return whether to make the changes that were shown.  Asks on a terminal, and prints a note if
-    nothing is changed.
+    """Return whether to make the changes that the command has shown. Asks on a terminal, and prints
+    a note if nothing is changed.
 
     Raises UnconfirmedError if there is no terminal.
     """
@@ -49,7 +51,8 @@ def confirm(arguments: argparse.Namespace, question: str) -> bool:
 
 
 async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
-    """Return whether to make the changes, as `confirm` does, without blocking the event loop.
+    """Return whether to make the changes that the command has shown, as `confirm` does, without
+    blocking the event loop.
 
     Raises UnconfirmedError if there is no terminal.
     """
@@ -62,7 +65,7 @@ async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
 
 
 def _decide(arguments: argparse.Namespace) -> bool | None:
-    """Return the answer that the options give, or None if a person is to be asked."""
+    """Return the answer that the options give, or None if the user has to be asked."""
     if getattr(arguments, "dry_run", False):
         note(f"{UNCHANGED} (--dry-run)")
         return False

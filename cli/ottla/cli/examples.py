@@ -1,6 +1,7 @@
 """One example of each subcommand, for its help and for docs/reference/cli.md.
 
-A test parses each example with the real parser.  Values fit a first local cluster where possible.
+A test parses each example with the real parser. Where possible, the values fit a first local
+cluster.
 """
 
 EXAMPLES = {
@@ -180,7 +181,7 @@ EXAMPLES = {
 
 
 def example_of(program: str) -> str:
-    """Return an example of a command or of one of its verbs, or an empty text if there is none."""
+    """Return an example for a command or one of its verbs, or an empty text if there is none."""
     found = EXAMPLES.get(program)
     if found is None:
         of_verbs = (line for name, line in EXAMPLES.items() if name.startswith(f"{program} "))

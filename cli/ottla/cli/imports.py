@@ -1,5 +1,5 @@
-"""Imports modules with garbage collection disabled: they create many permanent objects and little
-garbage."""
+"""Imports of modules with garbage collection disabled, because imports create many permanent
+objects and little garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from ottla.model.garbage import collection_paused
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Disable garbage collection within the block. Otherwise collections would scan all objects
-    repeatedly while a node imports its modules.
+    """Disable garbage collection within the `with` block. Otherwise collections would scan all
+    objects repeatedly while a node imports its modules.
 
     This saves a tenth of the CPU time of a node's startup.
     """
@@ -21,8 +21,8 @@ def importing() -> Iterator[None]:
 
 @contextmanager
 def importing_for_good() -> Iterator[None]:
-    """Disable garbage collection within the block as `importing` does. At its end, exempt all
-    existing objects from later collections.
+    """Disable garbage collection within the `with` block as `importing` does. At the end of the
+    block, exempt all existing objects from later collections.
 
     Otherwise the first collection would scan every object that the modules created.
     """

@@ -1,4 +1,4 @@
-"""The `ottla` command: imports the module of a command, runs it, and exits with its code.
+"""The `ottla` command: imports the module of a command, runs it, and exits with its exit code.
 
 Only the modules of the given command are imported, so that every command starts fast. Exit codes: 0
 success, 1 usage error or refused, 2 unhealthy, invalid or unconfirmed, 3 unreachable, 4 unknown.
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run one command, given its command line, and return its exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) > 1 and not arguments[1].startswith("-"):
             return run([*arguments[1:], "--help"])
@@ -180,13 +180,13 @@ def run(arguments: list[str]) -> int:
 
 
 def is_no_file(words: list[str]) -> bool:
-    """Return whether the first word is written as a verb, and no such file exists."""
+    """Return whether the first word has the form of a verb, and no file of that name exists."""
     return bool(words) and words[0].isalpha() and not os.path.exists(words[0])
 
 
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
-    """Run the body of a command, and return the exit code. An expected exception is printed as one
-    sentence and becomes the exit code."""
+    """Run the body of a command, and return the exit code. An expected exception is printed as an
+    error message and determines the exit code."""
     from ottla.cli.confirmation import UnconfirmedError
     from ottla.model.errors import (
         ConfigError,
@@ -252,8 +252,8 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
 
 
 def _without_reader() -> int:
-    """Return success: the reader of the output (such as head or less) closed the pipe, so further
-    output is impossible."""
+    """Return exit code 0, because the reader of the output (such as head or less) closed the pipe.
+    Further output is impossible."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
@@ -261,7 +261,7 @@ def _without_reader() -> int:
 
 
 def overview() -> str:
-    """Return the overview of commands."""
+    """Return the text that lists all commands."""
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {row.summary}" for name, row in COMMANDS.items())
     return (

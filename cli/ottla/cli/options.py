@@ -1,4 +1,5 @@
-"""Declarations of options, from which parsers, help and pages are generated."""
+"""Declarations of command-line options, from which argument parsers, help texts and documentation
+pages are generated."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ class Option(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """Mutually exclusive options."""
+    """A group of mutually exclusive options."""
 
     options: tuple[Option, ...]
     is_required: bool
@@ -32,13 +33,13 @@ class OneOf(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Options under their own title in the help."""
+    """Options under a title of their own in the help."""
 
     title: str
     options: tuple[Option, ...]
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the section and its options in a parser."""
+        """Declare the titled group and its options in a parser."""
         group = parser.add_argument_group(self.title)
         for each in self.options:
             each.add_to(group)
@@ -53,6 +54,7 @@ def option(spelling: str, meaning: str, **settings: Any) -> Option:
 
     `--force` is a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME ...` is
     a positional argument `names` that is shown as NAME. An option with choices needs no metavar.
+    `meaning` is the help text.
     """
     words = spelling.split()
     is_repeated = words[-1] == REPEATED

@@ -11,8 +11,8 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 
 def meaning_of(code: int, message: str | None = None) -> str:
-    """Return the reason why a request about a topic was refused. If the topic does not exist, the
-    text includes a remedy."""
+    """Return the reason why a request about a topic was refused, given Kafka's error code. If the
+    topic does not exist, the text includes a remedy."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "it does not exist; see 'ottla topic list'"
     return message or row_of(code).meaning
@@ -27,10 +27,10 @@ def show(
     command: str = "topic",
     keys: Sequence[str] = (),
 ) -> None:
-    """Print the successes as a table or JSON, then the refusals as notes. Raises the last
-    refusal.
+    """Print the successes as a table or JSON, then the refusals as notes. Raises the last refusal,
+    if there is one.
 
-    `keys` are the names of the columns in JSON, if they are not those of the headers.
+    `keys` are the names of the columns in JSON, if they differ from the headers.
     """
     if arguments.format == "json":
         names = keys or [header.lower().replace("-", "_") for header in headers]

@@ -29,7 +29,8 @@ def as_typed(program: str, on_path: str | None, directory: Path) -> str:
 
 
 def _from(directory: Path, program: Path) -> str:
-    """Return the path of a program: relative if it is below the directory, absolute otherwise."""
+    """Return the path of a program: relative to `directory` if it is below it, absolute
+    otherwise."""
     whole = Path(os.path.normpath(directory / program))
     if whole.is_relative_to(directory):
         return str(whole.relative_to(directory))

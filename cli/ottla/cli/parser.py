@@ -1,5 +1,5 @@
-"""The argument parser of a command. A usage error is one sentence, and the help has an example of
-each verb."""
+"""The argument parser of a command. A usage error is reported by one line, and the help has an
+example of each verb."""
 
 import argparse
 import re
@@ -11,17 +11,18 @@ from ottla.model.visible_text import visible
 
 USAGE_ERROR = 1
 INVALID_VALUE = re.compile(r"invalid (\w+) value: ('.*')", re.DOTALL)
-"""Argparse's message about an invalid value, with the name of the type that refused it."""
+"""Pattern of argparse's message about an invalid value, with the name of the type that refused it.
+"""
 INVALID_VERB = re.compile(r"^argument VERB: invalid choice: ")
 KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole number",
          "number": "a whole number", "float": "a number", "size": "a size such as 16k"}  # fmt: skip
 
 
 class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """The verbs of a command; the help of each begins with its summary."""
+    """Declares the verbs of a command. The help of each verb begins with its summary."""
 
     def add_parser(self, name: str, **settings: Any) -> Any:
-        """Declare a verb."""
+        """Declare a verb, and return its parser."""
         settings.setdefault("description", settings.get("help"))
         return super().add_parser(name, **settings)
 
@@ -39,16 +40,16 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose usage errors are one sentence and exit code 1."""
+    """An argument parser that reports a usage error by one line and exit code 1."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.register("action", "parsers", Verbs)
         self.chosen: argparse.ArgumentParser | None = None
-        """Parser of the verb that the command line has."""
+        """Parser of the verb on the command line, once it is known."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and a hint to the help; exit with code 1."""
+        """Print the error and a reference to the help, and exit with code 1."""
         if self.chosen is not None:
             # Argparse reports unknown options at the command, whose help has no options.
             self.chosen.error(message)
@@ -60,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")
 
     def format_help(self) -> str:
-        """Return the help, with an example."""
+        """Return the help of the command or verb, with an example."""
         # Imported only for help.
         from ottla.cli.examples import example_of
 

@@ -1,10 +1,10 @@
-"""The arguments of this process as other users of the machine see them in `ps` and
-/proc/PID/cmdline.
+"""Hides secrets among the arguments of this process, which other users of the machine see in `ps`
+and /proc/PID/cmdline.
 
 A secret among the arguments (`--set ….password=…`) would be visible during the life of a node and
 of its forks. It is therefore overwritten in the memory of the process as soon as Python runs. A
-settings file that only its owner can read avoids the exposure. Overwriting works on Linux only;
-elsewhere the arguments stay visible.
+settings file that only its owner can read avoids even this short exposure. Overwriting works on
+Linux only; elsewhere the arguments stay visible.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from ottla.cli.secret_files import SECRET_ENDINGS
 
 HIDDEN = b"*"
-"""Replacement of a secret; a longer text might not fit."""
+"""Replacement of a secret. It is one byte long, because a longer text might not fit."""
 
 _SELF = Path("/proc/self")
 _ARG_START = 45
@@ -26,12 +26,12 @@ _ENDINGS = b"|".join(re.escape(one.encode()) for one in SECRET_ENDINGS)
 _SECRET = re.compile(
     rb"((?:^|[=,\[])[^=,\[]*(?:%s)=).|((?:^|[,\[])password=)." % _ENDINGS, re.DOTALL
 )
-"""Matches a setting `KEY=VALUE` with a secret value, also after `--set=`, and the password in
+"""Pattern of a setting `KEY=VALUE` with a secret value, also after `--set=`, and of the password in
 `--add-scram`."""
 
 
 def hide_secrets(arguments: Sequence[str]) -> bool:
-    """Overwrite secrets among the arguments that this process was started with.
+    """Overwrite secrets among the arguments with which this process was started.
 
     Returns False if there are secrets that could not be overwritten.
     """
@@ -47,8 +47,9 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
 def show_as(*choices: Sequence[str]) -> bool:
     """Replace the visible arguments of this process by the first choice that fits.
 
-    The space is that of the arguments that the process was started with.  The last choice is cut if
-    it does not fit either.  Returns False if the arguments cannot be replaced.
+    The available space is the size of the arguments with which the process was started. The last
+    choice is truncated if it does not fit either. Returns False if the arguments cannot be
+    replaced.
     """
     return _overwrite(*([os.fsencode(one) for one in choice] for choice in choices))
 

@@ -1,14 +1,14 @@
 """Profiles: named addresses and logins of clusters, in the user's config.toml.
 
-    [profiles.prod]
-    bootstrap = "broker-1:9092,broker-2:9092"
-    security.protocol = "SASL_PLAINTEXT"
-    sasl.mechanism = "SCRAM-SHA-512"
-    sasl.username = "alice"
-    sasl.password = "…"
+      [profiles.prod]
+      bootstrap = "broker-1:9092,broker-2:9092"
+      security.protocol = "SASL_PLAINTEXT"
+      sasl.mechanism = "SCRAM-SHA-512"
+      sasl.username = "alice"
+      sasl.password = "…"
 
-The keys `bootstrap` and `command-config` (a file of keys) are our own; all others are those of
---command-config.  The file is read only if a command is given a profile.
+The keys `bootstrap` and `command-config` (a file of keys) are our own; all other keys are the ones
+that --command-config accepts. The file is read only if a command is given a profile.
 """
 
 import os
@@ -47,8 +47,8 @@ def config_path() -> Path:
 
 
 def read_profile(name: str, source: str) -> Profile:
-    """Return a named profile; `source` is the option or variable that named it. Raises ConfigError
-    if it is missing or invalid."""
+    """Return the profile with a name. `source` is the option or variable that named it, for errors.
+    Raises ConfigError if the profile is missing or invalid."""
     path = config_path()
     profiles = _read(path, source).get("profiles", {})
     if not isinstance(profiles, dict):
@@ -70,8 +70,8 @@ def read_profile(name: str, source: str) -> Profile:
 
 
 def read_settings(path: Path, source: str) -> dict[str, str]:
-    """Return the settings in a file with Kafka's keys; `source` is the option or variable that
-    named it. Raises ConfigError if the file is unreadable or invalid."""
+    """Return the settings in a file with Kafka's keys. `source` is the option or variable that
+    named the file, for errors. Raises ConfigError if the file is unreadable or invalid."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:

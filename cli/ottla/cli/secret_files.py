@@ -1,4 +1,4 @@
-"""Warnings about settings files that contain a password and are readable by every user of the
+"""Warnings about files with settings that contain a password and are readable by every user of the
 machine."""
 
 import stat

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 SIMILARITY_MIN = 0.7
-"""Smallest similarity of a suggestion, from 0 to 1. Smaller values suggest unrelated words; larger
-values miss short words with two typing errors."""
+"""Minimum similarity of a suggestion to the misspelt word, from 0 to 1. Smaller values suggest
+unrelated words; larger values miss short words with two typing errors."""
 
 
 TOPIC_ARGUMENT = "the topic is given without an option"
@@ -17,8 +17,8 @@ OPTIONS_OF_OTHERS = {
     "--max-messages": "use --count",
     "--partitions": "'ottla topic add-partitions' adds partitions to a topic",
 }
-"""Remedy for each option that Kafka's tools and kcat have under another name, for commands without
-this option."""
+"""Remedy for each option that Kafka's tools and kcat have under another name. Used for commands
+that do not have this option."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -30,7 +30,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return a suggestion for a word that argparse refused, or an empty text."""
+    """Return a suggestion for a word in argparse's error message that argparse refused, or an empty
+    text."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")
@@ -48,6 +49,6 @@ def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
 
 
 def _options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the options of a parser."""
+    """Yield the names of all options of a parser."""
     for action in parser._actions:
         yield from action.option_strings

@@ -1,8 +1,9 @@
-"""The one printer of tables, with one form for bytes, durations and times.
+"""Prints all tables of the commands, with one form for bytes, durations and times.
 
 A header is one word in upper case, its parts joined by hyphens. A table is at most 120 columns
 wide, or as wide as COLUMNS or the terminal specifies. `ottla.model.text_tables` fits wider tables
-into that width. Terminals show headers in bold. Cells of the types below are numbers in JSON.
+into that width. Terminals show headers in bold. Cells with a class of this module are numbers in
+JSON.
 """
 
 import os
@@ -17,21 +18,21 @@ from ottla.model.visible_text import visible
 
 HEADER = re.compile(r"[A-Z0-9][A-Z0-9%/]*(-[A-Z0-9%/]+)*")
 WIDTH_MIN = 40
-"""Smallest value of `output_width`, in columns of text."""
+"""Minimum of `output_width`, in columns of text."""
 
 UNKNOWN = "-"
 
 
 class ByteCount(int):
-    """A number of bytes, shown with a unit; unknown if negative."""
+    """A number of bytes, shown with a unit, or as unknown if it is negative."""
 
 
 class Milliseconds(int):
-    """A duration, shown with a unit; unknown if negative."""
+    """A duration in milliseconds, shown with a unit, or as unknown if it is negative."""
 
 
 class Moment(int):
-    """A time in milliseconds since 1970, shown as ISO 8601 in UTC; unknown if it is -1."""
+    """A time in milliseconds since 1970, shown as ISO 8601 in UTC, or as unknown if it is -1."""
 
 
 class Identifier(str):
@@ -48,7 +49,7 @@ def print_table(
     indent: int = 0,
     are_headers_data: bool = False,
 ) -> None:
-    """Print a table. `are_headers_data` marks headers that a user chose, such as names of
+    """Print a table. `are_headers_data` is true if users chose the headers, such as names of
     topics."""
     found = table_lines(headers, rows, indent=indent, are_headers_data=are_headers_data)
     say_table(found.header, found.rows)
@@ -74,8 +75,8 @@ def table_lines(
     are_headers_data: bool = False,
     width: int | None = None,
 ) -> TableLines:
-    """Return the lines of a table: numbers to the right, texts to the left, control characters
-    escaped."""
+    """Return the lines of a table. Numbers are aligned to the right and texts to the left; control
+    characters are escaped."""
     kept = [list(row) for row in rows]
     if are_headers_data:
         headers = [visible(header) for header in headers]
@@ -97,7 +98,7 @@ def table_lines(
 
 
 def header_of(name: str) -> str:
-    """Return the header of a column from a name such as `free_bytes`."""
+    """Return the header of a column, given a name such as `free_bytes`."""
     return re.sub(r"[^A-Z0-9%/]+", "-", name.upper()).strip("-")
 
 
@@ -115,7 +116,7 @@ def output_width() -> int:
 
 
 def shown(cell: object) -> str:
-    """Return a cell as text."""
+    """Return the content of a table cell as text."""
     match cell:
         case None:
             return UNKNOWN

@@ -1,9 +1,9 @@
 """All output of commands. Only this module escapes control characters and writes terminal
 sequences.
 
-No other module of the package calls `print`, so that a name that another user chose is always safe
-to show. The exception is `consume.py`, which writes the bytes of records. A command named in a
-text, as in "see 'ottla topic list'", is shown as the user can type it. Only terminals get colours;
+No other module of the package calls `print`, so that names that other users chose are always safe
+to show. The exception is `consume.py`, which writes the bytes of records. A command in a text, as
+in "see 'ottla topic list'", is shown in a form that the user can type. Only terminals get colours;
 NO_COLOR disables them, FORCE_COLOR enables them.
 """
 
@@ -19,7 +19,7 @@ from ottla.model.visible_text import visible, visible_json
 ERASE_LINE = "\r\033[K"
 CLEAR_SCREEN = "\033[H\033[2J"
 COMMAND_NAMED = re.compile(r"('|^  |\| )ottla (?=[a-z-])", re.MULTILINE)
-"""Matches a command named in a text: in quotes, or on a line of its own."""
+"""Pattern of a command in a text: in quotes, or on a line of its own."""
 
 
 class Colour(StrEnum):
@@ -33,7 +33,8 @@ class Colour(StrEnum):
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether a stream gets colours. Terminals do, unless the environment disables them."""
+    """Return whether output to a stream is coloured. Terminals get colours, unless the environment
+    disables them."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -42,7 +43,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def as_typed_here(text: str) -> str:
-    """Return a text whose commands are written as the user can type them, such as '.venv/bin/ottla
+    """Return the text with its commands in a form that the user can type, such as '.venv/bin/ottla
     up'."""
     if COMMAND_NAMED.search(text) is None:
         return text
@@ -72,7 +73,8 @@ def say_block(
 
 
 def say_table(header: Sequence[str], rows: Sequence[str], *, is_note: bool = False) -> None:
-    """Print the lines of a table, which are safe to show; terminals get its header in bold."""
+    """Print the lines of a table, which must already be escaped. Terminals show its header in
+    bold."""
     stream = sys.stderr if is_note else sys.stdout
     titles = list(header)
     if is_coloured(stream):
@@ -104,8 +106,8 @@ def note(text: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason why a file cannot be read or written. The file name is left out because the
-    message already has it."""
+    """Return the reason why a file cannot be read or written, without the file name, which the
+    message already contains."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -115,7 +117,7 @@ def is_watched() -> bool:
 
 
 def draw(line: str) -> None:
-    """Replace the progress line by another; no line end is printed."""
+    """Replace the progress line by another, without a line end."""
     _steer(f"{ERASE_LINE}{visible(line)}")
 
 

@@ -1,4 +1,4 @@
-"""Durations and points in time as people write them on a command line."""
+"""Parses durations and points in time in the forms that people write on a command line."""
 
 import re
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Return the seconds in a duration such as 90s, 10m or 1h. Raises ConfigError, with the name of
-    the option, if the text is not a duration."""
+    """Parse a duration such as 90s, 10m or 1h, the value of `option`. Returns seconds. Raises
+    ConfigError, with the name of the option, if the text is not a duration."""
     found = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
     if found is None:
         raise ConfigError(option, f"is {text!r}; it must be a duration such as 90s, 10m or 1h")

@@ -1,8 +1,8 @@
-"""The body of a command in a background process: `ottla up --detach`.
+"""Runs a command in a background process, as `ottla up --detach` does.
 
-The process has a session of its own, reads no input, and prints to a log file.  The command waits
-until the body reports that it is ready, prints the report, and returns.  If the body ends first, or
-the command is interrupted, no process is left running.
+The process has a session of its own, reads no input, and prints to a log file. The command waits
+until the process reports that it is ready, prints the report, and returns. If the process ends
+first, or the command is interrupted, no process is left running.
 """
 
 import os
@@ -21,8 +21,8 @@ from ottla.node.local.interrupts_driver import interrupt
 
 FAILED = 1
 LOG_BYTES_MAX = 16 << 20
-"""Largest size of the log file in bytes.  A larger file is emptied, so that it never fills a
-disk."""
+"""Maximum size of the log file in bytes. A larger file is emptied, so that it never fills a disk.
+"""
 LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
 """Maximum number of bytes of the new log lines that the command shows. More would flood the
@@ -31,7 +31,8 @@ LOOK_S = 0.1
 """Interval, in seconds, at which the displayed elapsed time is updated."""
 
 Report = Callable[[str], None]
-"""Function by which the body reports that it is ready, with the text to print."""
+"""Function by which a background process reports that it is ready, with the text that the command
+prints."""
 
 
 def run_detached(body: Callable[[Report], int], log: Path, *, name: str) -> int:
@@ -91,8 +92,8 @@ def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) ->
 
 
 def _redirect(log: Path) -> None:
-    """Redirect standard input to /dev/null, and both outputs to the log.  No terminal or pipe of
-    the caller stays open."""
+    """Redirect standard input to /dev/null, and standard output and error to the log file. No
+    terminal or pipe of the caller stays open."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     # Opened for appending, so that the log can be emptied while nodes print to it.
     to_log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -111,8 +112,8 @@ def _report_and_go_on(writer: int, text: str, log: Path) -> None:
 
 
 def _report(writer: int, text: str) -> None:
-    """Send the report to the waiting command.  Raises KeyboardInterrupt if that command has
-    ended."""
+    """Send the report to the command that waits for it. Raises KeyboardInterrupt if that command
+    has ended."""
     try:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(text.encode())

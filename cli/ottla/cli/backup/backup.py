@@ -1,4 +1,5 @@
-"""`ottla backup create|verify|restore`: records of topics and offsets of groups, as files."""
+"""`ottla backup create|verify|restore`: saves records of topics and offsets of groups as files, and
+restores them."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +17,8 @@ from ottla.model.errors import ConfigError
 TIMEOUT_S = 120.0
 COLUMNS = ("TOPIC", "PARTITIONS", "RECORDS")
 REQUEST_BYTES_MAX = 100 << 20
-"""Largest record that is restored, in bytes.  The topic's max.message.bytes is the bound."""
+"""Maximum size of a restored record in bytes. The topic's max.message.bytes sets the actual limit.
+"""
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:

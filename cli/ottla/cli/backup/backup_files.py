@@ -1,7 +1,8 @@
 """Files of a backup: `manifest.json`, and one file of record batches per partition.
 
-A file of records has Kafka's batches with the offsets of the cluster, so that `ottla log dump`
-prints it.  The manifest is written last: a directory without one is no backup.
+A file of records contains batches in Kafka's format, with the offsets that they have in the
+cluster, so `ottla log dump` prints it. The manifest is written last: a directory without a manifest
+is not a backup.
 """
 
 import json
@@ -22,38 +23,39 @@ from ottla.wire.records import Record, scan
 MANIFEST = "manifest.json"
 TOPICS = "topics"
 FORMAT = 1
-"""Version of the format.  A command refuses versions that it does not know."""
+"""Version of the backup format. Commands refuse a version that they do not know."""
 
 BATCH_BYTES_MAX = 1 << 20
-"""Bytes of records from which a batch is written.  Smaller batches cost headers; larger ones more
-memory at the restore."""
+"""Size in bytes at which a batch is written. Smaller batches have more headers in total; larger
+batches need more memory when they are restored."""
 
 BATCH_SIZE_MAX = 1 << 30
-"""Largest size of a batch that is read, in bytes.  A damaged length must not allocate memory."""
+"""Maximum size of a batch that is read, in bytes. A damaged length must not allocate memory."""
 
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic of a backup.  Lists have one entry per partition."""
+    """A topic in a backup. Each list has one entry per partition."""
 
     name: str
     replication_factor: int
     configs: dict[str, str]
     starts: list[int]
     ends: list[int]
-    """Offsets of the moment of the backup: records before them are in it."""
+    """End offset of each partition. The backup contains the records before it."""
     counts: list[int]
-    """Number of records.  Less than the difference of the offsets after compaction and
-    transactions."""
+    """Number of records of each partition. After compaction and transactions, it is less than the
+    difference of the offsets."""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """Contents of a backup."""
+    """Contents of a backup: its topics and the committed offsets of its groups."""
 
     cluster_id: str
     started_ms: int
-    """Time in ms since 1970.  Records and offsets acknowledged before it are in the backup."""
+    """Time when the backup was started, in ms since 1970. Records and offsets that were
+    acknowledged before it are in the backup."""
     topics: list[StoredTopic] = field(default_factory=list)
     groups: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     """Committed offsets by group, topic and partition."""
@@ -69,8 +71,8 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Return the contents of a backup.  Raises ConfigError if the directory has none that this
-    release can read."""
+    """Return the contents of a backup. Raises ConfigError if the directory has no manifest that
+    this release can read."""
     path = directory / MANIFEST
     try:
         content = json.loads(path.read_text())
@@ -110,12 +112,12 @@ def _check_groups(groups: dict[str, dict[str, dict[str, int]]]) -> None:
 
 
 def records_path(directory: Path, topic: str, partition: int) -> Path:
-    """Return the file with the records of a partition."""
+    """Return the path of the file with a partition's records."""
     return directory / TOPICS / topic / f"{partition}.log"
 
 
 class PartitionFile:
-    """New file with the records of one partition."""
+    """A new backup file, to which the records of one partition are written."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +125,7 @@ class PartitionFile:
         self._builder = BatchBuilder()
         self._base = Offset(0)
         self.count = 0
-        """Number of records that were added."""
+        """Number of records that were added to the file."""
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
         """Add records in order of their offsets."""
@@ -143,7 +145,7 @@ class PartitionFile:
                 self._write_batch()
 
     def close(self) -> None:
-        """Write the last batch, and wait until the disk has the file."""
+        """Write the last batch, and wait until the file is flushed to disk."""
         self._write_batch()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -156,7 +158,7 @@ class PartitionFile:
 
 
 def read_records(path: Path) -> Iterator[list[Record]]:
-    """Yield the records of a file, batch by batch.  Raises CorruptDataError if the file is
+    """Yield the records of a backup file, batch by batch. Raises CorruptDataError if the file is
     damaged, and ConfigError if it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -175,8 +177,8 @@ def read_records(path: Path) -> Iterator[list[Record]]:
 
 
 def positions_of(offsets: Iterable[int], records: Iterable[Iterable[Record]]) -> dict[int, int]:
-    """Return, for each offset of a partition, the number of records before it.  It is the offset of
-    the same record once all records are written into an empty partition."""
+    """Return, for each offset of a partition, the number of records before it. This number is the
+    new offset of the same record once all records are written into an empty partition."""
     wanted = sorted(set(offsets))
     found: dict[int, int] = {}
     count = at = 0
@@ -193,7 +195,7 @@ def positions_of(offsets: Iterable[int], records: Iterable[Iterable[Record]]) ->
 def verify(
     directory: Path, manifest: Manifest, on_partition: Callable[[str, int], None] | None = None
 ) -> None:
-    """Read all records of a backup.  Raises CorruptDataError if one is damaged or missing."""
+    """Read all records of a backup. Raises CorruptDataError if a record is damaged or missing."""
     for topic in manifest.topics:
         for partition, expected in enumerate(topic.counts):
             path = records_path(directory, topic.name, partition)

@@ -1,9 +1,10 @@
 """Reads topics and groups of a running cluster as of one moment.
 
-The order makes the moment consistent.  Offsets of groups are read first, then the end of each
-partition, so that no group is beyond the records.  Transactions that were open are then given time
-to end: records before the ends are decided, and so are the outputs of every transaction whose
-offsets were read.  Only then is the last stable offset of each partition the end of its backup.
+The order of the steps makes the backup consistent. Offsets of groups are read first, then the end
+of each partition, so that no group is beyond the records. Open transactions are then given time to
+end. After that, all records before the ends are committed or aborted, and so are the outputs of
+every transaction whose offsets were read. Only then is the last stable offset of each partition the
+end of its backup.
 """
 
 import time
@@ -34,8 +35,8 @@ NAMES_SHOWN = 3
 async def create_backup(
     admin: Admin, directory: Path, names: Sequence[str], timeout_s: float
 ) -> Manifest:
-    """Write a backup into an empty directory.  Without names, all topics that are not internal are
-    in it, and all groups with offsets of these topics.
+    """Write a backup into an empty directory. Without `names`, it contains all topics that are not
+    internal, and all groups with offsets in these topics.
 
     Raises RefusedError if a transaction stays open for longer than `timeout_s`.
     """
@@ -92,8 +93,8 @@ async def _described(admin: Admin, topic: str) -> StoredTopic:
 async def _stable_ends(
     admin: Admin, partitions: Sequence[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Return the last stable offset of each partition, once all records that it has now are
-    decided."""
+    """Return the last stable offset of each partition, once all records that the partition has now
+    are committed or aborted."""
     present = await _offsets(admin, partitions, LATEST)
     deadline = trio.current_time() + timeout_s
     while True:
@@ -155,7 +156,8 @@ async def _copy(admin: Admin, directory: Path, topic: StoredTopic) -> None:
 
 
 async def _skip_deleted(admin: Admin, positions: Iterable[ReadPosition]) -> None:
-    """Continue behind records that retention has deleted since the start."""
+    """Continue each read position after the records that retention has deleted since the backup was
+    started."""
     of = {TopicPartition(one.topic, one.partition): one for one in positions}
     for at, start in (await _offsets(admin, of, EARLIEST)).items():
         of[at].offset = max(of[at].offset, start)

@@ -1,7 +1,7 @@
 """Writes a backup into a cluster that has none of its topics.
 
-Records get new offsets from 0, without the gaps of compaction and transactions.  Offsets of groups
-are translated to the same records.
+Records get new offsets from 0, without the gaps that compaction and transactions left. Committed
+offsets of groups are translated, so that each refers to the same record as before.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
 IN_FLIGHT_MAX = 10_000
-"""Records that wait for their acknowledgements at once."""
+"""Maximum number of records that wait for their acknowledgements at the same time."""
 
 
 async def restore_backup(
@@ -36,8 +36,8 @@ async def restore_backup(
 ) -> None:
     """Create the topics of a backup, write their records, and commit the offsets of its groups.
 
-    Raises CorruptDataError if a file is damaged, and RefusedError if a topic exists; nothing is
-    changed then.
+    Raises CorruptDataError if a file is damaged, and RefusedError if a topic exists already;
+    nothing is changed then.
     """
     await trio.to_thread.run_sync(verify, directory, manifest)
     present = set(await admin.list_topics())
@@ -104,7 +104,7 @@ async def _check_ends(admin: Admin, topic: StoredTopic) -> None:
 
 
 def _translations(directory: Path, manifest: Manifest) -> dict[TopicPartition, dict[int, int]]:
-    """Return the new offset of each committed offset, by partition."""
+    """Return the new offset for each committed offset in the backup, by partition."""
     wanted: dict[TopicPartition, set[int]] = {}
     for topics in manifest.groups.values():
         for topic, offsets in topics.items():

@@ -29,12 +29,12 @@ class TimedLag(NamedTuple):
     committed: int
     end: int | None
     seconds: float | None
-    """Age, in seconds, of the first record that was not consumed: 0 if all records were consumed,
+    """Age, in seconds, of the first record that was not consumed. 0 if all records were consumed,
     None if the age is unknown."""
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets that are still to be read, or None if it is unknown."""
+        """Number of offsets between the committed offset and the end, or None if it is unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
 
@@ -46,13 +46,14 @@ class GroupLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Sum over the partitions whose lag is known, or None if there are none."""
+        """Lag of the group in records, summed over the partitions whose lag is known. None if no
+        lag is known."""
         known = [one.lag for one in self.partitions if one.lag is not None]
         return sum(known) if known else None
 
     @property
     def seconds(self) -> float | None:
-        """Longest lag of a partition in seconds, or None if all are unknown."""
+        """Largest lag of a partition in seconds. None if no lag in seconds is known."""
         return max(
             (one.seconds for one in self.partitions if one.seconds is not None), default=None
         )
@@ -61,8 +62,8 @@ class GroupLag(NamedTuple):
 async def all_lags(
     admin: Admin, *, isolation_level: str
 ) -> tuple[list[GroupLag], list[RefusedError]]:
-    """Return the lag of every group in order of ids, and the refusals of groups whose offsets could
-    not be read."""
+    """Return the lag of every group in order of group ids, and the refusals for groups whose
+    offsets could not be read."""
     groups = [one.group_id for one in await admin.list_groups()]
     committed, refusals = await _committed_of(admin, groups)
     try:
@@ -142,8 +143,8 @@ async def _timed(
 
 
 async def _led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
-    """Return those of the partitions that exist and have a leader. Requests for any other partition
-    would delay the whole command."""
+    """Return the partitions among `wanted` that exist and have a leader. Requests for any other
+    partition would delay the whole command."""
     if not wanted:
         return set()
     metadata = await admin.cluster.metadata({at.topic for at in wanted})

@@ -1,7 +1,7 @@
-"""Timestamps of the first records that groups have not consumed: their lag in time.
+"""Timestamps of the first records that groups have not consumed, which give their lag in time.
 
-The work is bounded. Each partition costs at most FETCHES_MAX fetches of one batch, and
-FETCHES_AT_ONCE of them run at the same time. Groups at the same offset share the fetch.
+The work is bounded. Each partition costs at most FETCHES_MAX fetches of one batch, and at most
+FETCHES_AT_ONCE fetches run at the same time. Groups with the same offset share a fetch.
 """
 
 import time
@@ -20,15 +20,15 @@ from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, Fetc
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 
 FETCHES_MAX = 3
-"""Maximum number of fetches of one partition. Several may be needed, because batches of markers or
-aborted records may precede the first record."""
+"""Maximum number of fetches from one partition. Several may be needed, because batches with
+transaction markers or aborted records may precede the first record."""
 FETCHES_AT_ONCE = 8
 BATCH_BYTES = 1
 """Limit of a fetch, in bytes. A broker returns the whole first batch even if it is larger."""
 
 
 class Unread(NamedTuple):
-    """A partition and the offset from which it has not been consumed."""
+    """A partition and the offset from which a group has not consumed it."""
 
     at: TopicPartition
     offset: int
@@ -41,8 +41,9 @@ async def seconds_behind(
     isolation_level: str = "read_uncommitted",
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[Unread, float | None]:
-    """Return the age, in seconds, of the first record of each entry in `wanted`. The age is None if
-    no record was found. `report` is called with the numbers of finished and of all look-ups."""
+    """Return the age, in seconds, of the first record at or after each entry in `wanted`. The age
+    is None if no record was found. `report` is called with the numbers of finished and of all
+    look-ups."""
     found: dict[Unread, float | None] = {}
     places = sorted(set(wanted))
     limit = trio.CapacityLimiter(FETCHES_AT_ONCE)

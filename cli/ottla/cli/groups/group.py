@@ -1,4 +1,5 @@
-"""`ottla group list|describe|members|lag|reset|offset-delete|delete`."""
+"""`ottla group list|describe|members|lag|reset|offset-delete|delete`: shows and changes consumer
+groups."""
 
 import argparse
 from collections import defaultdict
@@ -31,7 +32,8 @@ from ottla.model.ids import NodeId
 GroupBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 WATCH_S = 2.0
 PATIENCE_S = 10.0
-"""Time, in seconds, to wait for a coordinator that is being created, moved or loaded."""
+"""Maximum time, in seconds, to wait for a group coordinator that is being created, moved or loaded.
+"""
 MOVING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -102,8 +104,8 @@ def _short_row(member: GroupMemberDescription) -> tuple[object, ...]:
 
 
 def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
-    """Return one row for each topic: the number of its partitions, the number of those with a
-    committed offset, and the sum of their lags."""
+    """Return one row for each topic: the number of its partitions, the number of its partitions
+    with a committed offset, and the sum of their lags."""
     lags_of: dict[str, list[int | None]] = defaultdict(list)
     for topic, _partition, _committed, _end, behind, _member in rows:
         lags_of[topic].append(behind)
@@ -115,8 +117,8 @@ def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
 
 
 def _epochs(group: GroupDescription) -> str:
-    """Return the group epoch of a consumer-protocol group, and the number of members that have not
-    reached their target assignment."""
+    """Return a text with the group epoch of a consumer-protocol group, and the number of members
+    that have not reached their target assignment."""
     said = f"epoch {group.group_epoch}"
     if group.assignment_epoch != group.group_epoch:
         return f"{said}, its target assignment is still of epoch {group.assignment_epoch}"
@@ -180,8 +182,8 @@ async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each partition for which the group has a committed offset or a member with an
-    assignment; without a group, the lag of all groups. Returns the exit code."""
+    """Show the lag of a group in each partition for which it has a committed offset or a member
+    with an assignment. Without a group, show the lag of all groups. Returns the exit code."""
     if arguments.group is None:
         return await _show_all(admin, arguments)
     group = await described(admin, arguments.group)
@@ -301,8 +303,8 @@ def _verb(name: str, summary: str, body: GroupBody, *options: Declared) -> Verb:
 
 
 def _run(body: GroupBody, arguments: argparse.Namespace) -> int:
-    """Run a verb with an Admin. Its timeout is the longest wait for a coordinator that is being
-    created, moved or loaded. Returns the exit code."""
+    """Run a verb of `ottla group` with an admin client. The client's timeout is the maximum wait
+    for a coordinator that is being created, moved or loaded. Returns the exit code."""
 
     async def ask(admin: Admin, arguments: argparse.Namespace) -> int:
         # An unreachable cluster is an error at once. An unreachable coordinator is retried, since

@@ -61,7 +61,8 @@ RESET_OPTIONS: tuple[Declared, ...] = (
 
 
 class ResetTarget(NamedTuple):
-    """Kind of offsets that are moved: those that a group committed, or those of a share group."""
+    """Kind of offsets that are reset: committed offsets of a consumer group, or start offsets of a
+    share group."""
 
     noun: str
     command: str
@@ -123,7 +124,8 @@ def _from_file(arguments: argparse.Namespace, group: str) -> dict[TopicPartition
 
 
 async def _named(admin: Admin, texts: list[str]) -> list[TopicPartition]:
-    """Return the partitions that --topic names. Raises RefusedError if one does not exist."""
+    """Return the partitions that --topic names. Raises RefusedError if a topic or partition does
+    not exist."""
     found: dict[TopicPartition, None] = {}
     for topic, indexes in (parse_places("--topic", text) for text in texts):
         there = await admin.cluster.partitions_of(topic)
@@ -144,8 +146,8 @@ async def _wanted(
     given: dict[TopicPartition, int] | None,
     command: str,
 ) -> dict[TopicPartition, int]:
-    """Return the new offset of each partition, limited to the range from its first offset to its
-    end offset."""
+    """Return the new offset of each partition. Each is limited to the range from the partition's
+    first offset to its end offset."""
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
     ends = await offsets_at(admin.cluster, partitions, LATEST)
     if arguments.to_earliest:
@@ -180,7 +182,8 @@ def _limited(at: TopicPartition, to: int, start: int, end: int, command: str) ->
 
 
 def _since_ms(arguments: argparse.Namespace) -> int | None:
-    """Return the time in ms of the first record to read, or None if no option names one."""
+    """Return the time in ms from which records are to be read again, or None if no option gives a
+    time."""
     if arguments.to_datetime is not None:
         return _milliseconds(arguments.to_datetime)
     if arguments.by_duration is not None:

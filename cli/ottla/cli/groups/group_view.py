@@ -14,9 +14,9 @@ from ottla.wire.offset_timestamps import LATEST
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
 
-    As in Kafka's tools, the lag is a difference of offsets, and a transaction marker has an offset
-    as a record has. A group that committed behind its last record may therefore show a lag of 1 for
-    each marker that follows.
+    As in Kafka's tools, the lag is a difference of offsets. A transaction marker has an offset as a
+    record has. If a group has committed the offset after the last record, it may therefore show a
+    lag of 1 for each marker that follows.
     """
 
     partition: TopicPartition
@@ -25,8 +25,8 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets that are still to be read, or None if the group has no committed
-        offset."""
+        """Number of offsets between the committed offset and the end, or None if the group has no
+        committed offset."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -41,12 +41,12 @@ async def described(admin: Admin, group: str) -> GroupDescription:
 
 
 def of_group(group: str, refusal: RefusedError) -> RefusedError:
-    """Return the refusal with the name of the group in its message."""
+    """Return the refusal with the name of the group added to its message."""
     return RefusedError(refusal.code, f"group {group!r}: {refusal.message}")
 
 
 def owners(group: GroupDescription) -> dict[TopicPartition, str]:
-    """Return the member that each partition is assigned to, by partition."""
+    """Return the member to which each partition is assigned, by partition."""
     return {at: member.member_id for member in group.members for at in sorted(member.assignment)}
 
 
@@ -70,7 +70,7 @@ async def lags(
     """Return the lag of a group in every partition for which it has a committed offset or an
     assignment.
 
-    If the isolation level is "read_committed", the end of a partition is its first open
+    With the isolation level "read_committed", the end of a partition is the start of its first open
     transaction.
     """
     committed = await committed_offsets(admin, group)

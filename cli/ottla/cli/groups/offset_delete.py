@@ -1,4 +1,5 @@
-"""`ottla group offset-delete`: deletes committed offsets of topics or of single partitions."""
+"""`ottla group offset-delete`: deletes a group's committed offsets in topics or in single
+partitions."""
 
 import argparse
 

@@ -1,7 +1,8 @@
-"""Plans of `ottla group reset` as CSV, in the form of Kafka's kafka-consumer-groups; durations.
+"""Plans of `ottla group reset` as CSV, in the form of Kafka's kafka-consumer-groups, and parsing of
+its arguments.
 
-Pure. A line is TOPIC,PARTITION,OFFSET; in a file of several groups, the group comes first. There is
-no header.
+Pure. A line is TOPIC,PARTITION,OFFSET; in a file with several groups, the group comes first. There
+is no header.
 """
 
 import csv
@@ -21,10 +22,9 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
-    """Return the offsets of one group in a plan. Lines of other groups are left out.
+    """Parse a plan, and return the offsets of one group. Lines of other groups are left out.
 
-    Raises ConfigError with the number of the line that is malformed, or if no line is about the
-    group.
+    Raises ConfigError with the number of a malformed line, or if no line is about the group.
     """
     found: dict[TopicPartition, int] = {}
     rows = csv.reader(io.StringIO(text), skipinitialspace=True)
@@ -55,8 +55,8 @@ def format_plan(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def parse_reset_duration(option: str, text: str) -> int:
-    """Return the milliseconds in a duration in the form of Kafka's tools, such as P1DT2H30M, or of
-    `ottla`, such as 36h."""
+    """Parse a duration in the form of Kafka's tools, such as P1DT2H30M, or of `ottla`, such as 36h.
+    Returns milliseconds."""
     found = ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         try:
@@ -70,8 +70,8 @@ def parse_reset_duration(option: str, text: str) -> int:
 
 
 def parse_places(option: str, text: str) -> tuple[str, list[int] | None]:
-    """Return the topic and the partitions in a text of the form TOPIC or TOPIC:0,1. The partitions
-    are None for all."""
+    """Parse a text of the form TOPIC or TOPIC:0,1. Returns the topic and the partitions, or None
+    for all partitions."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None

@@ -1,4 +1,5 @@
-"""`ottla share list|describe|offsets|reset|offset-delete|delete`."""
+"""`ottla share list|describe|offsets|reset|offset-delete|delete`: shows and changes share
+groups."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,8 @@ from ottla.model.ids import TopicPartition
 
 ShareBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 PATIENCE_S = 10.0
-"""Time, in seconds, to wait for a coordinator that is being created, moved or loaded."""
+"""Maximum time, in seconds, to wait for a group coordinator that is being created, moved or loaded.
+"""
 LIST_COLUMNS = ("GROUP", "STATE", "COORDINATOR")
 MEMBER_COLUMNS = ("MEMBER", "CLIENT", "HOST", "EPOCH", "SUBSCRIPTION", "PARTITIONS")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG", "LEADER-EPOCH")
@@ -68,7 +70,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the start offset and the lag of each partition. Returns the exit code."""
+    """Show the start offset and the lag of a share group in each partition. Returns the exit
+    code."""
     await _described(admin, arguments.group)
     found = await _offsets(admin, arguments.group)
     if arguments.format == "json":
@@ -87,7 +90,7 @@ async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the offsets of topics once confirmed. Returns the exit code."""
+    """Delete the start offsets of a share group in topics once confirmed. Returns the exit code."""
     group, topics = arguments.group, list(dict.fromkeys(arguments.topic))
     question = f"delete the offsets of share group {group!r} in {counted(len(topics), 'topic')}?"
     if not arguments.yes:
@@ -137,7 +140,7 @@ async def _described(admin: Admin, group: str) -> GroupDescription:
 
 
 def _refused(group: str, refusal: RefusedError) -> RefusedError:
-    """Return the refusal as one sentence with what to do."""
+    """Return the refusal with the group and a remedy in its message."""
     if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
         reason = f"there is no share group {group!r}; see 'ottla share list'"
         return RefusedError(refusal.code, reason)
@@ -220,8 +223,8 @@ def _verb(name: str, summary: str, body: ShareBody, *options: Declared) -> Verb:
 
 
 def _run(body: ShareBody, arguments: argparse.Namespace) -> int:
-    """Run a verb with an Admin. Its timeout is the longest wait for a coordinator that is being
-    created, moved or loaded. Returns the exit code."""
+    """Run a verb of `ottla share` with an admin client. The client's timeout is the maximum wait
+    for a coordinator that is being created, moved or loaded. Returns the exit code."""
 
     async def ask(admin: Admin, arguments: argparse.Namespace) -> int:
         # An unreachable cluster is an error at once.

@@ -1,7 +1,7 @@
 """`ottla bench`: one verb for each benchmark, with only the options of that benchmark.
 
-`OPTIONS` declares each option once.  A benchmark in `BENCHES` names its options and its own
-defaults.
+`OPTIONS` declares each option once. A benchmark in `BENCHES` names its options and the defaults
+that it changes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Bench(NamedTuple):
-    """A benchmark: its summary, the names of its options, and its own defaults."""
+    """A benchmark: its summary, the names of its options, and the defaults that it changes."""
 
     summary: str
     options: str
@@ -25,14 +25,14 @@ class Bench(NamedTuple):
 
 
 def size(text: str) -> int:
-    """Return the number of bytes in a text such as 1000, 16k or 1m.  Raises ValueError if the text
-    has another form."""
+    """Parse a size such as 1000, 16k or 1m, and return the number of bytes. Raises ValueError if
+    the text has another form."""
     unit = UNITS.get(text[-1:].lower(), 0)
     return int(text[:-1]) * unit if unit else int(text)
 
 
 def number(text: str) -> int:
-    """Return the positive integer in a text.  Raises ArgumentTypeError if it is below 1."""
+    """Parse a positive integer. Raises ArgumentTypeError if it is below 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return int(text)

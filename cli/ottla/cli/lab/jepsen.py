@@ -1,9 +1,9 @@
 """`ottla jepsen run|run-all|bugs|analyze|serve|list`: real processes, real faults, exact checkers.
 
-Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the harness; 2 if the run is
-invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if the run
-had too little load or too few faults, or could not be decided for another reason. An unknown
-verdict is not a pass.
+Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the test harness; 2 if the
+run is invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if
+the run had too little load or too few faults, or could not be decided for another reason. An
+unknown verdict is not a pass.
 """
 
 import argparse
@@ -124,8 +124,8 @@ def _verb(name: str, summary: str, body: Handler, *options: Declared, **settings
 
 
 def _run_verb(body: Handler, arguments: argparse.Namespace) -> int:
-    """Run one verb. Returns the exit code HARNESS, and no verdict, if a cluster is unreachable or
-    refuses a request."""
+    """Run one verb of `ottla jepsen`. If a cluster is unreachable or refuses a request, returns the
+    exit code HARNESS, which is no verdict."""
     try:
         return body(arguments)
     except ConfigError:

@@ -1,5 +1,5 @@
-"""`ottla jepsen bugs`: runs real nodes with a planted bug each. Each run must detect its bug by the
-expected anomaly."""
+"""`ottla jepsen bugs`: runs real nodes into which one known bug is injected at a time. Each run
+must detect its bug by the expected anomaly."""
 
 import argparse
 from typing import Any
@@ -13,7 +13,7 @@ from ottla.model.errors import ConfigError
 
 
 def run_bugs(arguments: argparse.Namespace) -> int:
-    """Run the plan of each bug. Returns exit code 2 if any bug was not detected."""
+    """Run each injected bug's plan. Returns exit code 2 if any bug was not detected."""
     from ottla.jepsen.processes.runs.run_bugs import PLANTED, found_by
 
     names = arguments.names or list(PLANTED)

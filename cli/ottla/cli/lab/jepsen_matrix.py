@@ -1,8 +1,9 @@
-"""`ottla jepsen run-all`: runs every workload under every nemesis, prints a table of all cells, and
-writes the matrix page.
+"""`ottla jepsen run-all`: runs every workload under every nemesis, prints a table of all results,
+and writes the matrix page.
 
-A cell that has a verdict from a run of at least the planned length is not run again. Each run is a
-process of its own, so that a crash, even in a library, affects only the cells of that run.
+A cell of the table is one workload under one nemesis. A cell that has a verdict from a run of at
+least the planned length is not run again. Each run is a process of its own, so that a crash, even
+in a library, affects only the cells of that run.
 """
 
 import argparse
@@ -27,7 +28,8 @@ COLUMNS = ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "FAULTS", "RECOVERY
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Run the missing cells of the matrix. Returns the exit code of the worst cell."""
+    """Run the missing cells of the matrix: pairs of workload and nemesis. Returns the exit code of
+    the worst verdict."""
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.report.write import write_matrix
 
@@ -74,8 +76,8 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, Any]]:
-    """Run the workloads of a plan that have no verdict yet. Returns the results of all cells of the
-    plan."""
+    """Run the workloads of a plan that have no verdict yet. Returns the results of all workloads of
+    the plan."""
     kept = {name: None if again else _kept(plan, name, store) for name in plan.workloads}
     missing = tuple(name for name, run in kept.items() if run is None)
     results = {name: run.results() for name, run in kept.items() if run is not None}
@@ -98,8 +100,8 @@ def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
-    """Return the last run of a cell, or None if it was interrupted or shorter than the plan
-    requires."""
+    """Return the last stored run of a workload under the plan's nemesis. None if it was interrupted
+    or shorter than the plan requires."""
     run = store.latest(plan.test_of(workload))
     if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
         return None
@@ -107,7 +109,7 @@ def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | Non
 
 
 def _note_cell(workload: str, found: dict[str, Any], *, is_kept: bool = False) -> None:
-    """Report a cell as soon as it has its results."""
+    """Print the verdict of a workload as soon as it has its results."""
     line = f"{workload} × {'+'.join(found['nemesis'])}: {WORDS[found['valid']]}"
     if is_kept:
         line += ", kept"

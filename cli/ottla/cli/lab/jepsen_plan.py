@@ -1,4 +1,5 @@
-"""The plan of a Jepsen run from its arguments, and the exit code of its verdicts."""
+"""Conversion of command-line arguments to the plan of a Jepsen run, and of its verdicts to an exit
+code."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,8 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def code_of(results: list[dict[str, Any]]) -> int:
-    """Return the exit code of the worst verdict. If there is no verdict, return the exit code of an
-    unknown one."""
+    """Return the exit code of the worst verdict. If there is no verdict, return the exit code for
+    an unknown verdict."""
     verdicts = [found["valid"] for found in results]
     if any(valid is False for valid in verdicts):
         return INVALID

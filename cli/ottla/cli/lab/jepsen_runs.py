@@ -1,4 +1,4 @@
-"""One run of `ottla jepsen`, in this process or in a child process."""
+"""Executes one run of `ottla jepsen`, in this process or in a child process."""
 
 import json
 import shlex
@@ -41,7 +41,7 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
 
 
 def run_in_child(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
-    """Execute a run in a child process. Returns its verdicts, or an empty list if the harness
+    """Execute a run in a child process. Returns its verdicts, or an empty list if the test harness
     failed.
 
     A crash of the child, even in a library, does not affect this process.

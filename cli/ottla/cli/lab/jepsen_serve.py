@@ -17,15 +17,15 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """HTTP handler of the files in the store, read-only. Browsers display text files instead of
-    downloading them."""
+    """HTTP handler that serves the files of the result store, read-only. Browsers display text
+    files instead of downloading them."""
 
     def guess_type(self, path: str | os.PathLike[str]) -> str:
         """Return the media type of a file."""
         return TEXT if str(path).endswith(READABLE) else super().guess_type(path)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Discard the access log: a line for each request would flood the terminal."""
+        """Discard the access log, because a line for each request would flood the terminal."""
 
 
 def open_server(store: Path, port: int) -> ThreadingHTTPServer:

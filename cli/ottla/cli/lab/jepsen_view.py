@@ -1,4 +1,5 @@
-"""The terminal output of a run: a progress line, then its verdict and findings."""
+"""Terminal output of a Jepsen run: a progress line, then its verdict and the anomalies that
+checkers found."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 20
 EXAMPLES_MAX = 3
-"""Number of findings printed for each anomaly; results.json has more."""
+"""Maximum number of examples printed for each anomaly; results.json has more."""
 WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
 class ProgressLine:
-    """Progress line of a run. A terminal shows one line that is redrawn; any other output gets a
-    note at each new phase."""
+    """Progress line of a Jepsen run. A terminal shows one line that is redrawn; any other output
+    gets a line at each new phase."""
 
     def __init__(self, plan: "RunPlan") -> None:
         self._name = f"{','.join(plan.workloads)} × {plan.nemesis}"
@@ -34,7 +35,7 @@ class ProgressLine:
         self._phase = status.phase
 
     def say(self, sentence: str) -> None:
-        """Print a sentence above the progress line."""
+        """Print a message above the progress line."""
         self.end()
         note(sentence)
 
@@ -64,7 +65,8 @@ class ProgressLine:
 def show_results(
     directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
 ) -> None:
-    """Print each verdict with its figures, its findings, and the events that prove the findings."""
+    """Print each verdict with its figures, the anomalies that checkers found, and the events that
+    prove them."""
     from ottla.jepsen.report.figures import MISSING, can_draw
 
     if not can_draw():
@@ -85,7 +87,7 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> Milliseconds | None:
-    """Return the recovery time in the results."""
+    """Return the recovery time in the results of a run, or None if there is none."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else Milliseconds(1_000 * seconds)
 

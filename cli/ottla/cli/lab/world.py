@@ -1,7 +1,7 @@
 """`ottla world run|soak|replay|bugs|fuzz|list`: searches the deterministic simulator for failures,
 from a seed.
 
-Exit code 0 if nothing was found, 2 if an invariant was violated or a planted bug was not found.
+Exit code 0 if nothing was found, 2 if an invariant was violated or an injected bug was not found.
 Each failure is shrunk and written to a file, and the command that replays it is printed.
 """
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""Number of final events of a replay that are shown, unless all are requested."""
+"""Number of final events of a replay that are shown, unless all events are requested."""
 
 KEPT_MAX = 3
-"""Number of failures that are shrunk and saved; further ones rarely show anything new."""
+"""Maximum number of failures that are shrunk and saved. Further failures rarely show anything new.
+"""
 
 BUG_SECONDS_DEFAULT = "120s"
 BAR_WIDTH = 24
@@ -72,7 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _keep(job: "Job", totals: "RunTotals", arguments: argparse.Namespace) -> list[str]:
-    """Write the first failures to the output directory. Returns their paths."""
+    """Write the first failures of a search to the output directory. Returns the paths of the
+    files."""
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import save
     from ottla.jepsen.world.report import case_of
@@ -173,7 +175,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 class _Bar:
-    """The progress line of a search, drawn on a terminal only."""
+    """Progress line of a search for failures, drawn on a terminal only."""
 
     def __init__(self, job: "Job", count: int | None, seconds: float | None) -> None:
         self._name = f"{job.engine} {job.subject}"

@@ -1,8 +1,8 @@
-"""`ottla world soak`: runs all engines and subjects of the simulator for a given time, and writes
-one table of the results.
+"""`ottla world soak`: runs all kinds of simulations for a given time, and writes one table of the
+results.
 
 Exit code 0 if no invariant was violated, 2 otherwise. The table is written each minute, and when a
-signal ends the search, so that no figure is lost.
+signal ends the search, so that no result is lost.
 """
 
 import argparse
@@ -62,7 +62,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the search, write the table and print it. Returns the exit code."""
+    """Run simulations for the given time, write the table of results and print it. Returns the exit
+    code."""
     from ottla.jepsen.world.soak import Soak
     from ottla.jepsen.world.soak_table import facts_of
 
@@ -113,14 +114,15 @@ class _Stop:
 
 
 class _Watch:
-    """Observer of a search: draws the progress line, and writes the figures each minute."""
+    """Observer of a running search: draws the progress line, and writes the table of results each
+    minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written = time.monotonic()
 
     def look(self, soak: "Soak") -> None:
-        """Draw the progress."""
+        """Draw the progress of the search."""
         if is_watched():
             self._draw(soak)
         if time.monotonic() - self._written >= WRITE_SECONDS:
@@ -147,7 +149,7 @@ class _Watch:
 
 
 def _write(folder: Path, facts: dict[str, Any]) -> None:
-    """Replace both files atomically."""
+    """Replace both result files of the search atomically."""
     import json
 
     from ottla.jepsen.world.soak_table import markdown_of

@@ -1,4 +1,4 @@
-"""Commands on the files of log directories, without a broker.
+"""Commands that read or repair the files of log directories, without a broker.
 
 log_commands.py  `ottla log`: its verbs
 log_dump.py      `ottla log dump|index|snapshot|checkpoint`: files shown as rows

@@ -1,4 +1,4 @@
-"""`ottla log dump|index|snapshot|checkpoint`: shows the contents of the files of a log directory.
+"""`ottla log dump|index|snapshot|checkpoint`: shows the contents of files in a log directory.
 
 Damage is shown among the rows. If a directory is named, all its files of the right kind are shown.
 Exit code 0, or 2 if a file is corrupt.
@@ -38,7 +38,7 @@ KINDS_OF = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the files.  Returns 0 if all are sound, 2 if any is corrupt."""
+    """Show the contents of the named files. Returns 0 if all are undamaged, 2 if any is corrupt."""
     verb = arguments.verb
     if verb == "dump" and arguments.value_bytes is not None and arguments.value_bytes < 0:
         raise ConfigError("--value-bytes", f"is {arguments.value_bytes}; it must be 0 or more")

@@ -1,4 +1,4 @@
-"""`ottla log recover`: the recovery that a broker does after a crash, done offline and previewed
+"""`ottla log recover`: does offline the recovery that a broker does after a crash, and previews it
 first.
 
 The preview runs the recovery code on a disk that stores every change in memory (`preview_disk`).
@@ -42,7 +42,8 @@ from ottla.storage.segments.files import LOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the changes of a recovery. Make them once confirmed. Returns the exit code."""
+    """Show the changes that a recovery would make. Make them once confirmed. Returns the exit
+    code."""
     directory = Path(os.path.abspath(arguments.directory))
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -68,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Lock the directory within the block, if it has a lock file; no lock file is created."""
+    """Lock a log directory for the duration of the `with` block, if it has a lock file. No lock
+    file is created."""
     if not (directory / LOCK_FILE).exists():
         yield
         return
@@ -81,7 +83,8 @@ def _held(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Disable logging within the block: the messages would report the previewed changes as made."""
+    """Disable logging within the `with` block, because the messages would report the previewed
+    changes as made."""
     logging.disable(logging.CRITICAL)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The rows of a file of a log directory. As in Kafka, the name of the file identifies its
+"""Contents of a file in a log directory as rows. As in Kafka, the name of the file identifies its
 format."""
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ from ottla.storage.segments.files import LOG, OFFSET_DIGITS, PRODUCER_BATCHES
 QUORUM_STATE_FILE = "quorum-state"
 OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
-"""Suffixes of segment files that are being created or deleted."""
+"""Suffixes of segment files that are in the course of being created or deleted."""
 
 BATCH_KINDS = ("log", "checkpoint")
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -120,7 +120,7 @@ def rows_of(path: Path, file: Readable, *, is_with_records: bool = False) -> Ite
 
 
 def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
-    """Yield the entries of an index. An entry that does not match the log is followed by its
+    """Yield the entries of an index file. An entry that does not match the log is followed by its
     problem."""
     name = path.name
     for passing in PASSING_SUFFIXES:

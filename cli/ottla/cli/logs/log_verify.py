@@ -1,7 +1,9 @@
-"""`ottla log verify`: checks every file of a log directory, or of a partition, against the others.
+"""`ottla log verify`: checks every file of a log directory, or of a partition, against its other
+files.
 
 Each file is read once, in blocks. A flaw is reported with its file and position. Exit code 0, or 2
-if anything is damaged. States that also occur in an undamaged directory are reported as notes.
+if anything is damaged. Irregular states that also occur in an undamaged directory are reported as
+notes.
 """
 
 import argparse
@@ -43,7 +45,8 @@ from ottla.storage.segments.files import LOG, PARTITION_METADATA, offsets_of
 from ottla.storage.segments.partition_metadata import decode_partition_metadata
 
 FLAWS_OF_A_FILE_MAX = 20
-"""Number of flaws that are shown of one file; further flaws of the same file add nothing."""
+"""Maximum number of flaws that are shown for one file. Further flaws of the same file add little
+information."""
 DRAW_INTERVAL_S = 0.1
 BAR_WIDTH = 30
 MIB = 1 << 20
@@ -60,7 +63,7 @@ class Bar:
         self.done_bytes = 0
 
     def on_read(self, size: int) -> None:
-        """Add bytes that were read to the progress."""
+        """Add `size` bytes, which were just read, to the progress."""
         self.done_bytes += size
         now_s = time.monotonic()
         if is_watched() and now_s - self._drawn_s >= DRAW_INTERVAL_S:
@@ -85,8 +88,8 @@ class DirectoryCheckpoints(NamedTuple):
     topic_ids: dict[TopicPartition, UUID] | None
 
     def expected(self, directory: Path, *, is_live: bool, are_records_read: bool) -> PartitionFacts:
-        """Return the facts that the files of a partition must match. Checkpoint lines with the id
-        of another topic are ignored."""
+        """Return the facts that the files of a partition must match, from the checkpoints.
+        Checkpoint lines with the id of another topic are ignored."""
         kind, partition = parse_directory_name(directory.name)
         recovery_point = log_start = None
         if partition is not None and self._speaks_of(partition, directory):
@@ -111,7 +114,8 @@ class DirectoryCheckpoints(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a directory.  Returns 0 if it is sound, 2 if anything is damaged."""
+    """Check a log directory or a partition. Returns 0 if it is undamaged, 2 if anything is
+    damaged."""
     directory = Path(arguments.directory)
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -168,7 +172,7 @@ def _partitions_of(directory: Path) -> Iterator[Path]:
 
 
 class VerifyResult:
-    """Flaws found in all files. Only the first flaws of each file are stored."""
+    """Flaws that were found in all files. Only the first flaws of each file are stored."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -177,7 +181,7 @@ class VerifyResult:
         self._counts: Counter[str] = Counter()
 
     def add(self, flaws: Iterator[Flaw]) -> None:
-        """Add flaws as the check yields them."""
+        """Add flaws one by one, as the check of a file yields them."""
         for flaw in flaws:
             if flaw.is_damage:
                 self.damaged_files.add(flaw.file)
@@ -211,7 +215,7 @@ def _checked(
 
 
 def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
-    """Yield the flaws of a file that is checked alone, not against other files."""
+    """Yield the flaws of a file that is checked alone, without comparing it with other files."""
     try:
         with open_read_only(path) as file:
             if kind_of(path.name) == "checkpoint":

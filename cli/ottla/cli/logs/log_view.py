@@ -19,20 +19,21 @@ from ottla.storage.inspection.dump import Entry, RecordRow, Row
 from ottla.wire.batch import MAGIC
 
 TABLE_ROWS_MAX = 500
-"""Number of rows that form one table with aligned columns. Smaller repeats the heading more often;
-larger stores more rows in memory before they are printed."""
+"""Maximum number of rows in one table with aligned columns. With a smaller number, the heading is
+repeated more often. With a larger number, more rows are stored in memory before they are printed.
+"""
 VALUE_BYTES_DEFAULT = 200
 
 
 class Form(NamedTuple):
-    """Output form of the rows."""
+    """Options for decoding and printing rows."""
 
     is_metadata: bool = False
-    """True to decode records as those of the metadata log."""
+    """True to decode records as records of the metadata log."""
     is_transactions: bool = False
-    """True to decode records as those of the transaction state."""
+    """True to decode records as records of the transaction state topic."""
     value_bytes_max: int | None = None
-    """Number of bytes shown of a key or a value, or None for all."""
+    """Maximum number of bytes of a key or a value that are shown, or None to show all."""
 
 
 def is_damage(row: Row | Entry) -> bool:
@@ -48,14 +49,14 @@ def is_damage(row: Row | Entry) -> bool:
 
 
 class JsonFiles:
-    """A JSON list of files with their rows, printed line by line."""
+    """A JSON list of files with their rows, which is printed line by line."""
 
     def __init__(self) -> None:
         self._file_count = 0
         say("[")
 
     def show(self, file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-        """Print a file's rows.  Returns whether any of them shows damage."""
+        """Print the rows of a file. Returns True if any row shows damage."""
         if self._file_count:
             say("  ,")
         self._file_count += 1
@@ -73,15 +74,16 @@ class JsonFiles:
         return damage_count > 0
 
     def end(self) -> None:
-        """Close the list."""
+        """Print the end of the JSON list."""
         say("]")
 
 
 HIDDEN = "(hidden)"
-"""Text in place of a secret."""
+"""Text that is shown in place of a secret."""
 SCRAM = "user_scram_credential"
 SCRAM_SECRETS = {"salt", "stored_key", "server_key"}
-"""Fields that would let a reader guess passwords offline, or impersonate the server."""
+"""Fields of a SCRAM record that would let a reader guess passwords offline, or impersonate the
+server."""
 
 
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _json_value(value: object, form: Form) -> object:
 
 
 def metadata_of(row: RecordRow) -> dict[str, Any]:
-    """Return a record of the metadata log as text."""
+    """Return a metadata record, decoded for display."""
     from google.protobuf.json_format import MessageToDict
 
     from ottla.metadata.records import decode_record
@@ -137,12 +139,12 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
 
 
 def hides_secrets(said: dict[str, Any]) -> bool:
-    """Return whether a metadata record contains secrets, which are hidden."""
+    """Return whether a decoded metadata record contains secrets, which are hidden."""
     return said.get("config", {}).get("value") == HIDDEN or SCRAM in said
 
 
 def transaction_of(row: RecordRow) -> dict[str, Any]:
-    """Return a record of the transaction state as text."""
+    """Return a record of the transaction state topic, decoded for display."""
     from ottla.broker.transactions.transaction_records import read_state_record
     from ottla.model.errors import CorruptDataError
 
@@ -187,7 +189,7 @@ BATCH_COLUMNS = (
 
 
 def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-    """Print a file's rows as tables.  Returns whether any of them shows damage."""
+    """Print the rows of a file as tables. Returns True if any row shows damage."""
     say(file)
     damage_count = row_count = 0
     while chunk := list(islice(rows, TABLE_ROWS_MAX)):
@@ -276,7 +278,7 @@ def _batch_cells(row: BatchRow) -> tuple[object, ...]:
 
 
 def _times(row: BatchRow) -> str:
-    """Return the first timestamp of a batch, and the distance to its last one."""
+    """Return a text with the first timestamp of a batch, and the distance to its last timestamp."""
     base = "-" if row.base_timestamp == -1 else moment(row.base_timestamp)
     span_ms = row.max_timestamp - row.base_timestamp
     if row.max_timestamp < 0 or span_ms == 0:

@@ -1,10 +1,10 @@
 """A disk that reads real files and stores every change elsewhere, to preview a recovery.
 
-It is the third implementation of the Disk seam and is used by one command. It flushes nothing, and
-changes no file below the previewed directory. A file that is written is first copied to a folder
-outside of that directory. For a file that is only truncated, just the new size is stored. No
-descriptor stays open between two calls, so that a directory of any size can be previewed. `changes`
-lists the differences, file by file.
+It implements the interface `Disk` and is used by one command. It flushes nothing, and changes no
+file below the previewed directory. A file that is written is first copied to a folder outside of
+that directory. For a file that is only truncated, just the new size is stored. No descriptor stays
+open between two calls, so that a directory of any size can be previewed. `changes` lists the
+differences, file by file.
 """
 
 import errno
@@ -28,7 +28,7 @@ class FileChange(NamedTuple):
     """One file or directory that the recovery would change."""
 
     action: str
-    """One of remove, rename, cut, write and make."""
+    """Kind of the change: remove, rename, cut (truncate), write or make (create)."""
     path: str
     before_bytes: int | None
     after_bytes: int | None
@@ -36,11 +36,11 @@ class FileChange(NamedTuple):
 
 
 class _Node:
-    """One file of the preview."""
+    """One file as it would be after the recovery: bytes of the real file, or of a copy."""
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
         self.path = path
-        """Path of the real file; a rename in the preview does not change it."""
+        """Path of the real file. A rename in the preview does not change it."""
         self.kept = kept
         """Path of the copy that receives all writes; the copy exists once `is_kept`."""
         self.is_kept = False
@@ -49,8 +49,8 @@ class _Node:
         """Number of bytes of the real file that are still visible; 0 once `is_kept`."""
 
     def keep(self) -> None:
-        """Copy the visible bytes into the file at `kept`, so that they can be changed. Does nothing
-        if the copy exists."""
+        """Copy the visible bytes of the real file into the file at `kept`, so that they can be
+        changed. Does nothing if the copy exists."""
         if self.is_kept:
             return
         with self.kept.open("wb") as copy:
@@ -81,7 +81,7 @@ class _Node:
             self.base_bytes = min(self.base_bytes, size)
 
     def write(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write chunks one after another."""
+        """Write chunks one after another, from `position` on."""
         self.keep()
         with self.kept.open("r+b") as copy:
             copy.seek(position)
@@ -122,7 +122,7 @@ class _File:
 
     @property
     def modified_ms(self) -> int:
-        """Time of the last write of the real file, or the present time for a new file."""
+        """Time of the last write of the real file in ms, or the present time for a new file."""
         with suppress(FileNotFoundError):
             return os.stat(self.path).st_mtime_ns // 1_000_000
         return time.time_ns() // 1_000_000
@@ -159,7 +159,7 @@ class _File:
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
 
     def pin(self) -> None:
-        """Keep the file readable until the matching `unpin`, even if its owner closes it."""
+        """Keep the file readable until `unpin` is called, even if its owner closes it."""
         self._pin_count += 1
 
     def unpin(self) -> None:
@@ -175,15 +175,16 @@ class _File:
 
 
 class PreviewDisk:
-    """The files below one directory, as a recovery would leave them."""
+    """Implementation of `Disk` that shows the files below one directory as a recovery would leave
+    them."""
 
     def __init__(self, on_read: Callable[[int], None] = lambda size: None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-preview-")
         self._on_read = on_read
         self._nodes: dict[str, _Node | None] = {}
-        """Every file that was opened or created; None for a removed one."""
+        """Every file that was opened or created, by path. None for a removed file."""
         self._renamed: dict[str, str] = {}
-        """New names of renamed directories, by their old name."""
+        """New name of each renamed directory, by its old name."""
         self._kept_count = 0
 
     def __enter__(self) -> "PreviewDisk":
@@ -198,7 +199,7 @@ class PreviewDisk:
         self._folder.cleanup()
 
     def changes(self) -> Iterator[FileChange]:
-        """Yield the differences from the real files, ordered by path."""
+        """Yield the files and directories that differ from the real ones, ordered by path."""
         for source, target in sorted(self._renamed.items()):
             yield FileChange("rename", source, None, None, target)
         for path, node in sorted(self._nodes.items()):
@@ -224,7 +225,7 @@ class PreviewDisk:
         return self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of this name would exist."""
+        """Return whether a file or directory of this name would exist after the recovery."""
         if path in self._nodes:
             return self._nodes[path] is not None
         return path not in self._renamed and os.path.lexists(path)
@@ -259,7 +260,7 @@ class PreviewDisk:
         """Do nothing: readers of this disk may block."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return the same as `pread`."""
+        """Return up to `size` bytes of the file from `position`, as `pread` does."""
         data = file.pread(position, size)
         self._on_read(len(data))
         await trio.lowlevel.checkpoint()
@@ -300,7 +301,7 @@ class PreviewDisk:
         self._nodes[path] = None
 
     async def rename(self, source: str, target: str) -> None:
-        """Rename a file, or a directory whose contents are not read afterwards."""
+        """Rename a file, or a directory whose contents are not read after the rename."""
         if os.path.isdir(source):
             self._renamed[source] = target
             return
@@ -352,10 +353,8 @@ class PreviewDisk:
         return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
 
     async def makedirs(self, path: str) -> None:
-        """Do nothing if the directory exists.
-
-        Raises OSError if it does not: a recovery creates no directories.
-        """
+        """Raise OSError if the directory does not exist, since a recovery creates no
+        directories."""
         if not os.path.isdir(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 

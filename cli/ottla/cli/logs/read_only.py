@@ -16,7 +16,7 @@ LOCKS_FILE = Path("/proc/locks")
 
 
 class ReadOnlyFile:
-    """A file opened for reading. Its size stays the size that it had when opened."""
+    """A file opened for reading. Its size remains the size that it had when it was opened."""
 
     def __init__(self, path: Path, fd: int, on_read: Callable[[int], None]) -> None:
         self.path = path
@@ -38,8 +38,8 @@ class ReadOnlyFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip_hole(self, position: int) -> int:
-        """Return the position after `position` where bytes that are not zero may follow, or the
-        size if the rest of the file is a hole."""
+        """Return the first position at or after `position` where bytes other than zero may be, or
+        the size of the file if its rest is a hole."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -48,7 +48,7 @@ class ReadOnlyFile:
 
 
 def _ignored(size: int) -> None:
-    """Ignore the size."""
+    """Do nothing: the default of `on_read`."""
 
 
 @contextmanager
@@ -81,9 +81,10 @@ class DirectoryFiles:
 
 
 def is_in_use(directory: Path) -> bool:
-    """Return whether a process has locked a log directory, as far as the kernel shows it.
+    """Return whether a process has locked a log directory, as far as the kernel reports it.
 
-    The check does not acquire the lock: a broker that starts at this moment would find it locked.
+    The check does not acquire the lock, because a broker that starts at this moment would find it
+    locked.
     """
     try:
         found = (directory / LOCK_FILE).stat()
@@ -96,8 +97,8 @@ def is_in_use(directory: Path) -> bool:
 
 
 def log_directory_of(path: Path) -> Path | None:
-    """Return the log directory of a file or a partition; if the path is a log directory, return the
-    path itself."""
+    """Return the log directory that contains a file or a partition. If the path is a log directory
+    itself, return it."""
     candidates = [path, *path.absolute().parents[:2]]
     for directory in candidates:
         with suppress(OSError):
@@ -107,7 +108,8 @@ def log_directory_of(path: Path) -> Path | None:
 
 
 def note_if_in_use(paths: list[Path]) -> bool:
-    """Print on standard error which log directories are in use. Returns False if none is in use."""
+    """Print on standard error which log directories are in use by a process. Returns False if none
+    is in use."""
     found = {directory for path in paths if (directory := log_directory_of(path)) is not None}
     in_use = sorted(directory for directory in found if is_in_use(directory))
     for directory in in_use:

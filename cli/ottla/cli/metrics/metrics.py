@@ -1,4 +1,5 @@
-"""`ottla metrics subscriptions|clients|tail`: metrics that clients report (KIP-714)."""
+"""`ottla metrics subscriptions|clients|tail`: manages and shows the metrics that clients report
+(KIP-714)."""
 
 from ottla.cli.metrics import metrics_clients, metrics_subscriptions, metrics_tail
 from ottla.cli.verbs import admin_verb, verbs_of

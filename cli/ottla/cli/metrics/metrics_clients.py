@@ -19,7 +19,7 @@ from ottla.storage.directories.meta_properties import uuid_to_text
 
 UNREACHABLE = 3
 BROKER_TIMEOUT_S = 5.0
-"""Longest wait for one broker, in seconds. The clients of a slower broker are not shown."""
+"""Maximum wait for one broker, in seconds. The clients of a slower broker are not shown."""
 COLUMNS = (
     "CLIENT-INSTANCE",
     "CLIENT",
@@ -41,7 +41,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every client that pushes metrics.  Returns exit code 3 if a broker did not answer."""
+    """Show every client that pushes metrics. Returns exit code 3 if a broker did not respond."""
     found, failures = await clients_of(admin, only=arguments.broker)
     shown = [one for one in found if is_called(one, arguments.client)]
     if arguments.format == "json":
@@ -58,8 +58,9 @@ async def run(admin: Admin, arguments: argparse.Namespace) -> int:
 async def clients_of(
     admin: Admin, *, only: int | None = None
 ) -> tuple[list[ClientInstanceDescription], list[str]]:
-    """Ask every broker, or only the broker `only`, concurrently. Returns the clients sorted by
-    name, and the errors of brokers that did not answer."""
+    """Request the clients that push metrics from every broker, or only from the broker `only`,
+    concurrently. Returns the clients sorted by name, and the errors of brokers that did not
+    respond."""
     found: list[ClientInstanceDescription] = []
     failures: list[str] = []
 
@@ -80,18 +81,19 @@ async def clients_of(
 
 
 async def brokers_of(admin: Admin, only: int | None) -> list[NodeId]:
-    """Return the brokers to ask."""
+    """Return the brokers to which requests are sent: the broker `only`, or all."""
     nodes = [broker.node for broker in (await admin.describe_cluster()).brokers]
     return nodes if only is None else [NodeId(only)]
 
 
 def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
-    """Return whether a client has the given id or instance id; True if no name is given."""
+    """Return whether a client has the given client id or client instance id. True if `name` is
+    None."""
     return name in (None, client.client_id, uuid_to_text(client.client_instance_id))
 
 
 def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
-    """Return all known facts about a client in the JSON form."""
+    """Return all known properties of a client in the JSON form."""
     return {
         **asdict(client),
         "client_instance_id": uuid_to_text(client.client_instance_id),
@@ -101,8 +103,8 @@ def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
 
 
 def state_of(client: ClientInstanceDescription) -> str:
-    """Return the state of a client: terminating, reporting, asked, not asked, or the name of its
-    last error."""
+    """Return the state of a client: "terminating", "reporting", "asked" or "not asked" for metrics,
+    or the name of its last error."""
     if client.is_terminating:
         return "terminating"
     if client.last_error != ErrorCode.NONE:

@@ -42,7 +42,7 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create or change a subscription; show its settings before and after. Returns the exit
+    """Create or change a subscription, and show its settings before and after. Returns the exit
     code."""
     name = arguments.name
     metrics = _prefixes(arguments.metrics)

@@ -1,4 +1,4 @@
-"""`ottla metrics tail`: pushes of client metrics as they arrive, from all brokers."""
+"""`ottla metrics tail`: prints pushes of client metrics as they arrive, from all brokers."""
 
 import argparse
 import re
@@ -23,8 +23,8 @@ from ottla.model.ids import NodeId, uuid_text
 from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
 
 POLL_S = 0.25
-"""Pause, in seconds, after a response without new pushes. Without it the command would poll
-continuously, since brokers answer at once."""
+"""Pause, in seconds, after a poll without new pushes. Without it the command would poll
+continuously, since brokers respond at once."""
 LOOK_AROUND_S = 10.0
 """Interval, in seconds, between refreshes of the list of brokers."""
 NANOSECONDS = 1_000_000
@@ -40,7 +40,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print pushes until interrupted. Returns the exit code."""
+    """Print pushes of client metrics until interrupted. Returns the exit code."""
     tail = Tail(admin, arguments)
     while not tail.is_done:
         await tail.poll_once()
@@ -65,7 +65,7 @@ class Tail:
         self._begin = FROM_OLDEST if arguments.recent else FROM_NOW
         self._cursors: dict[NodeId, int] = {}
         self._silent: set[NodeId] = set()
-        """Brokers that do not answer and have been reported."""
+        """Brokers that do not respond, and whose silence was reported."""
         self._look_around_at = 0.0
 
     @property
@@ -74,8 +74,8 @@ class Tail:
         return self._left is not None and self._left <= 0
 
     async def poll_once(self) -> None:
-        """Poll every broker once, and print the new pushes in order of their time. Pauses if there
-        are none."""
+        """Poll every broker once, and print the new pushes in order of their time. Waits for a
+        short time if there are none."""
         await self._look_around()
         tails: list[TailedMetrics] = []
 
@@ -97,7 +97,8 @@ class Tail:
             await trio.sleep(POLL_S)
 
     async def _look_around(self) -> None:
-        """Refresh the list of brokers: add new ones, and remove those that no longer exist."""
+        """Refresh the list of brokers to poll: add new brokers, and remove brokers that no longer
+        exist."""
         if trio.current_time() < self._look_around_at:
             return
         try:

@@ -8,9 +8,9 @@ pipeline_archive.py    archives topics
 pipeline_archive_table.py  archives a topic as an Iceberg or Delta table
 pipeline_compact.py    compacts an archive
 pipeline_telemetry.py  aggregates client telemetry over windows
-pipeline_lag.py        lag of a query
+pipeline_lag.py        lag of a streaming query
 export.py              exports a topic into Parquet, Iceberg or Delta, without Spark
 table.py               maintains exported tables
 sql.py                 queries live topics by DuckDB
-pipeline_zip.py        a zip of the Python sources, for a cluster
+pipeline_zip.py        a zip of the Python sources, for a Spark cluster
 """

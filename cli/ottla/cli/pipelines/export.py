@@ -84,7 +84,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export until the topic's end, or until interrupted. Returns the exit code."""
+    """Export the topic until its end, or until interrupted. Returns the exit code."""
     require_tables(arguments.to)
     from ottla.pipeline.export.export import TopicExport
     from ottla.pipeline.run.watching import QueriesEnding, asked_by_signals
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
 def summary(
     arguments: argparse.Namespace, figures: "ExportFigures", seconds: float
 ) -> dict[str, Any]:
-    """Return the result as JSON."""
+    """Return the result of an export in the JSON form."""
     position = figures.position
     offsets = {} if position is None else position.next_offsets
     return {
@@ -139,7 +139,7 @@ def summary(
 
 
 def require_tables(target: str) -> None:
-    """Raise ConfigError if the extra [tables] is not installed."""
+    """Raise ConfigError if the extra [tables], which the target needs, is not installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -174,7 +174,8 @@ def export_options(arguments: argparse.Namespace) -> "ExportOptions":
 
 
 def value_type_option(arguments: argparse.Namespace) -> Any:
-    """Return the type of JSON values that --schema has, or None."""
+    """Return the type of JSON values that the option --schema describes, or None without the
+    option."""
     from ottla.pipeline.export.value_schema import value_type_of
 
     if arguments.schema is None:
@@ -187,7 +188,7 @@ def value_type_option(arguments: argparse.Namespace) -> Any:
 
 
 def read_options(arguments: argparse.Namespace) -> Any:
-    """Return the options of a read: addresses, login and isolation level."""
+    """Return the options for reading topics: addresses, login and isolation level."""
     from ottla.pipeline.read.read_options import ReadOptions
 
     addresses = bootstrap_of(arguments)
@@ -245,13 +246,14 @@ def open_delta(
 
 
 def check_catalog(option: str, target: str, arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the options of a catalog are given for something else."""
+    """Raise ConfigError if the options of an Iceberg catalog are given for another kind of
+    target."""
     if arguments.catalog_option and not target.startswith(ICEBERG):
         raise ConfigError("--catalog-option", f"needs {option} {ICEBERG}CATALOG.TABLE")
 
 
 class ExportShown:
-    """Progress of an export on a terminal."""
+    """Progress of an export, drawn on a terminal."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -260,7 +262,7 @@ class ExportShown:
         self._drawn_s = 0.0
 
     def __call__(self, figures: "ExportFigures") -> None:
-        """Draw the figures, at most twice a second."""
+        """Draw the progress of the export, at most twice a second."""
         now_s = time.monotonic()
         if not self._is_drawn or now_s - self._drawn_s < DRAW_S:
             return
@@ -273,6 +275,6 @@ class ExportShown:
         )
 
     def end(self) -> None:
-        """Erase the drawn line."""
+        """Erase the progress line."""
         if self._is_drawn:
             wipe()

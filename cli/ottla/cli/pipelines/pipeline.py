@@ -1,6 +1,6 @@
 """`ottla pipeline …`: topics through Spark, by ready-made pipelines or a user's own.
 
-The module of a verb has `OPTIONS` and `run`, and imports pyspark only when it runs.
+The module of each verb defines `OPTIONS` and `run`, and imports pyspark only when the verb runs.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from ottla.pipeline.run.spark_errors import SparkFailedError
 
 
 def _run(handler: Handler, arguments: argparse.Namespace) -> int:
-    """Run one verb; report an error of Spark as one sentence. Returns the exit code."""
+    """Run one verb of `ottla pipeline`, and print an error of Spark as one line. Returns the exit
+    code."""
     try:
         return handler(arguments)
     except SparkFailedError as error:

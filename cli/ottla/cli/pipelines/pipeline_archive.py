@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 MILLISECONDS = 1_000
 LATE = "1h"
 TRIGGER = "1m"
-"""Default interval of batches. Each batch writes at least one file for each topic and hour, so a
-shorter interval creates many small files."""
+"""Default interval between batches. Each batch writes at least one file for each topic and hour, so
+a shorter interval creates many small files."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -91,8 +91,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Archive records: continuously until interrupted, one batch, or those of a span of time.
-    Returns the exit code."""
+    """Archive records of topics: continuously until interrupted, in one batch, or only the records
+    of a span of time. Returns the exit code."""
     from ottla.pipeline.archive.archive import own_place
 
     check_format(arguments)
@@ -114,7 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_archived(options: "ArchiveOptions") -> None:
-    """Check the output directory, and that the topics exist, before Spark starts."""
+    """Check the output directory, and that the topics exist, before Spark starts. Raises an error
+    if they are unusable."""
     from ottla.pipeline.archive.archive_directory import check_output
     from ottla.pipeline.archive.checkpoint import has_begun
     from ottla.pipeline.read.source_check import check_source
@@ -128,7 +129,8 @@ def check_archived(options: "ArchiveOptions") -> None:
 def run_stream(
     arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
 ) -> int:
-    """Archive records as a stream until interrupted, or in one batch. Returns the exit code."""
+    """Archive records as a Spark stream until interrupted, or in one batch. Returns the exit
+    code."""
     from ottla.pipeline.archive.archive import start_archive
 
     is_json = arguments.format == "json"
@@ -178,7 +180,7 @@ def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
 
 
 def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
-    """Return the archive options of the command line."""
+    """Return the archive options in the arguments of the command line."""
     from ottla.pipeline.archive.archive import ArchiveOptions
     from ottla.pipeline.run.transforms import load_function
 
@@ -195,7 +197,8 @@ def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of `format("ottla")`.  Raises ConfigError if the topics are ambiguous."""
+    """Return the options for Spark's data source `format("ottla")`. Raises ConfigError if the
+    topics are ambiguous."""
     if bool(arguments.topics) == bool(arguments.pattern):
         raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
     options = {
@@ -214,7 +217,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def default_name(output: str) -> str:
-    """Return the name of a query, derived from its output directory. Each archive has one directory
-    and one group."""
+    """Return the default name of a streaming query, derived from its output directory. Each archive
+    has its own directory and group."""
     last = PurePosixPath(output.rstrip("/")).name or "root"
     return "archive-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)

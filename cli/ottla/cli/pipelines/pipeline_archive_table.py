@@ -1,4 +1,4 @@
-"""`ottla pipeline archive --table-format iceberg|delta`: a topic as a table, by Spark."""
+"""`ottla pipeline archive --table-format iceberg|delta`: archives a topic as a table, by Spark."""
 
 import argparse
 import tempfile
@@ -17,7 +17,8 @@ OPTION = "--table-format"
 
 
 def check_format(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the form of the archive and its other options contradict each other."""
+    """Raise ConfigError if the table format and other options of the archive contradict each
+    other."""
     form, output = arguments.table_format, arguments.output
     is_catalog = output.startswith(ICEBERG)
     if is_catalog and form != "iceberg":

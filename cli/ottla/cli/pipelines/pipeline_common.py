@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 ENDING = "ending after this batch; once more to end at once"
 NO_ANSWER = re.compile(r"(?:^|: )can not (?:read|write)\b")
-"""Pattern of the beginning of our error messages about an unreachable cluster. In an error from a
-user's script, the names of a file and a line may precede our message."""
+"""Pattern for the beginning of our error messages about an unreachable cluster. In an error from a
+user's script, a file name and a line number may precede the message."""
 SETTINGS_OF_ARGUMENTS = {
     "jars": "spark.jars",
     "packages": "spark.jars.packages",
@@ -70,24 +70,24 @@ def stream_options(*, trigger: str) -> OneOf:
 
 
 def trigger_of(arguments: argparse.Namespace) -> float | None:
-    """Return the interval between batches in seconds, or None for one run over all existing
+    """Return the interval between batches in seconds, or None for a single run over all existing
     records."""
     return None if arguments.once else parse_duration("--trigger", arguments.trigger)
 
 
 def bootstrap_text(arguments: argparse.Namespace) -> str:
-    """Return the bootstrap addresses of a command in the form of Spark's option."""
+    """Return the bootstrap addresses of a command in the form that Spark's data source accepts."""
     return ",".join(f"{host}:{port}" for host, port in bootstrap_of(arguments))
 
 
 def login_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of `format("ottla")` that let Spark's processes log in as this command
-    does."""
+    """Return the options of Spark's data source `format("ottla")` with which Spark's processes log
+    in as this command does."""
     return {f"kafka.{key}": text for key, text in login_settings_of(arguments).items()}
 
 
 def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
-    """Return the options of the Spark session."""
+    """Return the options of the Spark session that a command starts."""
     settings = {
         key: getattr(arguments, argument)
         for argument, key in SETTINGS_OF_ARGUMENTS.items()
@@ -99,7 +99,7 @@ def session_options(arguments: argparse.Namespace, name: str) -> SessionOptions:
 
 
 def key_and_value(option: str, text: str) -> tuple[str, str]:
-    """Return the key and the value in a text of the form KEY=VALUE."""
+    """Parse a text of the form KEY=VALUE, the value of `option`. Returns the key and the value."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(option, f"is {text!r}; it must be KEY=VALUE")
@@ -111,7 +111,7 @@ def open_spark(
     arguments: argparse.Namespace, name: str, kept_open: tuple[int, ...] = ()
 ) -> Iterator["SparkSession"]:
     """Start a Spark session for a command, and yield it. Raises SparkFailedError for every failure
-    inside Spark."""
+    inside Spark. `kept_open` are file descriptors that the JVM inherits."""
     options = replace(session_options(arguments, name), kept_open=kept_open)
     check_session(options)
     for place in ("output", "checkpoint"):
@@ -130,14 +130,14 @@ def exit_code(failure: SparkFailedError) -> int:
 
 
 class BatchLines:
-    """Printer of the batches of a command; it also sums their rows."""
+    """Prints a line for each batch of a streaming query, and sums the rows of all batches."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
         self.totals = Totals()
 
     def __call__(self, batch: BatchProgress) -> None:
-        """Print one batch."""
+        """Print one batch as a line, and add its rows to the sums."""
         self.totals.add(batch)
         if self._is_json:
             say_json(batch.as_json(), is_flushed=True)
@@ -146,7 +146,8 @@ class BatchLines:
 
 
 class RunningShown:
-    """Progress line with the activity of the queries between two batches, on a terminal only."""
+    """Progress line with the activity of streaming queries between two batches, on a terminal
+    only."""
 
     def __init__(self) -> None:
         self._is_drawn = is_watched()
@@ -155,7 +156,7 @@ class RunningShown:
         self._seconds = -1
 
     def __call__(self, queries: Iterable[Any]) -> None:
-        """Draw the activity of the queries at most once a second."""
+        """Draw the activity of the streaming queries, at most once a second."""
         if not self._is_drawn:
             return
         message = "; ".join(
@@ -171,7 +172,7 @@ class RunningShown:
             draw(f"{message} ({seconds} s)")
 
     def end(self) -> None:
-        """Erase the drawn line."""
+        """Erase the progress line."""
         if self._is_drawn:
             wipe()
 
@@ -184,7 +185,7 @@ def note_over(text: str) -> None:
 
 
 def line_of(batch: BatchProgress) -> str:
-    """Return a batch as one line of text."""
+    """Return the progress of a batch as one line of text."""
     lag = "" if batch.lag_count is None else f", lag {batch.lag_count:,}"
     return (
         f"{batch.began_at[11:19]}  {batch.query}  batch {batch.batch}: "
@@ -199,7 +200,8 @@ def counted_rows(count: int) -> str:
 
 
 def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
-    """Print the batches of queries until they end or Ctrl-C ends them.  Returns the sums."""
+    """Print the batches of streaming queries until they end or Ctrl-C ends them. Returns the sums
+    over all batches."""
     shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     running = RunningShown()

@@ -33,7 +33,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact the archive once and print the result. Returns the exit code."""
+    """Compact an archive once and print the result. Returns the exit code."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()

@@ -1,7 +1,7 @@
-"""`ottla pipeline lag`: the lag of every streaming query, from the group that it commits to.
+"""`ottla pipeline lag`: the lag of every streaming query, from the group to which it commits.
 
 A query resumes only from its Spark checkpoint. It also commits the offsets that it has read to the
-group spark-NAME, where NAME is the query's name; this command reads these groups. `ottla group lag`
+group spark-NAME, where NAME is the query's name. This command reads these groups. `ottla group lag`
 shows the partitions of one group.
 """
 
@@ -25,13 +25,14 @@ COLUMNS = ("QUERY", "TOPICS", "PARTITIONS", "LAG")
 
 
 class QueryLag(NamedTuple):
-    """Lag of one query, from the committed offsets of its group."""
+    """Lag of one streaming query, computed from the committed offsets of its group."""
 
     query: str
     topic_count: int
     partition_count: int
     lag: int | None
-    """Number of records to read, or None if one of the topics no longer exists."""
+    """Number of records that the query has not read yet, or None if one of the topics no longer
+    exists."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -43,7 +44,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the lag of every query, once or until interrupted. Returns the exit code."""
+    """Show the lag of every streaming query, once or until interrupted. Returns the exit code."""
     import trio
 
     from ottla.client.admin import open_admin
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") -> list[QueryLag]:
-    """Return the lag of every query's group."""
+    """Return the lag of every streaming query, from the offsets of its group."""
     groups = sorted(group.group_id for group in await admin.list_groups())
     return [
         await query_lag(admin, group, isolation_level=isolation_level)
@@ -77,7 +78,7 @@ async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") 
 async def query_lag(
     admin: "Admin", group: str, *, isolation_level: str = "read_uncommitted"
 ) -> QueryLag:
-    """Return the lag of the query of one group."""
+    """Return the lag of the streaming query that commits to a group."""
     from ottla.model.errors import RefusedError
 
     committed = {at: one.offset for at, one in (await admin.group_offsets(group)).items()}
@@ -95,7 +96,8 @@ def summed(
     committed: "Mapping[TopicPartition, int]",
     ends: "Mapping[TopicPartition, int] | None",
 ) -> QueryLag:
-    """Return the sums over a group's partitions.  `ends` is None if the end offsets are unknown."""
+    """Return the lag of a query, summed over its group's partitions. `ends` is None if the end
+    offsets are unknown."""
     return QueryLag(
         query=group.removeprefix(SHADOW_PREFIX),
         topic_count=len({at.topic for at in committed}),
@@ -107,7 +109,7 @@ def summed(
 
 
 def show(found: list[QueryLag], *, is_json: bool) -> None:
-    """Print the lags of queries."""
+    """Print the lags of streaming queries."""
     if is_json:
         print_json([one._asdict() for one in found])
     else:

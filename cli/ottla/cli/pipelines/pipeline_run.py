@@ -34,7 +34,7 @@ TRIGGER = "10s"
 
 
 WORD_OPTIONS = (stream_options(trigger=TRIGGER), FORMAT, SPARK_OPTIONS)
-"""Options that may be given before or after the file."""
+"""Options that may be given before or after the file name."""
 
 OPTIONS: tuple[Declared, ...] = (
     option(
@@ -47,7 +47,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the file, and show the progress of its queries. Returns the exit code."""
+    """Run the user's file, and show the progress of its streaming queries. Returns the exit
+    code."""
     own_words = parse_words(arguments)
     code = read_own_code(Path(arguments.file))
     is_json = arguments.format == "json"
@@ -68,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_words(arguments: argparse.Namespace) -> list[str]:
-    """Parse the file name and our options after it. Returns the arguments after "--", which belong
-    to the file."""
+    """Parse the file name and Ottla's options after it. Returns the arguments after "--", which are
+    passed to the file."""
     arguments.file, *words = arguments.words
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(prog="ottla pipeline run")
@@ -79,8 +80,8 @@ def parse_words(arguments: argparse.Namespace) -> list[str]:
 
 
 def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is_json: bool) -> int:
-    """Run a script, and wait for the queries that are still running at its end. Returns the exit
-    code."""
+    """Run a user's script, and wait for the streaming queries that are still running at its end.
+    Returns the exit code."""
     shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     watch = QueryWatch(shown, ending)

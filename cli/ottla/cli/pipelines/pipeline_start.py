@@ -1,4 +1,5 @@
-"""Checks before Spark starts, which need no JVM, and the progress of the start on a terminal."""
+"""Checks before Spark starts, which need no JVM, and the progress of Spark's start on a
+terminal."""
 
 import os
 import re
@@ -19,7 +20,7 @@ from ottla.pipeline.run.watching import in_a_thread
 
 MASTER_PORT = 7077
 MASTER_ANSWER_TIMEOUT_S = 2.0
-"""Longest wait for a Spark master, in seconds; Spark itself would try for a minute."""
+"""Maximum wait for a Spark master, in seconds. Spark itself would try for a minute."""
 FILES = ("spark.jars", "spark.submit.pyFiles", "spark.archives")
 REDRAW_S = 1.0
 CLASSPATHS = (
@@ -30,14 +31,15 @@ CLASSPATHS = (
 )
 HADOOP = re.compile(r"hadoop-client-api-([\d.]+)\.jar")
 JARS_GIVEN = re.compile(r"hadoop-aws|hadoop-cloud|\.jar\b|/")
-"""Settings that may add the file system for S3; a directory may contain any jar."""
+"""Pattern of Spark settings that may add the file system for S3: a jar, a package or a directory of
+jars."""
 
 
 def check_session(options: SessionOptions) -> None:
-    """Check the options of a session.
+    """Check the options of a Spark session.
 
     Raises ConfigError if a file of --jars, --py-files or --archives does not exist, and OttlaError
-    if no address of a standalone master answers.
+    if no address of a standalone master responds.
     """
     for key, text in options.conf:
         if key in FILES:
@@ -113,7 +115,8 @@ def _check_master(master: str) -> None:
 
 @contextmanager
 def start_shown(master: str) -> Iterator[None]:
-    """Show on a terminal that Spark is starting, with the elapsed time."""
+    """Show on a terminal, with the elapsed time, that Spark is starting. The progress line
+    disappears when the `with` block ends."""
     if not is_watched():
         yield
         return

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 TOPIC = "__client_metrics"
 TRIGGER = "1m"
-"""Default interval of batches. The default window is one minute, so that a shorter interval would
-show nothing earlier."""
+"""Default interval between batches. The default window is one minute, so that a shorter interval
+would not show results any earlier."""
 CHECKPOINT = "_checkpoint"
 SHUFFLES = "spark.sql.shuffle.partitions"
 SHUFFLES_LOCAL = 4
-"""Shuffle partitions of Spark on one machine.  Spark's own default of 200 is for a cluster."""
+"""Number of Spark's shuffle partitions on one machine. Spark's own default of 200 is for a cluster.
+"""
 MILLISECONDS = 1_000
 
 
@@ -82,7 +83,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Aggregate client metrics until interrupted, or in one run. Returns the exit code."""
+    """Aggregate client metrics over time windows until interrupted, or in one run. Returns the exit
+    code."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
@@ -103,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
-    """Return the telemetry options of the command line."""
+    """Return the telemetry options in the arguments of the command line."""
     from ottla.pipeline.rollup.frames import RollupOptions
     from ottla.pipeline.rollup.stream import TelemetryOptions
 
@@ -136,10 +138,10 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
 
 @contextmanager
 def prepared(options: "TelemetryOptions") -> Iterator[tuple[int, ...]]:
-    """Lock the output, and check that the topic exists, before Spark starts.
+    """Lock the output, and check that the topic of client metrics exists, before Spark starts.
 
-    A new output is created only if the topic exists. Yields the file descriptors that the session
-    must keep open.
+    A new output is created only if the topic exists. Yields the file descriptors that the Spark
+    session must keep open.
     """
     path = None if options.output is None else local_path(options.output)
     is_new = path is None or not path.exists()
@@ -164,7 +166,7 @@ def _check(options: "TelemetryOptions") -> None:
 
 @contextmanager
 def missing_topic_explained(topic: str) -> Iterator[None]:
-    """Extend the error about a missing topic of client metrics: how to create the topic."""
+    """Add a remedy to an error about the missing topic of client metrics: the way to create it."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -180,8 +182,8 @@ def missing_topic_explained(topic: str) -> Iterator[None]:
 def locked_output(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
     """Lock an output directory against other commands on this machine.
 
-    Yields the file descriptors of the locks. The session must keep them open: the JVM may outlive
-    this process for a moment and still write.
+    Yields the file descriptors of the locks. The Spark session must keep them open: the JVM may
+    outlive this process for a moment and still write.
     """
     path = None if output is None else local_path(output)
     if path is None:

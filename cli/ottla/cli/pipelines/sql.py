@@ -1,4 +1,4 @@
-"""`ottla sql QUERY`: runs a query of DuckDB over live topics."""
+"""`ottla sql QUERY`: runs an SQL query over live topics by DuckDB."""
 
 import argparse
 import csv
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 2_000
 TABLE_ROWS_MAX = 1_000
-"""Maximum number of rows that are printed as a table. All of them are kept in memory, because the
-column widths depend on every row."""
+"""Maximum number of rows that are printed as a table. All these rows are kept in memory, because
+the column widths depend on every row."""
 MEMORY = "1Gi"
 _NO_FIELD = re.compile(r"Cannot extract field .* because it is not a struct")
 _SHOW_TABLES = re.compile(r"\s*(show\s+(all\s+)?tables|\.tables)\s*;?\s*", re.IGNORECASE)
@@ -56,7 +56,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the result of a query over the topics that it names. Returns the exit code."""
+    """Run a query over the topics that it names, and print its result. Returns the exit code."""
     try:
         import duckdb
         import numpy  # noqa: F401
@@ -91,8 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(reader: "pa.RecordBatchReader", form: str) -> None:
-    """Print the rows of a result: CSV and JSON as the rows arrive, a table at the end and with at
-    most `TABLE_ROWS_MAX` rows."""
+    """Print the rows of a query's result. CSV and JSON are printed as the rows arrive; a table is
+    printed at the end, with at most `TABLE_ROWS_MAX` rows."""
     names = reader.schema.names
     if form == "csv":
         say_block(_csv([names]))
@@ -121,7 +121,7 @@ def _csv(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes and times as texts."""
+    """Convert a value to a type of JSON: bytes and times become texts."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, dict):
@@ -142,9 +142,11 @@ def _cell(value: Any) -> Any:
 
 
 def _sentence(error: Exception, *, has_fields: bool) -> str:
-    """Return DuckDB's message as one sentence.  `has_fields` is true if values are JSON.
+    """Return DuckDB's error message as one line. `has_fields` is true if the values of records are
+    JSON.
 
-    Its hints for an unknown table name DuckDB's own tables, so the way to the topics replaces them.
+    For an unknown table, DuckDB suggests its own tables. These suggestions are replaced by the way
+    to name topics.
     """
     if not has_fields and _NO_FIELD.search(str(error)):
         return "values are bytes, which have no fields; --json reads JSON values as columns"

@@ -1,4 +1,4 @@
-"""`ottla table maintain TABLE`: merges small files of exported tables, removes unused ones."""
+"""`ottla table maintain TABLE`: merges small files of exported tables, and removes unused files."""
 
 import argparse
 import time
@@ -32,7 +32,7 @@ TARGET = "TABLE"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Maintain a table once and print the result. Returns the exit code."""
+    """Merge the files of a table once and print the result. Returns the exit code."""
     require_tables(arguments.table)
     options = maintenance_options(arguments)
     shown = MaintenanceShown(arguments.table)
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def maintenance_options(arguments: argparse.Namespace) -> "MaintenanceOptions":
-    """Return the options of a maintenance. Raises ConfigError if an argument is invalid."""
+    """Return the options for maintaining a table. Raises ConfigError if an argument is invalid."""
     from ottla.pipeline.maintenance.maintenance import KEEP_S_MIN, MaintenanceOptions
 
     target_bytes = number_of(arguments.file_size)
@@ -99,7 +99,7 @@ def maintained(
 
 
 class MaintenanceShown:
-    """Progress of a maintenance on a terminal."""
+    """Progress of a table's maintenance, drawn on a terminal."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -107,7 +107,7 @@ class MaintenanceShown:
         self._drawn_s = 0.0
 
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
-        """Draw the progress, at most twice a second."""
+        """Draw the progress of the maintenance, at most twice a second."""
         now_s = time.monotonic()
         if not self._is_drawn or now_s - self._drawn_s < DRAW_S:
             return
@@ -116,7 +116,7 @@ class MaintenanceShown:
         draw(f"{self._table}  {_mib(done_bytes)} of {_mib(total_bytes)} merged  {share} %")
 
     def end(self) -> None:
-        """Erase the drawn line."""
+        """Erase the progress line."""
         if self._is_drawn:
             wipe()
 

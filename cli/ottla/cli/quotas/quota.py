@@ -1,4 +1,5 @@
-"""`ottla quota list|set|delete|explain|usage|export|apply`."""
+"""`ottla quota list|set|delete|explain|usage|export|apply`: shows and changes the quotas of users,
+client ids and IP addresses."""
 
 import argparse
 import json
@@ -31,11 +32,11 @@ USAGE_KEYS = (
     "broker", "user", "client_id", "key", "rate", "limit", "percent", "throttled_s",
 )  # fmt: skip
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default of an entity type."""
+"""Name that Kafka's tools use for the default entity of a type."""
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the limits of all owners. Returns the exit code."""
+    """List the quotas of all users, client ids and IP addresses. Returns the exit code."""
     found = await admin.describe_quotas()
     rows = [
         (*_owner_cells(owner), key, limit)
@@ -47,7 +48,7 @@ async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set the limits of one owner. Returns the exit code."""
+    """Set quotas of one user, client id or IP address. Returns the exit code."""
     limits: dict[str, float | None] = {}
     for text in arguments.limits:
         key, _, value = text.partition("=")
@@ -56,7 +57,7 @@ async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove limits of one owner. Returns the exit code."""
+    """Remove quotas of one user, client id or IP address. Returns the exit code."""
     owner = _owner(arguments)
     present = (await admin.describe_quotas()).get(owner, {})
     missing = [key for key in arguments.keys if key not in present]
@@ -86,8 +87,8 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the usage of clients with a limit on each broker that answers, those with the longest
-    throttle time first. Returns the exit code."""
+    """Show the usage of quotas by clients on each broker that responds. Clients with the longest
+    throttle time come first. Returns the exit code."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
     rows: list[tuple[object, ...]] = []
     refusals = []
@@ -120,13 +121,13 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def export(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print all limits as a file for `apply`. Returns the exit code."""
+    """Print all quotas in the form of a file that `apply` accepts. Returns the exit code."""
     print_json(exported(await admin.describe_quotas()))
     return 0
 
 
 async def apply(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Replace the limits of all owners by those of a file, in one request. Returns the exit
+    """Replace all quotas of the cluster by the quotas in a file, in one request. Returns the exit
     code."""
     try:
         content = json.loads(Path(arguments.file).read_text())
@@ -163,7 +164,7 @@ async def _change(
 
 
 def parse_limit(key: str, text: str) -> float:
-    """Return the number in a limit such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576).
+    """Parse a quota such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576). Returns the number.
 
     Raises ConfigError if the text is not a number.
     """

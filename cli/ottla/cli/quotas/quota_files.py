@@ -1,7 +1,8 @@
-"""Limits as JSON, and the changes that make a cluster's limits equal to a file. Pure.
+"""Quotas as JSON, and the changes that make a cluster's quotas equal to a file. Pure.
 
 A file is a list of objects: `{"user": "anna", "client-id": null, "limits": {"producer_byte_rate":
-1048576}}`. A null user or client id is the default of its type; a missing one matches any.
+1048576}}`. A null user or client id is the default of its type. An absent one means that the quota
+applies to any.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
 
 
 def exported(limits: AllLimits) -> list[dict[str, object]]:
-    """Return limits in the form of the file, sorted by owner."""
+    """Return quotas in the form of the file, sorted by the entity to which they apply."""
     return [
         {
             **{part.type: None if part.is_default else part.name for part in owner},
@@ -29,8 +30,8 @@ def exported(limits: AllLimits) -> list[dict[str, object]]:
 
 
 def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
-    """Return the limits in the content of a file. Raises ConfigError, which names the entry, if one
-    is invalid."""
+    """Return the quotas in the content of a file. Raises ConfigError, which names the entry, if an
+    entry is invalid."""
     if not isinstance(content, list):
         raise ConfigError("--file", "must hold a list of owners and their limits")
     found: dict[QuotaOwner, dict[str, float]] = {}
@@ -43,8 +44,8 @@ def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
 
 
 def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
-    """Return the changes from the present to the wanted limits. With `prunes`, limits that are not
-    wanted are removed."""
+    """Return the changes that turn the present quotas into the wanted ones. With `prunes`, other
+    quotas are removed."""
     owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
     changes = []
     for owner in owners:
@@ -60,7 +61,7 @@ def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[Q
 
 
 def owner_of(parts: Iterable[tuple[str, str | None]]) -> QuotaOwner:
-    """Return the owner with the given types and names; a name of None is the default of its
+    """Return the entity with the given types and names. A name of None is the default of its
     type."""
     return tuple(sorted(QuotaEntity(type_, name is None, name or "") for type_, name in parts))
 

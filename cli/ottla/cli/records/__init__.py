@@ -1,4 +1,4 @@
-"""Commands on records.
+"""Commands that write and print records.
 
 produce.py         `ottla produce`: records from standard input
 consume.py         `ottla consume`: prints records

@@ -77,8 +77,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the requested number, the end of the partitions, or Ctrl-C. Returns the
-    exit code."""
+    """Print records until the requested number of records, the end of the partitions, or Ctrl-C.
+    Returns the exit code."""
     start, stop = parse_offset(arguments.offset)
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
@@ -123,8 +123,8 @@ async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> li
 
 
 def parse_offset(text: str) -> tuple[str, int | None]:
-    """Parse --offset as kcat does. Returns the start, and the timestamp in ms at which to stop, or
-    None."""
+    """Parse the value of --offset as kcat does. Returns the start, and the timestamp in ms at which
+    to stop, or None if there is none."""
     start, stop = "beginning", None
     for part in text.split(","):
         if part.startswith("e@") and part[2:].isdecimal():
@@ -176,8 +176,8 @@ async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level
 async def _read(
     cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
 ) -> int:
-    """Print records until the requested number or the end offsets. Returns the number of
-    records."""
+    """Print records until the requested number of records or the end offsets. Returns the number of
+    printed records."""
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer, decoder = Printer(arguments), RecordDecoder()
     failures = 0
@@ -206,8 +206,8 @@ async def _read(
 async def fetch_once(
     cluster: Cluster, positions: list[ReadPosition], level: str, decoder: RecordDecoder
 ) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
-    """Fetch once from each leader, one after another. Returns the records, and a retriable error
-    code if one occurred."""
+    """Fetch once from each leader, one after another. Returns the records by position, and a
+    retriable error code if one occurred."""
     by_leader: dict[Any, list[ReadPosition]] = {}
     for position in positions:
         at = TopicPartition(position.topic, position.partition)
@@ -265,8 +265,8 @@ def records_of(
     aborted: Iterable[tuple[int, int]] = (),
     decoder: RecordDecoder | None = None,
 ) -> list[ConsumerRecord]:
-    """Return the complete records of a fetch. An incomplete batch at the end of the response is
-    fetched again.
+    """Return the complete records in a fetch response. An incomplete batch at the end of the
+    response is fetched again.
 
     Records of `aborted` transactions, each given as (producer id, first offset), are left out.
     """

@@ -24,14 +24,14 @@ RESETS = {"beginning": "earliest", "end": "latest"}
 
 BATCH_RECORDS = 500
 POLL_S = 0.5
-"""Interval, in seconds, between checks whether the end is reached."""
+"""Interval, in seconds, between checks whether the end of all partitions is reached."""
 METADATA_AGE_MS = 10_000
-"""Largest age of metadata in ms, after which a pattern finds newly created topics."""
+"""Maximum age of metadata in ms, so that a pattern finds newly created topics within this time."""
 
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print records until the requested number, the end, or a signal. Then commit the offsets and
-    leave the group. Returns the exit code."""
+    """Print records until the requested number of records, the end, or a signal. Then commit the
+    offsets and leave the group. Returns the exit code."""
     if arguments.partition is not None:
         raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
     if arguments.offset not in RESETS:
@@ -88,8 +88,8 @@ async def _read(consumer: Consumer, arguments: argparse.Namespace, printer: Prin
 
 
 async def _is_at_end(consumer: Consumer) -> bool:
-    """Return whether all assigned partitions are read to their ends. Returns False if no partition
-    is assigned."""
+    """Return whether all assigned partitions have been read to their ends. False if no partition is
+    assigned."""
     assigned = consumer.assignment
     if not assigned:
         return False

@@ -1,5 +1,5 @@
-"""`ottla consume --share`: takes records as a member of a share group (KIP-932), and accepts those
-that it has printed.
+"""`ottla consume --share`: reads records as a member of a share group (KIP-932), and accepts the
+records that it has printed.
 
 Records are flushed to standard output before they are accepted: at-least-once.
 """
@@ -21,12 +21,13 @@ from ottla.model.errors import ConfigError
 
 BATCH_RECORDS = 500
 EMPTY_S = 2.0
-"""Time, in seconds, without a record after which a queue counts as empty."""
+"""Time, in seconds, without a record after which a share group counts as having no further records.
+"""
 
 
 async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print and accept records until the requested number, the end, or a signal. Then leave the
-    group. Returns the exit code."""
+    """Print and accept records until the requested number of records, the end, or a signal. Then
+    leave the share group. Returns the exit code."""
     _check(arguments, wanted)
     bootstrap = bootstrap_of(arguments)
     async with open_cluster(bootstrap) as cluster:
@@ -55,7 +56,7 @@ async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) ->
 
 
 def _check(arguments: argparse.Namespace, wanted: WantedTopics) -> None:
-    """Refuse options that a share group does not have."""
+    """Raise ConfigError for options that do not apply to share groups."""
     if arguments.group is not None:
         raise ConfigError("--share", "is another type of group than --group; give one of them")
     if arguments.partition is not None:

@@ -34,8 +34,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 BATCH_RECORDS_MAX = 1_000
 BATCH_BYTES_MAX = 512 << 10
-"""Largest size of a batch in bytes: below the broker's default max.message.bytes, with room for
-keys, headers and batch overhead."""
+"""Maximum size of a batch in bytes. It is below the broker's default max.message.bytes, and leaves
+space for keys, headers and batch overhead."""
 PRODUCE_BY_NAME_VERSION = PRODUCE_TOPIC_IDS_FROM - 1
 RETRY_WAIT_S = 0.1
 ATTEMPTS = 50
@@ -77,8 +77,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a record for each line. Each batch is acknowledged before the next is sent. Returns the
-    exit code."""
+    """Write a record for each line of standard input. Each batch is acknowledged before the next is
+    sent. Returns the exit code."""
     headers = tuple(_header(text) for text in arguments.header)
     if arguments.transactional_id is not None:
         return run_async(partial(_write_in_transaction, arguments, headers))
@@ -108,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def _write_in_transaction(
     arguments: argparse.Namespace, headers: tuple[tuple[str, bytes | None], ...]
 ) -> int:
-    """Write a record for each line in one transaction, which is committed at the end of the input.
-    Returns the exit code."""
+    """Write a record for each line of standard input in one transaction, which is committed at the
+    end of the input. Returns the exit code."""
     if arguments.acks != "all":
         raise ConfigError("--acks", f"is {arguments.acks}; a transaction needs all")
     config = ProducerConfig(
@@ -137,9 +137,10 @@ async def _write_in_transaction(
 
 
 async def _may_create(cluster: Cluster, arguments: argparse.Namespace) -> bool:
-    """Return whether the topic may be created. If standard input is a terminal, the user is asked.
+    """Return whether the topic may be created if it is missing. If standard input is a terminal,
+    the user is asked.
 
-    Raises RefusedError if the topic does not exist and may not be created: its name may be
+    Raises RefusedError if the topic does not exist and may not be created, because its name may be
     misspelt.
     """
     if arguments.create:
@@ -189,8 +190,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition for those records of chunk number `turn` that have no key. Only
-    partitions with a leader are used, unless there are none."""
+    """Return the partition for the records without a key in chunk number `turn`. Only partitions
+    with a leader are used, unless there are none."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]
@@ -204,8 +205,8 @@ def _sorted(
     *,
     keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Return the records of the lines, by partition. A record with a key goes to the partition of
-    the key's hash; all others go to the partition `keyless`."""
+    """Return the records for the lines, by partition. A record with a key goes to the partition of
+    the key's hash; all other records go to the partition `keyless`."""
     now_ms = time.time_ns() // 1_000_000
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:

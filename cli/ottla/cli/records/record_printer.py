@@ -1,4 +1,4 @@
-"""Prints records in the requested format. The formats are those of kcat."""
+"""Prints records in the requested format. The available formats are kcat's."""
 
 import argparse
 import re
@@ -15,14 +15,14 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 
 @dataclass(slots=True)
 class ReadPosition:
-    """Read position in one partition, and the offset to stop at."""
+    """Read position in one partition, and the offset at which to stop."""
 
     topic: str
     partition: int
     offset: int
     end_offset: int | None
     leader: int = -1
-    """Broker that led the partition at the last fetch, or -1 before the first."""
+    """Broker from which the partition was last fetched, or -1 before the first fetch."""
 
 
 class Printer:
@@ -39,7 +39,7 @@ class Printer:
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
         self._is_plain = self._tokens == ["%s", "\\n"] and not self._is_seen
-        """True if the output is each record's value on a line, unescaped."""
+        """True if the format is just each record's value on a line of its own, unescaped."""
 
     def show(self, position: ReadPosition, record: ConsumerRecord) -> None:
         """Print one record."""

@@ -1,4 +1,4 @@
-"""The topics of `ottla consume`: topic names, and regular expressions for topic names."""
+"""The topics that `ottla consume` reads: topic names, and regular expressions for topic names."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ PATTERN_MARK = "^"
 
 class WantedTopics:
     """Names and regular expressions of topics. As in librdkafka, an expression that begins with ^
-    matches the beginning of a name. With --regex, each other expression matches a whole name, as in
-    the Java client."""
+    matches the beginning of a name. With --regex, every other expression matches a whole name, as
+    in the Java client."""
 
     def __init__(self, words: Sequence[str], *, is_regex: bool) -> None:
         patterns = [one for one in words if is_regex or one.startswith(PATTERN_MARK)]
         self.is_pattern = bool(patterns)
-        """True if any of the words is a regular expression."""
+        """True if any of the topic arguments is a regular expression."""
 
         self.names = [one for one in dict.fromkeys(words) if one not in patterns]
         """Topics that are named in full."""
@@ -35,7 +35,7 @@ class WantedTopics:
 
 
 async def topics_of(cluster: Cluster, wanted: WantedTopics) -> list[str]:
-    """Return the wanted topics that exist.  Internal topics must be named in full.
+    """Return the wanted topics that exist. Internal topics must be named in full.
 
     Raises RefusedError if a topic that is named in full does not exist.
     """
@@ -59,8 +59,8 @@ def _check_known(name: str, found: Iterable[str]) -> None:
 
 
 def _whole(pattern: str) -> str:
-    """Return an expression that matches whole names. An expression that begins with ^ is extended
-    to match any rest of a name."""
+    """Return the expression in a form that matches whole names. An expression that begins with ^ is
+    extended, so that any text may follow it."""
     return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
 
 

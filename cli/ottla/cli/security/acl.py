@@ -1,4 +1,4 @@
-"""`ottla acl list|create|delete|explain`: access control entries."""
+"""`ottla acl list|create|delete|explain`: shows and changes ACLs, and explains their decisions."""
 
 import argparse
 

@@ -25,7 +25,7 @@ async def explained(
     resource_type: ResourceType,
     name: str,
 ) -> AuthorizationDecision:
-    """Return the decision and the ACL that it is based on.
+    """Return the decision about a request, and the ACL on which it is based.
 
     Raises RefusedError with SECURITY_DISABLED if the cluster has no authorizer.
     """
@@ -42,7 +42,7 @@ async def explained(
 
 
 async def _settings(admin: Admin) -> AuthorizerConfig:
-    """Return the authorizer settings of a broker, which must be the same on all brokers."""
+    """Return the authorizer settings of a broker. They must be the same on all brokers."""
     cluster = await admin.describe_cluster()
     configs = await admin.broker_configs(cluster.brokers[0].node)
     keys = (AUTHORIZER_CLASS, SUPER_USERS, ALLOW_EVERYONE)

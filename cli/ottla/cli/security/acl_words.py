@@ -36,7 +36,7 @@ Pattern = tuple[ResourceType, str]
 
 
 def resource_options(*, is_repeatable: bool) -> Iterator[Option]:
-    """Yield the options that name resources."""
+    """Yield the command-line options that name resources of ACLs."""
     for name in RESOURCES:
         noun = name.replace("_", " ")
         yield option(
@@ -56,8 +56,8 @@ def principal_of(text: str) -> str:
 
 
 def operation_of(text: str) -> AclOperation:
-    """Return the operation with a name such as read or describe-configs. Raises ConfigError if
-    there is none."""
+    """Return the ACL operation with a name such as read or describe-configs. Raises ConfigError if
+    the name is unknown."""
     names = {one.name.lower().replace("_", "-"): one for one in AclOperation if one.value >= 2}
     given = text.lower().replace("_", "-")
     for name, operation in names.items():
@@ -81,7 +81,8 @@ def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
 
 
 def entries_of(arguments: argparse.Namespace) -> list[AclEntry]:
-    """Return the ACLs of 'ottla acl create'.  Raises ConfigError if they are incomplete."""
+    """Return the ACLs in the arguments of 'ottla acl create'. Raises ConfigError if they are
+    incomplete."""
     patterns = patterns_of(arguments)
     if not patterns:
         raise ConfigError(
@@ -149,8 +150,8 @@ def _extend(
 
 
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
-    """Return the filter of 'ottla acl list' and 'delete'.  Raises ConfigError if two resources are
-    named."""
+    """Return the ACL filter in the arguments of 'ottla acl list' and 'ottla acl delete'. Raises
+    ConfigError if two resources are named."""
     patterns = patterns_of(arguments)
     if len(patterns) > 1:
         raise ConfigError("resource", "is named twice; name one, or none for all")
@@ -173,7 +174,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
 
 
 def row_of(entry: AclEntry) -> tuple[Any, ...]:
-    """Return an ACL as a row of the table."""
+    """Return an ACL as a row of a table."""
     return (
         entry.principal,
         entry.host,

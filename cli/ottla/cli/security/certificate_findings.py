@@ -1,4 +1,4 @@
-"""Checks the certificates of a settings file for failures and for expiry. Pure."""
+"""Checks the certificates in a settings file for failures and for expiry. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from ottla.model.tls.certificate import Certificate
 from ottla.model.tls.context_driver import TlsMaterial
 
 RENEW_WITHIN = timedelta(days=30)
-"""Remaining validity below which a certificate should be renewed."""
+"""Remaining validity below which the renewal of a certificate is recommended."""
 
 COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID-UNTIL", "STATE", "CURE")
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -17,7 +17,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFinding:
-    """Finding about one certificate."""
+    """Result of checking one certificate: its validity, and its problem if there is one."""
 
     where: str
     subject: str = "-"
@@ -28,7 +28,7 @@ class CertificateFinding:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """The finding as a row of the table."""
+        """The result as a row of a table."""
         until = None
         if self.valid_until is not None:
             until = moment(round(self.valid_until.timestamp() * 1_000))
@@ -45,8 +45,8 @@ class CertificateFinding:
 def findings_of(
     where: str, material: TlsMaterial, *, now: datetime, handshake_problem: str | None
 ) -> Iterator[CertificateFinding]:
-    """Yield the findings about the certificates of one TLS configuration: its own certificate, then
-    the trusted ones.
+    """Yield the results for the certificates in one TLS configuration: its own certificate first,
+    then the trusted CAs.
 
     `handshake_problem` is the reason why a client that trusts the same CAs would refuse the
     certificate, or None.
@@ -79,5 +79,5 @@ def _judged(
 
 
 def is_fit(findings: Sequence[CertificateFinding]) -> bool:
-    """Return True if no finding is a failure."""
+    """Return True if no result is a failure."""
     return all(one.state != FAILED for one in findings)

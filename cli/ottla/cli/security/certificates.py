@@ -1,8 +1,9 @@
-"""`ottla certificates ca|node|user|renew`: a certificate authority of the cluster's own.
+"""`ottla certificates ca|node|user|renew`: manages certificate authorities of the cluster, and
+certificates that they issue.
 
-Nodes and users have authorities of their own: every holder of a certificate of the nodes' authority
-may join the cluster.  Nothing here connects to the cluster.  Files with keys are readable by their
-owner only.
+Nodes and users have separate authorities, because every holder of a certificate from the nodes'
+authority may join the cluster. These commands do not connect to the cluster. Files with keys are
+readable by their owner only.
 """
 
 import argparse
@@ -29,15 +30,16 @@ if TYPE_CHECKING:
 
 COLUMNS = ("FILE", "FOR", "VALID-UNTIL")
 NAME_LENGTH_MAX = 64
-"""Longest common name of a certificate (X.520)."""
+"""Maximum length of a certificate's common name in characters (X.520)."""
 VALID_FOR = "824d"
 RENEWED_WITHIN = "60d"
 
 
 def make_authority(arguments: argparse.Namespace) -> int:
-    """Create a certificate authority in a directory.  Returns the exit code.
+    """Create a certificate authority in a directory. Returns the exit code.
 
-    Raises ConfigError if the directory has one: its certificates would no longer be trusted.
+    Raises ConfigError if the directory already has an authority: its certificates would no longer
+    be trusted.
     """
     made = _driver()
     directory = Path(arguments.directory)
@@ -54,9 +56,10 @@ def make_authority(arguments: argparse.Namespace) -> int:
 
 
 def issue_node(arguments: argparse.Namespace) -> int:
-    """Issue the certificate of a node, or of the nodes of one machine.  Returns the exit code.
+    """Issue the certificate for a node, or for the nodes of one machine. Returns the exit code.
 
-    Raises ConfigError if the authority is not for nodes, or a host is none.
+    Raises ConfigError if the authority does not issue certificates for nodes, or if a host name is
+    invalid.
     """
     driver = _driver()
     authority = _authority(arguments, driver.FOR_NODES)
@@ -76,9 +79,9 @@ def issue_node(arguments: argparse.Namespace) -> int:
 
 
 def issue_user(arguments: argparse.Namespace) -> int:
-    """Issue the certificate of a user.  Returns the exit code.
+    """Issue the certificate for a user. Returns the exit code.
 
-    Raises ConfigError if the authority is not for users.
+    Raises ConfigError if the authority does not issue certificates for users.
     """
     authority = _authority(arguments, _driver().FOR_USERS)
     name = _common_name(arguments.user)
@@ -91,10 +94,11 @@ def issue_user(arguments: argparse.Namespace) -> int:
 
 
 def renew(arguments: argparse.Namespace) -> int:
-    """Renew certificates that end soon, with the same subject and names.  Returns the exit code.
+    """Renew certificates that expire soon, with the same subject and names. Returns the exit code.
 
-    A file keeps its owner and mode, and is replaced as a whole: nodes use it within 10 s.  Raises
-    ConfigError if a file is not of this authority; earlier files are renewed by then.
+    A file keeps its owner and mode, and is replaced as a whole: nodes use it within 10 s. Raises
+    ConfigError if another authority issued the certificate in a file; files before it are already
+    renewed then.
     """
     driver = _driver()
     authority = driver.CertificateAuthority.read(Path(arguments.ca))
@@ -139,7 +143,8 @@ def _authority(arguments: argparse.Namespace, purpose: str) -> "CertificateAutho
 
 
 def _driver() -> Any:
-    """Import and return the module of authorities, which needs cryptography."""
+    """Import and return the module of certificate authorities, which needs the package
+    cryptography."""
     try:
         from ottla.node.local import certificate_authority_driver
     except ImportError:

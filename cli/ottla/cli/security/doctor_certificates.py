@@ -1,7 +1,7 @@
 """`ottla doctor certificates FILE`: checks the certificates in the settings of a node or a client.
 
 Each certificate is tested in use: a server with this certificate and a client that trusts the same
-CAs do a handshake in memory. This is repeated for each host name that clients connect to.
+CAs do a handshake in memory. This is repeated for each host name to which clients connect.
 """
 
 import ssl
@@ -27,11 +27,11 @@ from ottla.node.properties import parse_properties
 EVERY_INTERFACE = ("", "0.0.0.0", "::")
 UNTRUSTED = "the trusted CAs do not vouch for it"
 ROUNDS_MAX = 10
-"""Largest number of exchanges in a handshake; a normal one needs two or three."""
+"""Maximum number of exchanges in a handshake. A normal handshake needs two or three."""
 
 
 def look_at_file(path: Path, *, now: datetime | None = None) -> list[CertificateFinding]:
-    """Return the findings about all certificates of a settings file."""
+    """Return the results for all certificates in a settings file."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -61,7 +61,8 @@ def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | 
 
 
 def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
-    """Return the distinct listeners in a node's settings, by advertised address if there is one."""
+    """Return the distinct listeners in a node's settings, with their advertised addresses if there
+    are any."""
     is_broker = texts.get("process.roles", "broker").strip() != "controller"
     found = {one.name: one for one in node_listeners(texts, is_broker=is_broker)}
     for key in ("listeners", "advertised.listeners"):
@@ -92,10 +93,10 @@ def _look_at_listener(
 
 
 def _trust_problem(config: TlsConfig, trusts: Sequence[TlsConfig], host: str | None) -> str | None:
-    """Return the reason why clients refuse the certificate of a listener, or None.
+    """Return the reason why clients refuse a listener's certificate, or None.
 
-    A listener may trust the CA of users only. Its own certificate is then vouched for by the CAs of
-    another listener.
+    A listener may trust only the CA of users. Its own certificate is then checked against the CAs
+    of another listener.
     """
     problem = handshake_problem(config, host)
     for trust in trusts:
@@ -108,8 +109,8 @@ def _trust_problem(config: TlsConfig, trusts: Sequence[TlsConfig], host: str | N
 def handshake_problem(
     config: TlsConfig, host: str | None, trust: TlsConfig | None = None
 ) -> str | None:
-    """Return the reason why a client refuses the certificate, or None. The client trusts the CAs of
-    `trust`, or by default those of the listener itself."""
+    """Return the reason why a client refuses the certificate in `config` during a TLS handshake, or
+    None. The client trusts the CAs in `trust`, or by default the CAs of the listener itself."""
     server = server_context(config if trust is None else replace(config, client_auth=NONE))
     trusted = config if trust is None else trust
     client = client_context(replace(trusted, client_auth=NONE, checks_names=host is not None))

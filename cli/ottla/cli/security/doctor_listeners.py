@@ -1,9 +1,9 @@
-"""`ottla doctor listeners`: encryption, certificates and authentication of listeners, as a client
-sees them.
+"""`ottla doctor listeners`: checks encryption, certificates and authentication of listeners, as a
+client sees them.
 
-The command connects to each address several times, since one connection can answer only one
-question: is the connection encrypted, is the certificate accepted, which SASL mechanisms are
-offered, are clients served without authentication. No credentials are ever sent.
+The command connects to each address several times, since each connection can answer only one
+question: whether it is encrypted, whether the certificate is accepted, which SASL mechanisms are
+offered, and whether clients are served without authentication. No credentials are ever sent.
 """
 
 import ssl
@@ -25,16 +25,19 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 TIMEOUT_S = 5.0
-"""Longest time for each question, in seconds."""
+"""Maximum time for each check of a listener, in seconds."""
 NO_MECHANISM = "OTTLA-DOCTOR"
-"""Name of a mechanism that no broker supports; the refusal lists the enabled mechanisms."""
+"""Name of a SASL mechanism that no broker supports. A broker's refusal lists the enabled
+mechanisms."""
 ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
-"""Largest number of mechanisms shown; the server at the address may be another program."""
+"""Maximum number of mechanisms shown, because the server at the address may be an arbitrary
+program."""
 
 
 class _UnverifiedDialer(TlsDialer):
-    """TLS dialer that connects to any server to examine its certificate. It sends no secret."""
+    """TLS dialer that connects to any server, in order to examine its certificate. It sends no
+    secret."""
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -87,8 +90,8 @@ async def _look_at(host: str, port: int, config: TlsConfig) -> ListenerFacts:
 async def _encryption(
     facts: ListenerFacts, host: str, port: int, dialer: TlsDialer
 ) -> ListenerFacts:
-    """Return the facts, extended by those of a TLS handshake. Raises an error if the handshake
-    fails."""
+    """Perform a TLS handshake, and return the facts with its observations added. Raises an error if
+    the handshake fails."""
     with trio.fail_after(TIMEOUT_S):
         stream = trio.SSLStream(
             await trio.open_tcp_stream(host, port), dialer.context, server_hostname=host
@@ -132,8 +135,8 @@ async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
 async def _logins(
     facts: ListenerFacts, host: str, port: int, tls: TlsDialer | None, *, shows_certificate: bool
 ) -> ListenerFacts:
-    """Return the facts, extended by the authentication that clients need. Raises OttlaError if no
-    broker answers."""
+    """Find out which authentication the listener requires, and return the facts with these
+    observations added. Raises OttlaError if no broker responds."""
     connection = await _connect(host, port, tls)
     try:
         with trio.fail_after(TIMEOUT_S):
@@ -153,7 +156,7 @@ async def _logins(
 
 
 async def _is_served(host: str, port: int, tls: TlsDialer | None) -> bool:
-    """Return whether a request without a login is served."""
+    """Return whether the listener serves a request of a client that has not logged in."""
     connection = await _connect(host, port, tls)
     try:
         with trio.fail_after(TIMEOUT_S):

@@ -10,7 +10,7 @@ from ottla.model.tls.certificate import Certificate
 
 COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID-UNTIL", "LOGIN", "STATE", "CURE")
 READABLE_MECHANISMS = ("PLAIN", "OAUTHBEARER")
-"""Mechanisms that send the password, or a bearer token, in readable form."""
+"""SASL mechanisms that send the password, or a bearer token, in readable form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,24 +19,24 @@ class ListenerFacts:
 
     address: str
     problem: str = ""
-    """Reason why the address does not answer as a broker; empty if the address does."""
+    """Reason why the address does not respond as a broker. Empty if it does."""
     tls_version: str = ""
     """Negotiated TLS version; empty without encryption."""
     cipher: str = ""
     certificate: Certificate | None = None
     trust_problem: str = ""
-    """Reason why a client with these settings refuses the certificate; empty if the client accepts
-    the certificate."""
+    """Reason why a client with the given settings refuses the certificate. Empty if the client
+    accepts it."""
     mechanisms: tuple[str, ...] = ()
     """SASL mechanisms that the broker offers."""
     asks_certificate: bool = False
     """True if a client without a certificate is refused."""
     serves_strangers: bool = False
-    """True if a request without a login and without a certificate is served."""
+    """True if the listener serves a request without a login and without a client certificate."""
 
     @property
     def login(self) -> str:
-        """Authentication of clients, as text."""
+        """Authentication that clients need, as text."""
         ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
         if ways:
             return ", ".join(ways)
@@ -45,7 +45,7 @@ class ListenerFacts:
 
 @dataclass(frozen=True, slots=True)
 class ListenerFinding:
-    """The findings about one address, and the remedies."""
+    """Problems of one listener address, and their remedies."""
 
     facts: ListenerFacts
     state: str
@@ -53,7 +53,7 @@ class ListenerFinding:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """The finding as a row of the table."""
+        """The problems and remedies as a row of a table."""
         facts, certificate = self.facts, self.facts.certificate
         encryption = f"{facts.tls_version} {facts.cipher}" if facts.tls_version else "none"
         shown, until = "-", "-"
@@ -74,7 +74,7 @@ class ListenerFinding:
 
     @property
     def as_json(self) -> Mapping[str, object]:
-        """The finding in its JSON form."""
+        """The problems and remedies in the JSON form."""
         facts, certificate = self.facts, self.facts.certificate
         return {
             "address": facts.address,
@@ -93,7 +93,7 @@ class ListenerFinding:
 
 
 def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
-    """Return the finding about one address."""
+    """Return the problems of one listener address, judged from the observations."""
     said = [*_failures(facts, now), *_warnings(facts, now)]
     states = {state for state, _ in said}
     state = FAILED if FAILED in states else WARNING if states else OK
@@ -101,7 +101,7 @@ def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
 
 
 def is_fit(findings: Sequence[ListenerFinding]) -> bool:
-    """Return True if no finding is a failure."""
+    """Return True if no listener has a failure."""
     return all(one.state != FAILED for one in findings)
 
 

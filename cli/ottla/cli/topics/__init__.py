@@ -1,4 +1,4 @@
-"""Commands on topics and settings.
+"""Commands that show and change topics and settings.
 
 topic.py               `ottla topic`: its options, and the module of each verb
 change_arguments.py    the options of changes

@@ -1,4 +1,4 @@
-"""Options of the verbs that change settings."""
+"""Declarations of the options that commands for changing topics and settings share."""
 
 from ottla.cli.options import one_of, option
 

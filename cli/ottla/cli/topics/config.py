@@ -1,4 +1,5 @@
-"""`ottla config get|set|diff`: settings of topics, brokers, groups, loggers, client metrics."""
+"""`ottla config get|set|diff`: shows, changes and compares settings of topics, brokers, groups,
+loggers and client metrics."""
 
 import argparse
 from collections.abc import Awaitable, Callable, Iterable
@@ -61,8 +62,8 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
 
 
 async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Change settings of one entity, or only check the changes. Changes that delete or risk
-    records are confirmed. Returns the exit code."""
+    """Change settings of one entity, or only check the changes. The user has to confirm changes
+    that delete records or put them at risk. Returns the exit code."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
     if entity.kind is ConfigKind.BROKER:
@@ -84,7 +85,8 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
 
 
 def _check_broker_keys(keys: Iterable[str]) -> None:
-    """Raise ConfigError for an unknown key. A broker would store an unknown key, as in Kafka."""
+    """Raise ConfigError for an unknown broker setting. The broker itself would store an unknown
+    key, as in Kafka."""
     # Imported late: only this command needs the declarations.
     from ottla.model.settings.dynamic import described_definitions, of_one_listener
     from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS
@@ -159,8 +161,8 @@ def _verb(name: str, summary: str, body: ConfigBody, *options: Declared) -> Verb
 
 
 def _run(body: ConfigBody, arguments: argparse.Namespace) -> int:
-    """Run one verb against the cluster, with the entities that its options name. Returns the exit
-    code."""
+    """Run one verb of `ottla config` against the cluster, with the entities that its options name.
+    Returns the exit code."""
     entities = _entities(arguments)
     if len(entities) > (2 if arguments.verb == "diff" else 1):
         raise ConfigError(

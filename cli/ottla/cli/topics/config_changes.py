@@ -36,7 +36,7 @@ OPTIONS = {
     ConfigKind.CLIENT_METRICS: "client-metrics",
     ConfigKind.GROUP: "group",
 }
-"""Name of each entity type on the command line."""
+"""Name of each kind of entity on the command line."""
 
 OWN_SOURCES = {
     ConfigKind.TOPIC: ConfigSource.TOPIC,
@@ -48,7 +48,7 @@ OWN_SOURCES = {
 
 
 OPERATIONS: dict[str, type[Append | Subtract]] = {"+": Append, "-": Subtract}
-"""List operations of a change, by the sign before the equals sign."""
+"""List operation of a change, by the sign before the equals sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ class Entity:
 
     @property
     def resource(self) -> ConfigResource:
-        """The entity as requests name it."""
+        """The entity as a resource in requests."""
         return ConfigResource(self.kind, self.name)
 
     @property
     def broker(self) -> NodeId | None:
-        """Broker that must answer, or None for any. The settings file and the loggers of a broker
-        are known only to that broker."""
+        """Broker to which requests must be sent, or None for any broker. The settings file and the
+        loggers of a broker are known only to that broker."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
 
 class Change(NamedTuple):
-    """One requested change."""
+    """One requested change of a setting."""
 
     key: str
     change: ConfigChange
@@ -134,8 +134,8 @@ def own_source(entity: Entity) -> ConfigSource:
 
 
 def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> list[Change]:
-    """Return the changes in texts of the forms KEY=VALUE, KEY+=VALUE and KEY-=VALUE (the last two
-    are for lists). The keys in `unset` are reset to their defaults."""
+    """Parse changes of the forms KEY=VALUE, KEY+=VALUE and KEY-=VALUE (the last two are for lists).
+    The keys in `unset` are reset to their defaults. Returns all changes."""
     changes = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -156,7 +156,8 @@ def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> li
 async def settings_of(
     admin: Admin, entity: Entity, keys: Sequence[str] | None = None
 ) -> dict[str, ConfigEntry]:
-    """Return the settings of an entity, sorted by key: those of `keys`, or all."""
+    """Return the settings of an entity, sorted by key: the settings named by `keys`, or all
+    settings."""
     await _check_alive(admin, entity)
     try:
         found = await admin.describe_configs(
@@ -170,7 +171,8 @@ async def settings_of(
 async def alter(
     admin: Admin, entities: Sequence[Entity], changes: Sequence[Change], *, is_dry: bool
 ) -> dict[Entity, RefusedError]:
-    """Make changes, or only validate them. Returns the refusal of each entity that was refused."""
+    """Make changes of settings, or only validate them. Returns the refusal of each entity that was
+    refused."""
     await _check_alive(admin, entities[0])
     outcomes = await admin.try_alter_configs(
         [entity.resource for entity in entities], changes, is_rehearsal=is_dry
@@ -187,8 +189,8 @@ async def alter(
 
 
 async def _check_alive(admin: Admin, entity: Entity) -> None:
-    """Raise an error if the broker that an entity names does not answer: only it knows its settings
-    file."""
+    """Raise an error if the broker that an entity names does not respond, because only that broker
+    knows its settings file."""
     node = entity.broker
     if node is None:
         return

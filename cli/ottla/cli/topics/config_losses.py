@@ -1,4 +1,4 @@
-"""Changes of settings that delete records, or put acknowledged records at risk.  Pure."""
+"""Detects changes of settings that delete records, or put acknowledged records at risk. Pure."""
 
 from collections.abc import Iterable
 
@@ -19,8 +19,9 @@ MIN_INSYNC = "min.insync.replicas"
 
 
 def losses_of(changes: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
-    """Return a clause for each change (key, value before, value after) that an operator confirms.
-    Values are as the broker reports them; None is unknown."""
+    """Return a clause, for the question to the operator, for each change that deletes records or
+    puts them at risk. A change is (key, value before, value after). Values are as the broker
+    reports them; None is unknown."""
     return [clause for change in changes if (clause := _loss(*change))]
 
 
@@ -41,7 +42,8 @@ def _loss(key: str, before: str | None, after: str | None) -> str | None:
 
 
 def _is_lower(before: str | None, after: str | None) -> bool:
-    """Return whether a limit is lower than before.  A negative limit is none."""
+    """Return whether a limit is lower than before. A negative value means that there is no
+    limit."""
     try:
         old, new = int(before or UNLIMITED), int(after or UNLIMITED)
     except ValueError:

@@ -8,7 +8,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 10.0
-"""Time, in seconds, within which each partition's leader must answer."""
+"""Time, in seconds, within which each partition's leader must respond."""
 
 
 async def offsets_at(
@@ -18,11 +18,12 @@ async def offsets_at(
     *,
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
-    """Return each partition's first offset at or after a timestamp in ms, or -1 if there is none.
+    """Return each partition's first offset whose record has a timestamp at or after `timestamp` in
+    ms, or -1 if there is none.
 
-    `EARLIEST` and `LATEST` are timestamps too.  For "read_committed" the end is before the first
-    open transaction.  Raises RefusedError if a partition refuses, or has no leader within
-    TIMEOUT_S.
+    `EARLIEST` and `LATEST` are special timestamps for the first and the end offset. For
+    "read_committed", the end is the start of the first open transaction. Raises RefusedError if the
+    request for a partition is refused, or if a partition has no leader within TIMEOUT_S.
     """
     wanted = dict.fromkeys(partitions, timestamp)
     found = await find_offsets(

@@ -1,8 +1,9 @@
 """Fast path of `ottla topic list`. It applies if no login and no TLS is configured, and every
-broker answers at once.
+broker responds at once.
 
-It uses blocking sockets, which avoids the import of trio; that import takes most of the time of a
-list. All other cases are left to `topic_list`, which waits, prints notes and explains errors.
+It uses blocking sockets, which avoids the import of trio; that import would take most of the
+command's time. All other cases are left to `topic_list`, which waits, prints notes and explains
+errors.
 """
 
 import argparse
@@ -22,20 +23,21 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 
 CLIENT_ID = "ottla"
 WAIT_S = 1.0
-"""Longest wait for one broker, in seconds. With a smaller value a busy broker is asked twice; with
-a larger value a broker that hangs delays the list."""
+"""Maximum wait for one broker, in seconds. With a smaller value, requests to a busy broker are sent
+twice. With a larger value, a broker that hangs delays the list."""
 
 BROKERS_MAX = 16
-"""Largest number of brokers for which the fast path is used. The fast path asks them one after the
-other; `topic_list` asks them concurrently."""
+"""Maximum number of brokers for which the fast path is used. The fast path sends requests to them
+one after the other; `topic_list` does so concurrently."""
 
 
 class _UnusualError(Exception):
-    """Raised if the fast path does not apply."""
+    """Raised if the fast path of `ottla topic list` does not apply."""
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
-    """List every topic by the fast path. Returns False if the fast path does not apply."""
+    """List every topic by the fast path. Returns False if the fast path does not apply, without
+    output."""
     addresses = plain_bootstrap_of(arguments)
     if addresses is None:
         return False
@@ -48,7 +50,8 @@ def list_at_once(arguments: argparse.Namespace) -> bool:
 
 
 def _ask(address: tuple[str, int]) -> tuple[list[MetadataResponseTopic], Counter[str]]:
-    """Ask all brokers. Returns the topics, and the bytes of all their replicas by topic."""
+    """Send the requests to all brokers, starting with the one at `address`. Returns the topics, and
+    the bytes of all their replicas by topic."""
     held: Counter[str] = Counter()
     with ExitStack() as opened:
         connections: dict[tuple[str, int], BlockingConnection] = {}

@@ -1,7 +1,7 @@
-"""`ottla topic`: its verbs and their options.
+"""`ottla topic`: declares its verbs and their options.
 
-The module of a verb is imported only when that verb runs: importing all of them takes longer than
-listing topics.
+The module of a verb is imported only when that verb runs, because importing all of them takes
+longer than listing topics.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def create_topics(arguments: argparse.Namespace) -> int:
 
 
 def list_topics(arguments: argparse.Namespace) -> int:
-    """List topics: by the fast path if the command has no login. Returns the exit code."""
+    """List topics, by the fast path if the command has no login. Returns the exit code."""
     from ottla.cli.topics.quick_list import list_at_once
 
     if list_at_once(arguments):

@@ -33,8 +33,8 @@ NOBODY = -1
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Change the settings of every named topic. Changes that delete or risk records are confirmed.
-    Each refusal is printed. Returns the exit code."""
+    """Change the settings of every named topic. The user has to confirm changes that delete records
+    or put them at risk. Each refusal is printed. Returns the exit code."""
     changes = parse_changes("--config", arguments.config, arguments.unset)
     entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
@@ -162,9 +162,9 @@ def _keeping_reason(topic: str, code: int) -> str:
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     """Elect leaders of the partitions that need an election. Returns the exit code.
 
-    Without --unclean, the preferred replica is elected in each partition that it does not lead.
-    With --unclean, the replica that lacks the fewest records is elected in each partition without a
-    leader, once confirmed.
+    Without --unclean, the preferred replica becomes the leader of each partition that it does not
+    lead. With --unclean, partitions without a leader get one, once confirmed: the replica that
+    lacks the fewest records.
     """
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")

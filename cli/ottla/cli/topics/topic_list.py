@@ -1,7 +1,7 @@
-"""`ottla topic list`: topics, with the bytes of all their replicas.
+"""`ottla topic list`: lists topics, with the bytes of all their replicas.
 
-People and shell completion run this command most often, so this module imports only the calls that
-it makes. In simple cases `quick_list` answers before this module is imported.
+People and shell completion run this command most often, so this module imports only the admin calls
+that it uses. In simple cases `quick_list` prints the list, and this module is not imported.
 """
 
 import argparse
@@ -22,7 +22,7 @@ async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
 
 async def topic_bytes(admin: BrokerCalls) -> Counter[str]:
     """Return the bytes of all replicas by topic. Prints a note for each broker that does not
-    answer.
+    respond.
 
     A replica that is being moved between directories is counted twice until the move ends.
     """

@@ -1,4 +1,4 @@
-"""Rows of topics in tables."""
+"""Topics as rows of a table."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ def show_list(
     topics: Iterable[MetadataResponseTopic],
     held: Mapping[str, int],
 ) -> None:
-    """Show topics sorted by name, with the bytes of all their replicas."""
+    """Print topics sorted by name, with the bytes of all their replicas, which are in `held`."""
     rows = [
         (*row_of_topic(topic), ByteCount(held.get(topic.name or "", 0)))
         for topic in sorted(topics, key=lambda topic: topic.name or "")

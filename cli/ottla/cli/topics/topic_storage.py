@@ -1,4 +1,5 @@
-"""`ottla topic storage`: the size of each replica of a topic in bytes, and its log directory."""
+"""`ottla topic storage`: shows the size of each replica of a topic in bytes, and its log
+directory."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""`ottla topic create|describe|delete`."""
+"""`ottla topic create|describe|delete`: creates, shows and deletes topics."""
 
 import argparse
 from typing import Any

@@ -1,5 +1,5 @@
-"""Candidates of an unclean election, with the end offset of each replica's log and the number of
-records that it lacks."""
+"""Candidates for an unclean leader election, with the end offset of each replica's log and the
+number of records that it lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class UncleanCandidate(NamedTuple):
     partition: TopicPartition
     broker: int
     replica: NodeReplica | None
-    """Description of the replica by its broker, or None if the broker does not answer or does not
+    """Description of the replica by its broker. None if the broker does not respond or does not
     have the log."""
 
     @property
@@ -37,8 +37,9 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Comparison key of candidates; the best candidate has the largest key. A candidate without
-        a loss of records is best, then the larger last epoch, then the larger end offset."""
+        """Comparison key of candidates; the best candidate has the largest key. A candidate that
+        loses no records is best, then the one with the larger last epoch, then the one with the
+        larger end offset."""
         found = self.replica
         if found is None:
             return (False, -2, -1)
@@ -76,10 +77,10 @@ COLUMNS = (
 async def candidates_of(
     admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> list[UncleanCandidate]:
-    """Ask the brokers of each partition's replicas. Returns the candidates in the order of the
-    partitions.
+    """Request the log ends of each partition's replicas from their brokers. Returns the candidates
+    in the order of the partitions.
 
-    If a broker does not answer within five seconds, its candidate has no known log end.
+    If a broker does not respond within five seconds, its candidate has no known log end.
     """
     found: dict[tuple[TopicPartition, int], NodeReplica] = {}
     wanted: dict[int, list[TopicPartition]] = {}
@@ -117,9 +118,10 @@ def best_first(
     candidates: Sequence[UncleanCandidate], replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, list[int]]:
     """Return the replicas of each partition with the best candidate moved to the front. Partitions
-    whose best candidate already precedes the others are omitted.
+    whose best candidate already precedes the other candidates are omitted.
 
-    The controller elects the first live replica. Of equal candidates, the earlier replica is best.
+    The controller elects the first live replica. If two candidates are equal, the earlier replica
+    is preferred.
     """
     orders = {}
     for at, brokers in replicas.items():

@@ -1,4 +1,5 @@
-"""Hanging transactions: open in a partition, but without a coordinator that would end them. Pure.
+"""Finds hanging transactions: open in a partition, but without a coordinator that would end them.
+Pure.
 
 Kafka's rule (KIP-664): a transaction hangs if it has been open longer than the maximum timeout, and
 no transactional id of its producer id has the partition in its present transaction.
@@ -12,8 +13,8 @@ from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 LATE_MS = 5 * 60_000
-"""Grace period, in ms, after the timeout of a transaction, in which its coordinator may still end
-it."""
+"""Grace period, in ms, after the timeout of a transaction. During this period, its coordinator may
+still end it."""
 
 
 class OpenTransaction(NamedTuple):
@@ -34,8 +35,8 @@ def open_transactions(
     *,
     before_ms: int | None = None,
 ) -> Iterator[OpenTransaction]:
-    """Yield the open transactions, sorted by partition and offset. With `before_ms`, only those
-    without a record since that time."""
+    """Yield the open transactions, sorted by partition and offset. With `before_ms`, only
+    transactions without a record since that time, in ms since 1970."""
     for at in sorted(producers):
         found = [
             OpenTransaction(at, producer)
@@ -50,7 +51,8 @@ def hanging_of(
     open_: Iterable[OpenTransaction],
     owners: Mapping[ProducerId, Iterable[TransactionDescription]],
 ) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator of their producer id knows."""
+    """Return the open transactions that no coordinator knows. `owners` has the coordinators'
+    descriptions of transactions, by producer id."""
     return [
         one
         for one in open_

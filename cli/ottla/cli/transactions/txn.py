@@ -1,4 +1,5 @@
-"""`ottla txn list|describe|producers|find-hanging|abort`."""
+"""`ottla txn list|describe|producers|find-hanging|abort`: shows transactions, and aborts hanging
+ones."""
 
 import argparse
 import time
@@ -27,7 +28,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 TIMEOUT_MS_MAX = 15 * 60_000
-"""Default of transaction.max.timeout.ms, in ms; a cluster may have another value."""
+"""Kafka's default of transaction.max.timeout.ms, in ms. A cluster may have another value."""
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR")
 PRODUCER_COLUMNS = (
@@ -127,7 +128,8 @@ def _producer_row(at: TopicPartition, producer: ActiveProducer) -> tuple[object,
 
 
 async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the transactions that no coordinator will end.  Returns exit code 1 if there are any."""
+    """Show the hanging transactions, which no coordinator will end. Returns exit code 1 if there
+    are any."""
     longer_than_ms = _duration_ms(arguments.longer_than, TIMEOUT_MS_MAX + LATE_MS)
     assert longer_than_ms is not None
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
@@ -199,9 +201,9 @@ async def _without_coordinator(
 
 
 async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the named partitions, or all if none is named.
+    """Return the named partitions, or all partitions if none is named.
 
-    Raises RefusedError(UNKNOWN_TOPIC_OR_PARTITION) if one does not exist.
+    Raises RefusedError(UNKNOWN_TOPIC_OR_PARTITION) if a named topic or partition does not exist.
     """
     named = [parse_named(text) for text in texts]
     topics = sorted({one.topic for one in named}) if named else await _all_topics(admin)
@@ -224,7 +226,7 @@ async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition
 
 
 async def _all_topics(admin: Admin) -> list[str]:
-    """Return the names of all topics, with internal topics, since they have transactions as
+    """Return the names of all topics, including internal topics, which may contain transactions as
     well."""
     return sorted(topic.name or "" for topic in (await admin.cluster.metadata()).topics)
 

@@ -1,4 +1,4 @@
-"""Commands on users and delegation tokens.
+"""Commands that manage users and delegation tokens.
 
 user.py       `ottla user`: list, add, delete
 token.py      `ottla token`: create, list, renew, end

@@ -1,4 +1,4 @@
-"""`ottla token create|list|renew|end`: delegation tokens (KIP-48)."""
+"""`ottla token create|list|renew|end`: manages delegation tokens (KIP-48)."""
 
 import argparse
 from base64 import b64encode
@@ -21,7 +21,8 @@ COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
 async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create a token, and show the login with which clients use it. Returns the exit code."""
+    """Create a delegation token, and show the login settings with which clients use it. Returns the
+    exit code."""
     lifetime_s = None
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
