@@ -2,7 +2,7 @@
 registers its data source.
 
 `format("ottla")` is therefore available wherever this package is installed, in SQL and in
-spark-submit too, without a call.  `ottla.pipeline.register` registers the format in a session, and
+spark-submit too, without a call. `ottla.pipeline.register` registers the format in a session, and
 also commits the progress of the session's streams.
 """
 

@@ -34,7 +34,7 @@ class OttlaDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the requested columns as DDL."""
+        """Return the requested columns as Spark's DDL."""
         with one_sentence("read options"):
             return spark_ddl(parse_columns(self.options))
 
@@ -67,18 +67,18 @@ class OttlaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("ottla")` in a session, and start to commit the progress of the session's
-    streams.
+    """Register `format("ottla")` in a Spark session, and start committing the progress of the
+    session's streams.
 
-    A repeated call has no effect.  If the package is installed, Spark also finds the format without
+    A repeated call has no effect. If the package is installed, Spark also finds the format without
     this call (see `pyspark_ottla`), but then no progress is committed.
 
     When the program ends, the session's queries are stopped, and the end of their last batch is
     committed.
 
-    In a local session without PYSPARK_PYTHON, workers run this Python after this call.  Spark's own
-    choice is the `python3` of PATH, which lacks the packages of a virtual environment that is not
-    activated.
+    In a local session without PYSPARK_PYTHON, workers run this Python after this call. By default,
+    Spark would run the `python3` on PATH, which lacks the packages of a virtual environment that is
+    not activated.
     """
     from ottla.pipeline.read.shadow import listen
 
@@ -90,8 +90,8 @@ def register(spark: SparkSession) -> None:
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Let a local session start its workers with this Python, unless the user has set another
-    one."""
+    """Make a local Spark session start its workers with this Python, unless the user has set
+    another Python."""
     context: Any = getattr(spark, "_sc", None)  # None under Spark Connect.
     if context is None or not context.master.startswith("local"):
         return  # On another machine, this path may not exist.
@@ -101,7 +101,7 @@ def use_this_python(spark: SparkSession) -> None:
 
 
 def _is_known(spark: SparkSession) -> bool:
-    """Return whether a session already has the format.  Spark would warn about a repeated
+    """Return whether a Spark session already has the format. Spark would warn about a repeated
     registration."""
     session: Any = getattr(spark, "_jsparkSession", None)  # None under Spark Connect.
     if session is None:

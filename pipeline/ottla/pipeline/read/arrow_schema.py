@@ -32,8 +32,9 @@ COLUMNS = tuple(DDL)
 def column_names(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
     """Return the requested columns in the connector's order, whatever the order of `columns`.
 
-    None requests all columns, including `headers` if `include_headers` is true.  `columns` may also
-    name `headers`.  Raises ConfigError for an unknown column, and for an empty list.
+    If `columns` is None, all columns are requested, including `headers` if `include_headers` is
+    true. `columns` may also name `headers`. Raises ConfigError for an unknown column, and for an
+    empty list.
     """
     if columns is None:
         return tuple(name for name in COLUMNS if include_headers or name != HEADERS)

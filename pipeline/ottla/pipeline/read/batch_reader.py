@@ -1,5 +1,5 @@
-"""Reader of a batch query.  Its driver side divides the query into tasks, which read the
-records."""
+"""Reader of a batch query. Spark's driver divides the query into tasks, and executors read the
+records of each task."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ READ = "read from topics"
 
 @dataclass
 class TaskPartition(InputPartition):
-    """The ranges of one task, which Spark sends to the executor."""
+    """The offset ranges of one task, which Spark sends to an executor."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 class TopicReader(DataSourceReader):
-    """A batch query.  It contains only options, because Spark pickles it and sends it to the
-    executors."""
+    """Reader of a batch query. It contains only options, because Spark pickles it and sends it to
+    the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class TopicReader(DataSourceReader):
 
 
 def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition]:
-    """Return the tasks that together read these ranges."""
+    """Return the tasks that together read all these ranges."""
     tasks = pack(
         ranges,
         min_partitions=options.min_partitions,
@@ -62,7 +62,8 @@ def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition
 
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """Yield one task's records.  If a batch has no records, Spark starts a task without ranges."""
+    """Yield the records of one task. `partition` has no ranges if the query has no records, since
+    Spark still starts one task then."""
     if isinstance(partition, TaskPartition):
         from ottla.pipeline.read.range_reader import read_ranges
 

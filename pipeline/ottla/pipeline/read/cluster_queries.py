@@ -32,8 +32,8 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 T = TypeVar("T")
 
 FIRST_ANSWER_TIMEOUT_S = 15.0
-"""Time in seconds within which the first broker must respond.  With a longer one, the user of a
-mistyped address waits longer.  With a shorter one, a broker that is starting is missed."""
+"""Time in seconds within which the first broker must respond. With a longer time, the user of a
+mistyped address waits longer. With a shorter time, a broker that is still starting is missed."""
 COMMIT_TIMEOUT_S = 5.0
 RETRY_WAIT_S = 0.1
 POLICY = "cleanup.policy"
@@ -52,8 +52,7 @@ class FoundTopics(NamedTuple):
 
 
 class ClusterQueries:
-    """A connection to the cluster for a thread that makes blocking calls.  It owns an event loop in
-    another thread."""
+    """Blocking calls to a cluster, over connections that an event loop in another thread owns."""
 
     def __init__(
         self, options: ReadOptions, *, first_answer_timeout_s: float = FIRST_ANSWER_TIMEOUT_S
@@ -82,21 +81,23 @@ class ClusterQueries:
         self._loop.close()
 
     def find_topics(self, topics: Topics) -> FoundTopics:
-        """Return the existing partitions of the requested topics."""
+        """Return the partitions of the requested topics that exist, and the requested names that do
+        not exist."""
         return self._call(lambda: self._find_topics(topics))
 
     def offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after a timestamp in ms, by partition.  The timestamp -2
-        requests the first offset; -1 requests the end offset.
+        """Return, for each partition, the first offset whose record has a timestamp at or after a
+        time in ms. The timestamp -2 requests the first offset; -1 requests the end offset.
 
         The result is -1 if a partition has no record at or after the timestamp.
         """
         return self._call(lambda: self._find_offsets(asked)) if asked else {}
 
     def ends(self, topics: Topics) -> StreamPosition:
-        """Return the present end offsets: high watermarks, or last stable offsets.
+        """Return the present end offset of each partition: its high watermark, or its last stable
+        offset with read_committed.
 
-        The result omits topics that are deleted during the call.
+        Topics that are deleted during the call are omitted.
         """
 
         async def attempt() -> StreamPosition:
@@ -107,7 +108,8 @@ class ClusterQueries:
         return self._call(attempt)
 
     def commit(self, group: str, position: StreamPosition, note: str) -> None:
-        """Commit a position to a group without members, so that other tools show the lag."""
+        """Commit a position to a group without members, so that other tools show the lag of the
+        query. `note` is the metadata of the commit."""
         offsets = {
             at: Committed(Offset(offset), metadata=note) for at, offset in position.offsets.items()
         }
@@ -149,8 +151,8 @@ class ClusterQueries:
         return found
 
     async def _refuse_compacted(self, topics: set[str]) -> None:
-        """Raise ConfigError if a topic is compacted, because compaction may have deleted the first
-        of two copies of a record."""
+        """Raise ConfigError if a topic is compacted. Compaction may have deleted the first of two
+        copies of a record, so that repeated writes could not be detected."""
         if not topics:
             return
         resources = [

@@ -1,9 +1,9 @@
-"""The batches of one partition in one response, within a range.  Pure.
+"""The batches of one partition in one fetch response, within a range of offsets. Pure.
 
-Headers of batches are read at once, because they determine the offset of the next fetch.  Checksums
-are verified and records decompressed on demand, one batch at a time.  A small response with highly
-compressed data therefore needs only the memory of its largest batch.  Control batches, aborted
-transactions (read_committed) and records outside of the range are skipped.  A batch that is cut off
+Headers of batches are read at once, because they determine the offset of the next fetch. Checksums
+are verified and records decompressed on demand, one batch at a time. A small response with highly
+compressed data therefore needs only the memory of its largest batch. Control batches, aborted
+transactions (read_committed) and records outside of the range are skipped. A batch that is cut off
 at the end of the response is left for the next fetch.
 """
 
@@ -19,7 +19,7 @@ from ottla.wire.records import Body, record_body
 
 
 class FetchedBatches:
-    """The batches of one response with records in [first, end)."""
+    """The batches of one fetch response with records at offsets in [first, end)."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class FetchedBatches:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
     ) -> None:
-        """Check the headers of the batches.  Raises CorruptDataError if they are malformed.
+        """Check the headers of the batches in `data`. Raises CorruptDataError if they are
+        malformed.
 
-        `aborted` contains (producer id, first offset) of each aborted transaction.  If it is None,
+        `aborted` contains (producer id, first offset) of each aborted transaction. If it is None,
         the records of aborted transactions are returned, too.
         """
         self._data = data
@@ -81,5 +82,5 @@ class FetchedBatches:
 
 
 def corrupt_at(offset: Offset, error: CorruptDataError) -> CorruptDataError:
-    """Return the error with the base offset of its batch."""
+    """Return the error with the base offset of the corrupt batch added."""
     return CorruptDataError(f"batch at offset {offset}: {error.where}")

@@ -1,16 +1,17 @@
-"""Positions of a query: offsets of partitions in the connector's JSON, and the records that were
-lost between two positions.
+"""Positions of a query: offsets of partitions in the JSON of Spark's Kafka connector, and the
+records that were lost between two positions.
 
-`{"t": {"0": 250}}` means that all records of t-0 below 250 have been read.  The id of each topic is
-stored beside it, as an impossible topic name without partitions: `{"t@Xl3…": {}}`.  Spark's own
-connector ignores that name.  We use it to detect that a topic was deleted and created again.
+`{"t": {"0": 250}}` means that all records of partition t-0 below offset 250 have been read. The id
+of each topic is stored beside it, as an impossible topic name without partitions: `{"t@Xl3…": {}}`.
+Spark's own connector ignores that name. Ottla uses it to detect that a topic was deleted and
+created again.
 
-Spark stores the end of each batch, which is the start of the next batch.  It does not store the
-start of the first batch, and asks for it again if that batch is repeated.  Therefore the end of the
+Spark stores the end of each batch, which is the start of the next batch. It does not store the
+start of the first batch, and asks for it again if that batch is repeated. Therefore the end of the
 first batch also contains the start of the query, again in an impossible name: `{"@{"t":{"0":7}}":
 {}}`.
 
-Pure.  Invariants: EveryOffsetOnce (the batches of one query follow each other without gap or
+Pure. Invariants: EveryOffsetOnce (the batches of one query follow each other without gap or
 overlap, except for reported losses), SameBatchSameRanges (ranges depend only on the two positions,
 so that a repeated batch has the same ranges).
 """
@@ -38,19 +39,19 @@ class StreamPosition:
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     begin: Offsets | None = None
-    """Start of a query's first batch.  It is stored in the end of that batch, and is None in other
-    positions."""
+    """Start of the query's first batch. It is stored in the end of that batch, and is None in all
+    other positions."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "StreamPosition":
-        """Return the position in the result of `to_json`, or a checkpoint of Spark's own
+        """Return the position in a result of `to_json`, or in a checkpoint of Spark's own
         connector."""
         offsets, marks = _taken_apart(found)
         began = marks.pop("", None)
         return cls(offsets, marks, None if began is None else _taken_apart(json.loads(began))[0])
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """Return the connector's JSON, ordered by topic and partition."""
+        """Return the position in the connector's JSON form, ordered by topic and partition."""
         found = _by_topic(self.offsets)
         if self.begin is not None:
             began = json.dumps(_by_topic(self.begin), separators=(",", ":"))
@@ -60,7 +61,8 @@ class StreamPosition:
         return found
 
     def is_at(self, other: "StreamPosition") -> bool:
-        """Return whether two positions are equal, ignoring the start of the query."""
+        """Return whether two positions have equal offsets and topic ids. The start of the query is
+        ignored."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
@@ -72,8 +74,8 @@ def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def parse_partition_offsets(found: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the offsets in a text that a user writes, such as `{"t": {"0": 250}}`.  Raises
-    ValueError if the text is malformed."""
+    """Return the offsets in JSON that a user writes, such as `{"t": {"0": 250}}`. Raises ValueError
+    if it is malformed."""
     return dict(_taken_apart(found)[0])
 
 
@@ -101,7 +103,7 @@ def _taken_apart(
 
 
 class StreamBatch(NamedTuple):
-    """The records between two positions, and one sentence for each loss of records that is already
+    """The records between two positions, and one message for each loss of records that is already
     known."""
 
     ranges: tuple[OffsetRange, ...]
@@ -110,10 +112,11 @@ class StreamBatch(NamedTuple):
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
     """Return the ranges of all partitions from `start` to `end`, in order of partition, and one
-    sentence for each loss: a topic that was created again, a partition that is gone or truncated.
+    message for each loss: a topic that was created again, or a partition that was deleted or
+    truncated.
 
-    The end of a query's first batch also contains the start of the query (`end.begin`).  That start
-    is then used instead of `start`.  A new partition starts at offset 0.  If the log of the new
+    The end of a query's first batch also contains the start of the query (`end.begin`). That start
+    is then used instead of `start`. A new partition starts at offset 0. If the log of the new
     partition starts later, the task that reads the partition reports the loss.
     """
     if start == end:
@@ -136,7 +139,7 @@ def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
 
 
 def recreated_topics(start: StreamPosition, end: StreamPosition) -> set[str]:
-    """Return the topics whose id differs from that at `start`.  None of their records has been
+    """Return the topics whose id differs from their id at `start`. None of their records has been
     read."""
     return {
         topic
@@ -173,15 +176,15 @@ def rate_limited(
 
 
 def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offsets) -> int:
-    """Return the number of offsets between two positions, which is the largest possible number of
+    """Return the number of offsets between two positions, which is the maximum number of
     records."""
     begins = _begins(start, latest, earliest)
     return sum(max(end - begins[at], 0) for at, end in latest.offsets.items())
 
 
 def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
-    """Return the partitions of which no record has been read: new ones, and those of recreated
-    topics."""
+    """Return the partitions of which no record has been read: new partitions, and partitions of
+    recreated topics."""
     remade = recreated_topics(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in remade}
 
@@ -206,7 +209,7 @@ class BatchDelay:
     """Delay of a small batch until there are enough records, or until the batch has waited long
     enough.
 
-    The first batch is never delayed.  The object stores the time of the last batch.
+    The first batch is never delayed. The object remembers the time of the last batch.
     """
 
     def __init__(self, min_count: int, delay_ms_max: int) -> None:
@@ -215,7 +218,8 @@ class BatchDelay:
         self._last_ms: int | None = None
 
     def may_start(self, count: int, now_ms: int) -> bool:
-        """Return whether a batch of `count` records may start now."""
+        """Return whether a batch of `count` records may start now, or has to wait for further
+        records."""
         is_due = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
         if is_due or count >= self._min_count:
             self._last_ms = now_ms
@@ -228,28 +232,30 @@ class BatchDelay:
 
 @dataclass(frozen=True)
 class AllPartitions:
-    """EARLIEST or LATEST, in every partition."""
+    """Start or end of a query: EARLIEST or LATEST in every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True)
 class OffsetPerPartition:
-    """An offset for each partition, possibly EARLIEST or LATEST."""
+    """Start or end of a query: an offset for each partition, possibly EARLIEST or LATEST."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True)
 class FromTimestamp:
-    """The first record at or after a timestamp, in ms since 1970."""
+    """Start or end of a query: in each partition, the first record at or after a timestamp, in ms
+    since 1970."""
 
     time_ms: int
 
 
 @dataclass(frozen=True)
 class TimestampPerPartition:
-    """The first record at or after a timestamp in ms, which differs by partition."""
+    """Start or end of a query: in each partition, the first record at or after a timestamp of its
+    own, in ms since 1970."""
 
     times_ms: Offsets
 
@@ -258,11 +264,12 @@ Place = AllPartitions | OffsetPerPartition | FromTimestamp | TimestampPerPartiti
 
 
 class OffsetLookups(NamedTuple):
-    """Offsets that are already known, and lookups that brokers must answer."""
+    """Offsets that are already known, and timestamps whose offsets brokers must look up."""
 
     known: dict[TopicPartition, int]
     asked: dict[TopicPartition, int]
-    """Timestamp in ms, EARLIEST or LATEST, to be looked up for each partition."""
+    """Timestamp in ms, EARLIEST or LATEST, by which the offset of each partition has to be looked
+    up."""
 
 
 def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> OffsetLookups:

@@ -1,4 +1,5 @@
-"""Resolution of options to offsets: the start of a query, and the end of a batch query.
+"""Resolution of a query's options to offsets: the start of a query (startingOffsets), and the end
+of a batch query (endingOffsets).
 
 Blocking: it sends requests to the cluster.
 """
@@ -21,8 +22,8 @@ GO_ON = "set failOnDataLoss to false to read what is there"
 
 
 def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
-    """Return the topics and partitions that exist.  Raises RefusedError if one that the options
-    name does not exist."""
+    """Return the topics and partitions in the options that exist. Raises RefusedError if a topic or
+    partition that the options name does not exist."""
     found = asking.find_topics(options.topics)
     if found.missing:
         raise RefusedError(
@@ -34,8 +35,8 @@ def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
 def starting_position(
     asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return the start of a new query.  Raises RefusedError if a start offset is outside the log of
-    its partition."""
+    """Return the start of a new query, by partition. Raises RefusedError if a start offset is
+    outside the log of its partition."""
     offsets = _resolved(asking, options.start, topics, "starting")
     late = [at for at, offset in sorted(offsets.items()) if offset == LATEST]
     if late and options.fails_without_match:
@@ -53,8 +54,8 @@ def starting_position(
 def ending_position(
     asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return the end of a batch query.  In a partition without a record at or after the requested
-    timestamp, it is the end of the log."""
+    """Return the end of a batch query, by partition. If a partition has no record at or after the
+    requested timestamp, the end is the end of its log."""
     offsets = _resolved(asking, options.end, topics, "ending")
     late = [at for at, offset in offsets.items() if offset == LATEST]
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))
@@ -64,9 +65,9 @@ def ending_position(
 
 
 def batch_ranges(asking: ClusterQueries, options: SourceOptions) -> list[OffsetRange]:
-    """Return the ranges of a batch query.
+    """Return the offset ranges that a batch query reads.
 
-    Raises RefusedError if an offset in the options is outside the log of its partition.  If
+    Raises RefusedError if an offset in the options is outside the log of its partition. If
     `failOnDataLoss` is false, the ranges are limited to the log instead.
     """
     topics = present(asking, options)

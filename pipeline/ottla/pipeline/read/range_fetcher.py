@@ -1,9 +1,9 @@
-"""Fetches ranges from their leaders, one request ahead of the decoder.
+"""Fetches ranges of offsets from the leaders of their partitions, one request ahead of the decoder.
 
-`next` waits for a response, sends the next request, and only then returns the response.  The broker
-prepares the next response, and the kernel receives it, while the caller decodes.  No other Python
-thread competes with the caller for the GIL.  Leader changes and broker restarts are tolerated up to
-the user's timeout.  Lost records are an error, or a warning if the user allows it.
+`next` waits for a response, sends the next request, and only then returns the response. The broker
+prepares the next response, and the kernel receives it, while the caller decodes. No other Python
+thread competes with the caller for the GIL. Leader changes and broker restarts are tolerated up to
+the user's timeout. Lost records are an error, or a warning if the user allows it.
 """
 
 import logging
@@ -40,11 +40,11 @@ GONE_AFTER_S = 5.0
 """Time in seconds after which an unknown topic counts as deleted.  A broker that has just started
 may not know the topic yet."""
 PATIENCE_S = 10.0
-"""Time in seconds that a fetch may take in addition to `fetch.max.wait.ms`."""
+"""Additional time in seconds that a fetch may take beyond `fetch.max.wait.ms`."""
 
 
 class RangeRequest(NamedTuple):
-    """A request in flight, the broker that gets it, and the ranges that it fetches."""
+    """A fetch request in flight, its broker, and the ranges that it fetches."""
 
     node: NodeId
     wanted: dict[TopicPartition, RangeProgress]
@@ -52,7 +52,7 @@ class RangeRequest(NamedTuple):
 
 
 class RangeFetcher:
-    """Fetcher of the ranges of one task.  Created by `open_range_fetcher`."""
+    """Fetcher of the offset ranges of one Spark task. Created by `open_range_fetcher`."""
 
     def __init__(self, cluster: Cluster, ranges: Sequence[OffsetRange], options: ReadOptions):
         lookback = options.replay_lookback_count if options.drop_replays else 0
@@ -114,8 +114,8 @@ class RangeFetcher:
         return None
 
     async def _ask(self) -> None:
-        """Send a request for the first range that needs more records, and for other ranges with the
-        same leader."""
+        """Send a fetch request for the first range that needs more records, and for other ranges
+        with the same leader."""
         if self._stale:
             await self._refresh()
         first = next(self._task_ranges.unfetched(), None)
@@ -229,7 +229,8 @@ class RangeFetcher:
             self._trouble = f"{progress.at} has no records there yet"
 
     async def _find_bounds(self, progress: RangeProgress) -> None:
-        """Request the log's start and end, and report the lost records of the range."""
+        """Request the start and end of the range's log, and report records of the range that are
+        lost."""
         at = progress.at
         patience_s = self._config.request_timeout_ms / 1_000
         (earliest, latest) = [
@@ -241,7 +242,7 @@ class RangeFetcher:
             self._lose(lost)
 
     async def _refresh(self) -> None:
-        """Request the leaders and the ids of the topics in `_stale`."""
+        """Request the leaders and topic ids of the topics in `_stale`."""
         answer = await self._cluster.metadata(self._stale)
         unknown = {
             topic.name or ""
@@ -304,8 +305,8 @@ class RangeFetcher:
 async def open_range_fetcher(
     ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> AsyncIterator[RangeFetcher]:
-    """Open and yield a fetcher of ranges from the cluster that `options` name.  Its connections
-    close at the end of the block."""
+    """Open and yield a fetcher of ranges from the cluster that `options` name. Its connections are
+    closed at the end of the caller's block."""
     config = options.consumer_config()
     async with open_cluster(
         addresses_of(options.bootstrap),

@@ -1,9 +1,9 @@
-"""Progress of a task's ranges: the next requests, and the interpretation of responses.
+"""Progress of a task's offset ranges: the next requests, and the interpretation of responses.
 
-Pure.  The ranges are returned one after the other, each in the order of its offsets, whichever
-leader responds first.  A repeated task therefore reads its records in the same order.  If batches
-of a later range arrive early, they wait until the earlier ranges are complete.  Meanwhile no
-further batches of that range are requested, so at most one response per leader waits.  Invariants:
+Pure. The ranges are returned one after the other, each in the order of its offsets, whichever
+leader responds first. A repeated task therefore reads its records in the same order. If batches of
+a later range arrive early, they wait until the earlier ranges are complete. In the meantime, no
+further batches of that range are requested, so at most one response per leader waits. Invariants:
 InOrder, EachOnce (a position moves by returned batches, or by reported losses), BoundedAhead.
 """
 
@@ -20,7 +20,7 @@ first range on, so more ranges are useful only if most of them are nearly empty.
 
 
 class RangeProgress:
-    """One range of a task, and the progress of reading it."""
+    """One offset range of a task, and the progress of reading it."""
 
     __slots__ = ("at", "held", "is_out_of_range", "lookback", "position", "range", "topic_id")
 
@@ -28,8 +28,8 @@ class RangeProgress:
         self.range = wanted
         self.at = TopicPartition(wanted.topic, wanted.partition)
         self.lookback = max(0, wanted.start - lookback)
-        """First offset to read.  Records before the range are read only to detect repeated
-        writes."""
+        """First offset to read. Records before the range itself are read only to detect records
+        that were written repeatedly."""
         self.position = self.lookback
         """Offset of the next fetch."""
         self.held: FetchedBatches | None = None
@@ -51,25 +51,25 @@ class RangeProgress:
         return self.is_fetched and self.held is None
 
     def take(self, fetched: FetchedBatches) -> None:
-        """Store the batches fetched from `position` on."""
+        """Store batches that were fetched from `position` on."""
         assert self.held is None
         if fetched.next_offset > self.position:
             self.held = fetched
             self.position = fetched.next_offset
 
     def give(self) -> FetchedBatches:
-        """Return the stored batches, and forget them."""
+        """Return the stored batches, and remove them from the range."""
         held, self.held = self.held, None
         assert held is not None
         return held
 
     def on_log_bounds(self, earliest: int, latest: int) -> str | None:
-        """Move to the next record that exists in a log from `earliest` to `latest`.  Returns a
-        sentence about the lost records of the range, or None if no record was lost.
+        """Move the position to the next record that exists in a log from `earliest` to `latest`.
+        Returns a message about the lost records of the range, or None if no record was lost.
 
-        If the log starts after the position, retention has deleted records.  If the log ends before
-        the position, it was truncated, or belongs to another topic of the same name.  Such a log
-        has no record of the range.
+        If the log starts after the position, retention has deleted records. If the log ends before
+        the position, it was truncated, or belongs to another topic of the same name. Such a log has
+        no record of the range.
         """
         self.is_out_of_range = False
         start, end = max(self.position, self.range.start), self.range.end
@@ -83,8 +83,8 @@ class RangeProgress:
         return None
 
     def lose_rest(self, why: str) -> str:
-        """Mark the rest of the range as lost, so that it is not requested again.  Returns a
-        sentence about the lost records."""
+        """Mark the rest of the range as lost, so that it is not requested again. Returns a message
+        about the lost records, with the reason `why`."""
         start = max(self.position, self.range.start)
         self.position = self.range.end
         return f"{self._lost(start, self.range.end)}: {why}"
@@ -94,7 +94,7 @@ class RangeProgress:
 
 
 class TaskRanges:
-    """The ranges of one task, in the order of their output."""
+    """The offset ranges of one task, in the order of their output."""
 
     def __init__(self, ranges: Sequence[OffsetRange], lookback: int = 0) -> None:
         self._task_ranges = [RangeProgress(one, lookback) for one in ranges if one.end > one.start]
@@ -117,7 +117,8 @@ class TaskRanges:
 
 
 def data_loss(sentence: str) -> RefusedError:
-    """Return the error for lost records.  Its message tells the user how to continue."""
+    """Return the error for lost records. Its message is `sentence` and tells the user how to
+    continue."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{sentence}; set failOnDataLoss to false to go on without them",

@@ -1,8 +1,8 @@
 """Reads ranges of topics as Arrow batches, in a Spark task.
 
-`read_ranges` is a generator for a blocking thread.  It yields the records of one range after the
-other, each range in the order of its offsets, whichever leader responds first.  Memory is bounded:
-one response is decoded while the next one arrives.  If the generator is closed early, it closes its
+`read_ranges` is a generator for a blocking thread. It yields the records of one range after the
+other, each range in the order of its offsets, whichever leader responds first. Memory is bounded:
+one response is decoded while the next one arrives. If the generator is closed early, it closes its
 connections.
 """
 
@@ -25,8 +25,8 @@ from ottla.pipeline.write.replays import ReplayFilter
 
 LOOKBACK_GROWTH = 4
 LOOKBACK_COUNT_MAX = 1_000_000
-"""Maximum number of records before a range that one task reads to detect repeated writes.  Reading
-them takes about a second for each range."""
+"""Maximum number of records before a range that one task reads to detect repeated writes. Reading
+this number takes about a second for each range."""
 
 
 def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 
 
 class Rows:
-    """Converter of the fetched batches of one range to rows, in order."""
+    """Converter of one range's fetched batches to rows, in order."""
 
     def __init__(
         self, progress: RangeProgress, options: ReadOptions, *, may_learn: bool = True
@@ -59,7 +59,7 @@ class Rows:
         self._first = progress.range.start
         self._may_learn = may_learn
         """True if more records than the configured look-back may be read, in case these do not
-        suffice to identify repeated records."""
+        suffice to detect repeated records."""
         self.replays: ReplayFilter | None = None
         needed = self._names
         if options.drop_replays:
@@ -83,7 +83,7 @@ class Rows:
             raise CorruptDataError(f"{self._progress.at}: {error.where}") from error
 
     def _new(self, rows: pa.RecordBatch, replays: ReplayFilter) -> Iterator[pa.RecordBatch]:
-        """Yield those rows within the range that do not repeat earlier records."""
+        """Yield the rows within the range that do not repeat earlier records."""
         before = int(np.searchsorted(rows.column("offset").to_numpy(), self._progress.range.start))
         if before:
             replays.keep(rows.column(HEADERS).slice(0, before))
@@ -100,8 +100,8 @@ class Rows:
             yield rows.select(list(self._names))
 
     def _sure(self, replays: ReplayFilter) -> ReplayFilter:
-        """Read further back, until the filter has seen the start of every Spark batch that
-        continues into the range.  Returns the new filter."""
+        """Read records further back, until the filter has seen the start of every Spark batch that
+        continues into the range. Returns the new filter."""
         count = self._options.replay_lookback_count
         margin, most = count // 2, min(self._progress.range.start, LOOKBACK_COUNT_MAX)
         while replays.is_unsure(margin) and count < most:
@@ -113,7 +113,8 @@ class Rows:
 
 
 def learn(wanted: OffsetRange, options: ReadOptions) -> ReplayFilter:
-    """Return a replay filter that has read `replay_lookback_count` records before the range."""
+    """Return a filter of repeated records that has read `replay_lookback_count` records before the
+    range."""
     rows: Rows | None = None
     last = wanted._replace(start=wanted.start - 1, end=wanted.start)
     with open_loop_thread() as loop:

@@ -1,9 +1,9 @@
-"""Records of each Spark task: ranges of offsets, split and grouped.
+"""Distribution of offset ranges to Spark tasks: ranges are split and grouped.
 
-A task has a fixed cost of about 0.1 s, so several small ranges share a task.  Large ranges are
-split if the user requests it.  Pure.  The same ranges with the same options always give the same
-tasks, because a repeated batch must have the same records in each task.  Invariants:
-EveryRecordOnce, BoundedTask (no task has more than `max_records`), EnoughTasks.
+A task has a fixed cost of about 0.1 s, so several small ranges share a task. Large ranges are split
+if the user requests it. Pure. The same ranges with the same options always give the same tasks,
+because a repeated batch must have the same records in each task. Invariants: EveryRecordOnce,
+BoundedTask (no task has more than `max_records`), EnoughTasks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 RECORDS_PER_TASK_MIN = 10_000
-"""Number of records up to which ranges share a task.  With fewer records, the fixed cost of a task
-would exceed its work."""
+"""Number of records per task while a query has fewer than `TASK_COUNT` tasks. With fewer records,
+the fixed cost of a task would exceed its work."""
 TASK_COUNT = 8
 """Number of tasks that suffices to keep the cores of a typical machine busy, whatever the query
 does with the records."""
 RECORDS_PER_TASK = 100_000
-"""Number of records up to which ranges share a task once there are `TASK_COUNT` tasks.  With more,
-cores are idle during the last tasks of a large batch.  With fewer, each of many partitions gets its
-own task."""
+"""Number of records up to which ranges share a task once there are `TASK_COUNT` tasks. With a
+larger number, cores are idle during the last tasks of a large batch. With a smaller number, each of
+many partitions gets its own task."""
 
 
 class OffsetRange(NamedTuple):
@@ -32,12 +32,12 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     topic_id: str = ""
-    """Topic id in Kafka's text form, if it is known.  Another topic of the same name has other
-    records."""
+    """Topic id in Kafka's text form. Empty if it is unknown. Another topic of the same name has
+    other records."""
 
     @property
     def record_count(self) -> int:
-        """Largest possible number of records in the range."""
+        """Maximum number of records in the range, which is its number of offsets."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -68,8 +68,8 @@ def pack(
 def task_count(record_count: int) -> int:
     """Return the number of tasks for `record_count` records.
 
-    It does not depend on the number of cores, because a batch may be repeated on a machine with
-    another number.
+    It does not depend on the number of processor cores, because a batch may be repeated on another
+    machine.
     """
     few = min(TASK_COUNT, -(-record_count // RECORDS_PER_TASK_MIN))
     return max(few, -(-record_count // RECORDS_PER_TASK))
@@ -78,7 +78,8 @@ def task_count(record_count: int) -> int:
 def _cut(
     ranges: Sequence[OffsetRange], min_partitions: int, max_records: int | None
 ) -> list[OffsetRange]:
-    """Return ranges, split until each piece is small enough and there are enough pieces."""
+    """Split ranges until each piece has at most `max_records` records and there are at least
+    `min_partitions` pieces, if possible."""
     parts = [-(-one.record_count // max_records) if max_records else 1 for one in ranges]
     missing = min_partitions - sum(parts)
     # The range with the largest pieces is split further.  Of two equal ones, the first is.
@@ -103,8 +104,8 @@ def _evenly(one: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def _share_out(
     pieces: Sequence[OffsetRange], count: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return the pieces by task, assigned in the order of their size, the largest first.  Each
-    piece goes to the task that has the fewest records.
+    """Distribute pieces of ranges to tasks, and return the pieces by task. The largest pieces come
+    first, and each goes to the task that has the fewest records.
 
     If a piece does not fit, another task is created.
     """

@@ -10,19 +10,19 @@ from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.declare import load
 
 POLL_TIMEOUT_MS = 120_000
-"""Default timeout in ms, equal to Spark's network timeout.  With a shorter one, a restart of a
-broker can fail the task."""
+"""Default of `poll_timeout_ms` in ms, equal to Spark's network timeout. With a shorter timeout, a
+restart of a broker can fail the task."""
 REPLAY_LOOKBACK_COUNT = 10_000
 FETCH_BYTES_KEY = "max.partition.fetch.bytes"
 FETCH_BYTES = 4 * MIB
-"""Default size in bytes of one fetch, which is also one Arrow batch.  Decoding a response costs
+"""Default size in bytes of one fetch, which is also one Arrow batch. Decoding a response costs
 about 0.4 ms regardless of its size: with the client's default of 1 MiB, that was a fifth of the CPU
-of a read of 1 kB records.  With 8 MiB, the rows no longer fit into the processor's cache."""
+time of a read of 1 kB records. With 8 MiB, the rows no longer fit into the processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options of reads.  The field names are ours; the names that users write are in
+    """Options of reads. The field names are Ottla's; the names that users write are in
     `source_options`."""
 
     bootstrap: str
@@ -31,29 +31,31 @@ class ReadOptions:
     include_headers: bool = False
     """True if the column `headers` is present (`includeHeaders`)."""
     isolation_level: str = "read_uncommitted"
-    """`kafka.isolation.level`: read_committed skips records of aborted transactions."""
+    """Option `kafka.isolation.level`. With read_committed, records of aborted transactions are
+    skipped."""
     poll_timeout_ms: int = POLL_TIMEOUT_MS
     """Time in ms for which temporary failures are retried, such as a change of leader or a restart
     of a broker (`kafkaConsumer.pollTimeoutMs`)."""
     fetch_retries: int = 3
     """Number of times that the driver retries a request for offsets (`fetchOffset.numRetries`)."""
     fetch_retry_interval_ms: int = 10
-    """Delay in ms between two such retries (`fetchOffset.retryIntervalMs`)."""
+    """Delay in ms between two retries of a request for offsets (`fetchOffset.retryIntervalMs`)."""
     fail_on_data_loss: bool = True
     """True if lost records fail the query.  Otherwise the query continues after them
     (`failOnDataLoss`)."""
     columns: tuple[str, ...] | None = None
-    """Columns to read, in the order of the schema.  None means all of them."""
+    """Columns to read, in the order of the schema. None means all columns."""
     drop_replays: bool = False
-    """True to skip the copies of records that a repeated Spark task has written again
-    (`dropReplays`)."""
+    """True to skip copies of records that a repeated Spark task has written again (`dropReplays`).
+    """
     replay_lookback_count: int = REPLAY_LOOKBACK_COUNT
-    """Number of records before a range that are read to detect repeated writes."""
+    """Number of records before a range that are read to detect records that were written
+    repeatedly."""
     client: tuple[tuple[str, str], ...] = ()
     """The `kafka.*` options as (key, value), without the prefix, sorted by key."""
 
     def consumer_config(self) -> ConsumerConfig:
-        """Return the settings of our client.  Raises ConfigError for an invalid value."""
+        """Return the settings of Ottla's client. Raises ConfigError for an invalid value."""
         settings = {FETCH_BYTES_KEY: str(FETCH_BYTES), **dict(self.client)}
         config, _unknown = load(ConsumerConfig, settings)
         return config

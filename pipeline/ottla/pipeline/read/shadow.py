@@ -1,10 +1,10 @@
 """Commits the progress of streams to groups `spark-<name>`, so that tools show their lag.
 
-`ottla group lag` shows such a group like any other.  The group has no members, and its offsets are
-never read: a stream continues from Spark's checkpoint alone.  A data source knows neither the name
-of its query nor the end of the query's last batch, so a listener of the session commits instead.
-With Spark Connect, the listener cannot see a stream's options.  Only the option `shadowGroup` works
-then.
+`ottla group lag` shows such a group like any other. The group has no members, and its offsets are
+never read: a stream continues from Spark's checkpoint alone. A data source knows neither the name
+of its query nor the end of the query's last batch, so a listener of the Spark session commits
+instead. With Spark Connect, the listener cannot see a stream's options. Only the option
+`shadowGroup` works then.
 """
 
 # ruff: noqa: N802 - Spark names these methods
@@ -40,7 +40,8 @@ logger = logging.getLogger("ottla.pipeline")
 
 @dataclass(slots=True)
 class _Query:
-    """State of one run of a query.  It owns one connection to each cluster that the query reads."""
+    """State of one run of a streaming query. It owns one connection to each cluster that the query
+    reads."""
 
     name: str | None
     java: Any
@@ -52,8 +53,8 @@ class _Query:
 
 
 class ShadowListener(StreamingQueryListener):
-    """Listener that commits the offsets of those streams of one session that have a name or a
-    shadow group."""
+    """Listener that commits the offsets of a Spark session's streams to their groups. Streams with
+    neither a name nor the option `shadowGroup` are ignored."""
 
     def __init__(self, session: "SparkSession", format_name: str) -> None:
         self._session = session
@@ -61,7 +62,7 @@ class ShadowListener(StreamingQueryListener):
         self._queries: dict[str, _Query] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Keep the query object, because the session drops it when the query has ended."""
+        """Store the query object, because the session drops it when the query has ended."""
         session: Any = self._session
         query_id = session._jvm.java.util.UUID.fromString(str(event.id))
         java = session._jsparkSession.streams().get(query_id)
@@ -69,7 +70,7 @@ class ShadowListener(StreamingQueryListener):
             self._queries[str(event.runId)] = _Query(event.name, java)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Commit the end of the batch to the query's group."""
+        """Commit the end of a batch to the group of its query."""
         progress = event.progress
         query = self._queries.get(str(progress.runId))
         if query is None:
@@ -90,14 +91,14 @@ class ShadowListener(StreamingQueryListener):
         """Do nothing: the end of the last batch is already committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Close the connections of the query."""
+        """Close the connections that belong to the query."""
         query = self._queries.pop(str(event.runId), None)
         for asking in query.asking.values() if query else ():
             asking.close()
 
 
 def listen(session: "SparkSession", format_name: str) -> None:
-    """Start to commit the progress of a session's streams.  Repeated calls have no effect."""
+    """Start committing the progress of a session's streams. Repeated calls have no effect."""
     if session not in _listeners and hasattr(session, "_jsparkSession"):
         _listeners[session] = ShadowListener(session, format_name)
         session.streams.addListener(_listeners[session])
@@ -119,8 +120,8 @@ def _commit_end(
 
 
 def _sources(java: Any, format_name: str) -> dict[str, SourceOptions]:
-    """Return the options of all sources of a query that have our format.  Only the JVM knows
-    them."""
+    """Return the options of a query's sources that have the format `format_name`, by their
+    descriptions. Only the JVM knows the sources."""
     found: dict[str, SourceOptions] = {}
     leaves = java.streamingQuery().logicalPlan().collectLeaves()
     for index in range(leaves.size()):

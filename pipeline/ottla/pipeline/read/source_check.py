@@ -1,7 +1,7 @@
-"""Checks the sources of a stream or batch query with the plain client, before a JVM starts.
+"""Checks the sources of a stream or batch query with Ottla's own client, before a JVM starts.
 
-The check uses the same options, requests and messages as the query.  If the check succeeds, the
-query can fail for these reasons only if the cluster changes in between.  It does not need pyspark.
+The check uses the same options, requests and messages as the query. If it succeeds, the query can
+fail for these reasons only if the cluster changes in between. It does not need pyspark.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from ottla.pipeline.read.places import ending_position, present, starting_positi
 from ottla.pipeline.read.source_options import parse_source_options
 
 ANSWER_TIMEOUT_S = 2.0
-"""Time in seconds within which a broker must respond.  With a shorter one, a distant broker is
-reported as missing.  With a longer one, the user of a wrong address waits, which this check should
+"""Time in seconds within which a broker must respond. With a shorter time, a distant broker is
+reported as missing. With a longer time, the user of a wrong address waits, which this check should
 prevent."""
 
 
 def check_source(texts: Mapping[str, str], *, is_stream: bool, is_resumed: bool = False) -> None:
-    """Raise the error that the query would raise for its options, addresses, topics or start.
+    """Raise the error that a query would raise for its options, addresses, topics or start.
 
-    `is_resumed` is true if the start is in a checkpoint.  Raises ConfigError for an invalid option,
+    `is_resumed` is true if the start is in a checkpoint. Raises ConfigError for an invalid option,
     RefusedError for a missing topic or offset, ConnectionLostError if no broker responds.
     """
     options = parse_source_options(texts, is_stream=is_stream)

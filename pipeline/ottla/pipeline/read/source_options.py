@@ -1,7 +1,7 @@
 """Options of `spark.read.format("ottla")`: every option of Spark's own Kafka connector.
 
-Names, defaults and precedence are those of the connector.  `columns`, `dropReplays`,
-`replayLookbackCount` and `shadowGroup` exist only here.  Pure.
+Names, defaults and precedence are the connector's. `columns`, `dropReplays`, `replayLookbackCount`
+and `shadowGroup` exist only here. Pure.
 """
 
 import re
@@ -33,7 +33,7 @@ from ottla.pipeline.read.offsets import (
 from ottla.pipeline.read.read_options import POLL_TIMEOUT_MS, REPLAY_LOOKBACK_COUNT, ReadOptions
 
 OF_SPARK = ("path",)
-"""Options that Spark adds by itself."""
+"""Options that Spark itself adds to the user's options."""
 SET_BY_SPARK = {
     "key.deserializer": "keys are shipped as bytes; use DataFrame operations to read them",
     "value.deserializer": "values are shipped as bytes; use DataFrame operations to read them",
@@ -121,7 +121,7 @@ def parse_times(text: str) -> TimestampPerPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings:
-    """The options of a read, with the names and texts that users see."""
+    """The options of a read, with the names and texts that users write."""
 
     assign: Assign | None = setting(
         None,
@@ -278,14 +278,14 @@ class SourceSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """The query's topics, its start and end, its division into tasks, and the options of the
-    tasks."""
+    """Parsed options of a query: its topics, its start and end, its division into tasks, and the
+    options of the tasks."""
 
     topics: Topics
     start: Place
     end: Place
     fails_without_match: bool
-    """True if it is an error that a partition has no record at or after the requested start
+    """True if the query fails when a partition has no record at or after the requested start
     timestamp."""
     offsets_per_trigger_max: int | None
     offsets_per_trigger_min: int | None
@@ -297,8 +297,8 @@ class SourceOptions:
 
 
 def parse_source_options(texts: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """Return the source options in a user's texts.  Raises ConfigError for the first invalid or
-    unsupported one."""
+    """Parse the source options that a user has written. Raises ConfigError for the first invalid or
+    unsupported option."""
     settings, given = parse_options(
         SourceSettings, ConsumerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
     )
@@ -321,7 +321,7 @@ def parse_source_options(texts: Mapping[str, str], *, is_stream: bool) -> Source
 
 
 def parse_columns(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns of the requested schema.  Raises ConfigError for an invalid option."""
+    """Parse the requested columns in a user's options. Raises ConfigError if they are invalid."""
     settings, _given = parse_options(
         SourceSettings, ConsumerConfig, texts, set_by_spark=SET_BY_SPARK, also_known=OF_SPARK
     )

@@ -1,7 +1,7 @@
-"""Reader of a stream: its driver side, which Spark calls for each batch, and its tasks.
+"""Reader of a stream: the driver's side, which Spark calls for each batch, and the tasks.
 
-Spark keeps one process per query for the driver's side, so the connection stays open there.  The
-records of a batch depend only on its two offsets and the options.  If a batch is repeated, even
+Spark keeps one process per query for the driver's side, so the connection stays open there. The
+records of a batch depend only on its two offsets and the options. If a batch is repeated, even
 after a crash, it reads the same records in the same tasks.
 """
 
@@ -47,13 +47,13 @@ logger = logging.getLogger("ottla.pipeline")
 
 GO_ON = "set failOnDataLoss to false to go on with what is there"
 IDLE_PAUSE_S = 0.05
-"""Pause in seconds if there were no new records.  Without it, Spark would ask every 10 ms, and each
-time two requests would be sent to brokers."""
+"""Pause in seconds after a check without new records. Without it, Spark would check every 10 ms,
+and each check would send two requests to brokers."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream.  Before the first call it contains only options, because Spark pickles it and sends
-    it to executors.
+    """Reader of a stream. Before the first call it contains only options, because Spark pickles it
+    and sends it to executors.
 
     Options are parsed at the first call, because Spark hides errors that are raised earlier.
     """
@@ -63,8 +63,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked: ClusterQueries | None = None
         self._initial: StreamPosition | None = None
         self._is_new: bool | None = None
-        """True if the query is new, False if it continues from a checkpoint; None until that is
-        known."""
+        """True if the query is new, False if it continues from a checkpoint. None until the first
+        call shows which."""
         self._target: StreamPosition | None = None
         """End of the query if it processes only the records that exist at its start
         (availableNow)."""
@@ -72,7 +72,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batch_delay: BatchDelay | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a new query.  It is the same in every call."""
+        """Return the start of a new query, by partition. Every call returns the same start."""
         with one_sentence(READ):
             if self._initial is None:
                 from ottla.pipeline.read.places import present, starting_position
@@ -92,12 +92,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the query end at the present ends of the logs."""
+        """Make the query end at the present ends of the logs."""
         with one_sentence(READ):
             self._target = self._latest(None)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch, or `start` if there are no records, or too few."""
+        """Return the end of the next batch. Returns `start` if there are no new records, or fewer
+        than a batch requires."""
         with one_sentence(READ):
             before = StreamPosition.from_json(start)
             latest = self._latest_seen = self._target or self._latest(before)
@@ -114,11 +115,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the last known ends of the logs, which Spark shows in the query's progress."""
+        """Return the ends of the logs when they were last requested. Spark shows them in the
+        query's progress."""
         return None if self._latest_seen is None else self._latest_seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks of the batch between two positions, one input partition each."""
+        """Return the tasks of the batch between two positions, as one input partition each."""
         with one_sentence(READ):
             batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
@@ -129,8 +131,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit `end` to the shadow group if the options name one.  The stream continues if this
-        fails."""
+        """Commit `end` to the group that the option `shadowGroup` names, if it is set. The stream
+        continues if this fails."""
         if self._options.shadow_group is not None:
             try:
                 position = StreamPosition.from_json(end)
@@ -160,8 +162,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked
 
     def _latest(self, before: StreamPosition | None) -> StreamPosition:
-        """Return the present ends of the logs.  Retries if they are before `before`, because a new
-        leader may at first report a lower end."""
+        """Return the present ends of the logs. Repeats the request if they are before `before`,
+        because a new leader may at first report a lower end."""
         if before is not None and self._latest_seen is not None and self._latest_seen.is_at(before):
             time.sleep(IDLE_PAUSE_S)
         for attempt in range(self._options.read.fetch_retries + 1):

@@ -1,8 +1,8 @@
-"""Writes a DataFrame to topics.  Spark calls these classes on the driver and in every task.
+"""Writes a DataFrame to topics. Spark calls these classes on the driver and in every task.
 
-A task delivers its rows and returns a summary to the driver.  With transactions, each task leaves
-its own transaction open and returns the transaction's identity.  When the driver commits, it
-commits all of these one after the other; when it aborts, it aborts all of them.
+A task delivers its rows and returns a summary to the driver. With transactions, each task leaves
+its own transaction open and returns the identity of the transaction. When the driver commits, it
+commits the transactions of all tasks one after the other; when it aborts, it aborts all of them.
 """
 
 import logging
@@ -36,17 +36,18 @@ WRITING = "write to topics"
 
 @dataclass(frozen=True)
 class TaskReport(WriterCommitMessage):
-    """Report of a task to the driver, after all its rows are delivered."""
+    """Report that a task sends to Spark's driver after all its rows are delivered."""
 
     write: WriteId
     attempt: int
     record_count: int
     prepared: PreparedTransaction | None
-    """The prepared transaction that the driver has to end.  None if there are no transactions."""
+    """The prepared transaction that the driver has to commit or abort. None if the write uses no
+    transactions."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writer of one DataFrame to topics."""
+    """Writer that writes one DataFrame to topics."""
 
     def __init__(self, target: SinkTarget) -> None:
         self._target = target
@@ -56,34 +57,35 @@ class BatchWriter(DataSourceArrowWriter):
         self._batch = options.txn_version or 0
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task, and return the report for Spark's driver."""
+        """Write the rows of one task, and return its report for Spark's driver."""
         with one_sentence(WRITING):
             task = this_task()
             write = WriteId(self._query, self._batch, task.partitionId())
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the tasks' prepared transactions."""
+        """Commit the transactions that the tasks have prepared."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the tasks' prepared transactions."""
+        """Abort the transactions that the tasks have prepared."""
         abort_tasks(self._target, messages)
 
 
 def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> TaskReport:
-    """Return the report of a task to the driver."""
+    """Return the report of a task for Spark's driver."""
     return TaskReport(write, task.attemptNumber(), produced.record_count, produced.prepared)
 
 
 def commit_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit the transactions of a batch's tasks.  Raises TopicError if a commit fails."""
+    """Commit the prepared transactions of a batch's tasks. Raises TopicError if a commit fails."""
     with one_sentence(WRITING):
         _end(target, messages, is_commit=True)
 
 
 def abort_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort the tasks' transactions.  If an abort fails, the transaction ends by its timeout."""
+    """Abort the prepared transactions of a batch's tasks. If an abort fails, the transaction ends
+    by its timeout."""
     try:
         _end(target, messages, is_commit=False)
     except (OttlaError, ConnectionLostError) as error:
@@ -111,7 +113,7 @@ def make_batch_writer(
 
 
 def fields_of(schema: StructType) -> list[tuple[str, str]]:
-    """Return the name and the type of each column."""
+    """Return the name and the type of each column in a schema."""
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 

@@ -1,7 +1,8 @@
-"""Hashes all keys of a batch at once: the murmur2 of the client's partitioner, in numpy.
+"""Hashes all keys of a batch at once, by the murmur2 function of the client's partitioner, in
+numpy.
 
-All keys are hashed in parallel, one word of each key per step.  Pure.  Invariant:
-SameAsThePartitioner (a property test).
+All keys are hashed in parallel, one word of each key per step. Pure. Invariant:
+SameAsThePartitioner (checked by a property test).
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from ottla.client.produce.partitioner import MULTIPLIER, SEED, murmur2
 
 LONG_BYTES = 256
-"""Length in bytes above which a key is hashed alone.  Otherwise a few long keys would need many
+"""Length in bytes above which a key is hashed separately. Otherwise a few long keys would need many
 steps that process hardly any data."""
 WORD_BYTES = 4
 SIGN = np.uint32(0x7FFFFFFF)
@@ -21,9 +22,9 @@ TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
 
 
 def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    """Return the hash of each key, with the sign bit cleared.
+    """Return the murmur2 hash of each key, with the sign bit cleared.
 
-    The hash modulo the partition count is the key's partition.  The result for a null key is
+    The hash modulo the partition count is the key's partition. The result for a null key is
     meaningless.
     """
     count = len(keys)

@@ -2,8 +2,8 @@
 and batch.
 
 Spark's iterator is read in a thread of its own, one batch ahead, while the producer works in this
-thread.  If a record is not delivered, none after it is written, so that the next attempt at the
-task continues where this one ended.  Invariant: APrefixOfEachPartition (an attempt writes a prefix
+thread. If a record is not delivered, no later record is written, so that the next attempt at the
+task continues where this one ended. Invariant: APrefixOfEachPartition (an attempt writes a prefix
 of the task's records in each partition).
 """
 
@@ -47,8 +47,8 @@ class ProducedRows(NamedTuple):
 def produce_rows(
     batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
 ) -> ProducedRows:
-    """Write all rows, wait for their delivery, and return the number of records, and the prepared
-    transaction if there is one.
+    """Write all rows of a task and wait for their delivery. Returns the number of records, and the
+    prepared transaction if there is one.
 
     Raises RefusedError if a row has no topic, a record is too large, a topic or partition is
     unknown, or the cluster did not accept a record in time.
@@ -106,7 +106,8 @@ async def _produce_once(
 
 
 async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
-    """Read all rows, as Spark requires of a task, and write none of them."""
+    """Read all rows without writing any of them, since Spark requires that a task reads its
+    rows."""
     while await _next(batches) is not None:
         pass
     return ProducedRows(0)
@@ -133,15 +134,15 @@ async def _read_ahead(
 
 
 async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Wait for the next batch, and return it, or None after the last.  If the wait is cancelled,
-    its thread runs until the process ends."""
+    """Wait for the next batch, and return it, or None after the last batch. If the wait is
+    cancelled, its thread runs until the process ends."""
     return await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
 
 
 def sorted_rows(batches: Iterator[pa.RecordBatch], columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Yield all rows, in an order that depends only on the rows.
+    """Yield all rows of a task, in an order that depends only on the rows.
 
-    All rows are in memory at once.  Rows that differ only in their headers keep their order.
+    All rows are in memory at once. Rows that differ only in their headers keep their order.
     """
     held = list(batches)
     if not held:

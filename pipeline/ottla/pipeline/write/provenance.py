@@ -1,9 +1,9 @@
-"""Provenance of records: headers by which a reader detects a record that was written twice.  Pure.
+"""Provenance of records: headers by which a reader detects a record that was written twice. Pure.
 
-Spark repeats a task, or a whole batch, if it was not notified of its end.  The records of the first
-attempt are then in the topic twice.  Each record therefore identifies the task that wrote it
-(query, batch and task, as `WriteId`), and has its number among the records of that task in its
-topic-partition.  Invariants:
+Spark repeats a task, or a whole batch, if it did not learn that it had ended. The records of the
+first attempt are then in the topic twice. Each record therefore identifies the task that wrote it
+(query, batch and task, as `WriteId`), and contains its number among the records that this task
+wrote to its partition. Invariants:
 
 - SameRowsSameHeaders: a task with the same rows in the same order writes the same records,
   including headers, to the same partitions.  Nothing is random.
@@ -26,24 +26,24 @@ CHECK = "spark.check"
 NAMES = (QUERY, BATCH, PARTITION, SEQ, CHECK)
 """Names of the provenance headers, in order.  They follow a record's own headers."""
 OVERHEAD_BYTES_MAX = 250
-"""Largest size of these headers in bytes, provided that the query's name is a UUID.  Within a batch
-of records, they differ only in a few digits, so compression almost removes them."""
+"""Maximum size of the provenance headers in bytes, provided that the query's name is a UUID. Within
+a batch of records, they differ only in a few digits, so compression almost removes them."""
 
 SEQ_BEGIN = encode_header(SEQ, b"")[:-1]
 CHECK_BEGIN = encode_header(CHECK, b"%08x" % 0)[:-8]
 """Constant prefixes of the headers SEQ and CHECK."""
 
 ROWS_PER_TURN = 500
-"""Number of rows without a key that go to one partition before the next partition is used.  With
-fewer, record batches are small; with more, the sizes of partitions differ more."""
+"""Number of rows without a key that are written to one partition before the next partition is used.
+With fewer rows, record batches are small; with more, the sizes of partitions differ more."""
 
 
 class WriteId(NamedTuple):
-    """Identity of a task, which all attempts at it share."""
+    """Identity of a Spark task, which is the same for all attempts at it."""
 
     query: str
-    """Id of the streaming query, from its checkpoint.  For a batch query, the id that the user has
-    given, or a random one."""
+    """Id of the streaming query, from its checkpoint. For a batch query, the id that the user has
+    set, or a random one."""
     batch: int
     """Number of the batch in its query.  It increases from batch to batch, and is the same if a
     batch is repeated."""
@@ -57,7 +57,7 @@ StampedRow = tuple[bytes | memoryview | None, bytes | memoryview | None, Headers
 
 
 class Stamps:
-    """Numbering of the rows of one task, in the order of writing."""
+    """Numbering of the rows that one task writes, in the order of writing."""
 
     __slots__ = ("_counts", "_same", "_turns", "_write")
 
@@ -67,13 +67,13 @@ class Stamps:
         self._write = write
         texts = (QUERY, write.query), (BATCH, str(write.batch)), (PARTITION, str(write.partition))
         self._same = b"".join(encode_header(name, text.encode()) for name, text in texts)
-        """Provenance headers common to all records of the task."""
+        """Provenance headers that are the same for all records of the task."""
         self._counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._turns: dict[str, int] = {}
 
     def next_turns(self, topic: str, row_count: int, partition_count: int) -> list[int]:
-        """Return the partitions of the next rows without a key or partition.  These rows are
-        distributed round-robin."""
+        """Return the partitions for the next rows of a topic without a key or partition. These rows
+        are distributed round-robin."""
         assert partition_count > 0
         first = self._turns.get(topic, 0)
         self._turns[topic] = first + row_count
@@ -92,8 +92,8 @@ class Stamps:
     def number(
         self, topic: str, partition: int, rows: Iterable[StampedRow]
     ) -> tuple[int, list[int]]:
-        """Number the next records of a topic-partition.  Returns the number of the first record,
-        and the check of each record."""
+        """Number the next records of a topic-partition. Returns the number of the first record, and
+        the value of the header CHECK for each record."""
         first, check = self._counts.get((topic, partition), (0, 0))
         checks: list[int] = []
         add = checks.append
@@ -117,12 +117,12 @@ class Stamps:
         *,
         chosen_among: int = 0,
     ) -> EncodedHeaders:
-        """Return the headers of the next record of a topic-partition: its own, followed by its
-        provenance.
+        """Return the headers of the next record of a topic-partition: the record's own headers,
+        followed by its provenance headers.
 
         `chosen_among` is the number of partitions among which its partition was chosen, or 0 if the
-        row names its partition.  It is part of the check, because a repeated task writes its rows
-        to other partitions if partitions were added, and a reader must be able to detect this.
+        row names its partition. It is part of the check. If partitions were added, a repeated task
+        writes its rows to other partitions, and a reader must be able to detect this.
         """
         seq, (check,) = self.number(topic, partition, [(key, value, headers, chosen_among)])
         own = b"".join(encode_header(name, content) for name, content in headers)

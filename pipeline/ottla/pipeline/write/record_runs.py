@@ -1,9 +1,9 @@
-"""Encodes Arrow columns as the records of batches, whole columns at a time.  Pure.
+"""Encodes Arrow columns as the records of batches, whole columns at a time. Pure.
 
 The variable-length parts of a record are columns of bytes: varints made by numpy, keys and values,
-headers.  One join by Arrow assembles all records, and the buffer of the joined column is the body
-of the batch.  Invariant: AsThePlainEncoder (the output equals that of `BatchBuilder.append` and
-`Stamps.stamp`, byte for byte; a property test).
+headers. One join by Arrow assembles all records, and the buffer of the joined column is the body of
+the batch. Invariant: AsThePlainEncoder (the output equals the output of `BatchBuilder.append` and
+`Stamps.stamp`, byte for byte; checked by a property test).
 """
 
 from collections import deque
@@ -24,10 +24,11 @@ from ottla.wire.batch_builder import NO_ATTRIBUTES, NO_HEADERS, Headers, encode_
 Numbers = npt.NDArray[np.int64]
 
 SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
-"""Numbers of records in a batch whose offset deltas take one byte, and at most two bytes."""
+"""Number of records in a batch whose offset deltas take one byte, and number whose offset deltas
+take at most two bytes."""
 AHEAD_BYTES = 1 << 20
-"""Number of bytes that are encoded ahead.  With fewer, each batch needs more calls; with more, more
-memory is used."""
+"""Number of bytes that are encoded ahead of use. With fewer bytes, each batch needs more calls;
+with more, more memory is used."""
 VARINT_BYTES_MAX = 10
 HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 NIBBLES = np.arange(28, -1, -4, dtype=np.uint32)
@@ -40,7 +41,7 @@ def as_bytes(column: pa.Array) -> pa.BinaryArray:
 
 
 def varints(numbers: Numbers) -> pa.BinaryArray:
-    """Return the zigzag varints of numbers."""
+    """Return the zigzag varints of numbers, as a column of bytes."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     count = len(zigzag)
     if not count or int(zigzag.max()) < 1 << 7:
@@ -70,7 +71,7 @@ def _widths(zigzag: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
-    """Return a column whose rows follow each other in `data`."""
+    """Return a column of bytes whose rows follow each other in `data` and start at `offsets`."""
     buffers = [
         None,
         pa.py_buffer(offsets.astype(np.int32)),
@@ -86,7 +87,8 @@ def _lengths(column: pa.BinaryArray) -> Numbers:
 
 @dataclass(frozen=True)
 class HeaderColumns:
-    """The headers of records, as parts that are joined.  Each part is a column or a constant."""
+    """The encoded headers of records, as parts that are joined. Each part is a column or a
+    constant."""
 
     parts: Sequence[Any]
     lengths: Numbers | int
@@ -99,8 +101,8 @@ class HeaderColumns:
 
 
 def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
-    """Return the rows' own headers.  If there is no column of headers, return a constant that
-    encodes zero headers."""
+    """Return the rows' own headers. If there is no column of headers, return a constant that
+    encodes a header count of zero."""
     if own is None:
         return HeaderColumns([pa.scalar(NO_HEADERS, BYTES)], len(NO_HEADERS))
     column = _own(own, 0)
@@ -110,8 +112,8 @@ def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
 def stamped_headers(
     own: Sequence[Headers] | None, stamps: Stamps, first: int, checks: Sequence[int]
 ) -> HeaderColumns:
-    """Return the rows' own headers, followed by the provenance headers of `Stamps`.  `first` is the
-    number of the first record."""
+    """Return the rows' own headers, followed by the provenance headers of `Stamps`. `first` is the
+    number of the first record, and `checks` has the value of the header CHECK for each record."""
     count = len(checks)
     number = pc.cast(pa.array(np.arange(first, first + count)), pa.string()).cast(BYTES)
     digits = _lengths(number)
@@ -129,8 +131,8 @@ def stamped_headers(
 
 
 def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
-    """Return the rows' own headers.  They are preceded by the count of all headers of a record, of
-    which `more_count` follow later."""
+    """Return the rows' own headers, preceded by the total header count of each record. `more_count`
+    headers per record follow later and are included in the count."""
     return pa.array(
         [
             b"".join((varint(len(row) + more_count), *(encode_header(*header) for header in row)))
@@ -142,7 +144,7 @@ def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
 
 @dataclass
 class ColumnRun:
-    """The records of one partition in one Arrow batch: a `RecordRun`."""
+    """The records of one partition in one Arrow batch. Implements `RecordRun`."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
@@ -155,34 +157,34 @@ class ColumnRun:
         value_lengths = _lengths(self.values)
         content = key_lengths.clip(0) + value_lengths.clip(0) + self.headers.lengths
         self._bounds = content + RECORD_OVERHEAD_BYTES
-        """For each record, the largest size in bytes that it may have in a batch."""
+        """Maximum size in bytes that each record may have in a batch."""
         self._key_varints = varints(key_lengths)
         self._value_varints = varints(value_lengths)
         key_widths = varint_widths(key_lengths.clip(0))
         value_widths = varint_widths(value_lengths.clip(0))
         self._lengths = content + key_widths + value_widths + len(NO_ATTRIBUTES)
-        """Length of each record without its timestamp delta and offset delta."""
+        """Length of each record in bytes, without its timestamp delta and offset delta."""
         # The timestamp delta takes one byte, the offset delta one or two.
         self._short_ends = _ends(self._lengths + 2)
         self._long_ends = _ends(self._lengths + 3)
         self._ahead: deque[EncodedRecords] = deque()
-        """Encoded records for the next batches.  They are used if these batches have as much room
+        """Encoded records for the next batches. They are used if these batches have as much space
         as planned."""
         self._planned_bytes = 0
-        """Room in bytes that the encoded records assume for each batch."""
+        """Space in bytes that the encoded records assume for each batch."""
 
     @property
     def next_bytes(self) -> int:
-        """Largest size of the next record in bytes, or 0 if no record is left."""
+        """Maximum size of the next record in bytes, or 0 if no record is left."""
         return int(self._bounds[self._at]) if self._at < len(self.values) else 0
 
     @property
     def largest_bytes(self) -> int:
-        """Largest size in bytes that any of the records may have."""
+        """Maximum size of any of the records in bytes."""
         return int(self._bounds.max(initial=0))
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Return as many records as fit into `room_bytes`, but at least one, encoded."""
+        """Encode and return as many records as fit into `room_bytes`, but at least one."""
         is_new_batch = first_delta == timestamp_delta == 0
         if not is_new_batch or room_bytes != self._planned_bytes:
             self._ahead.clear()
@@ -196,7 +198,7 @@ class ColumnRun:
         return taken
 
     def _plan(self, room_bytes: int) -> None:
-        """Encode the records of the next batches together, assuming that each batch has
+        """Encode the records of the next batches together, assuming that each batch has space for
         `room_bytes`."""
         self._planned_bytes = room_bytes
         counts: list[int] = []
@@ -228,7 +230,7 @@ class ColumnRun:
         return EncodedRecords(body, count)
 
     def _encode(self, deltas: Numbers, timestamp_delta: int) -> tuple[memoryview, Numbers]:
-        """Encode the next records with these offset deltas.  Returns their bytes, and the end
+        """Encode the next records with the given offset deltas. Returns their bytes, and the end
         position of each record in them."""
         start, count = self._at, len(deltas)
         same = NO_ATTRIBUTES + varint(timestamp_delta)
@@ -254,8 +256,8 @@ class ColumnRun:
 
 
 def _ends(lengths: Numbers) -> Numbers:
-    """Return the end position of each record, given the lengths.  A length field precedes each
-    record."""
+    """Return the end position of each record, given the lengths of the records. A length field
+    precedes each record."""
     ends: Numbers = np.cumsum(lengths + varint_widths(lengths))
     return ends
 

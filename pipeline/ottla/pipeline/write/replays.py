@@ -1,16 +1,17 @@
-"""Filters records that a repeated Spark task has written again, by the headers of `provenance`.
+"""Filters out records that a repeated Spark task has written again, by the headers of `provenance`.
 Pure.
 
-A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap.  Whatever attempts
+A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap. Whatever attempts
 there were, even two at once, a record is therefore new exactly if its (batch, number) is greater
-than all those seen before from its query and task.  Records without provenance are always kept.
+than the (batch, number) of every earlier record from its query and task. Records without provenance
+are always kept.
 
-Most fetches contain no repetition.  numpy detects that for all records together, and only a fetch
-with a repetition is filtered record by record.  Invariants:
+Most fetches contain no repetition. numpy detects that for all records together, and only a fetch
+with a repetition is filtered record by record. Invariants:
 
 - EachRecordOnce: of all copies of a record, only the first is kept.
 - NothingIsLostUnseen: if an attempt wrote other rows than the attempt before it, repetitions cannot
-  be identified.  CorruptDataError is then raised; if data may be lost (`failOnDataLoss` is false),
+  be identified. CorruptDataError is then raised; if data may be lost (`failOnDataLoss` is false),
   all records are kept as new.
 """
 
@@ -28,18 +29,18 @@ from ottla.pipeline.write.provenance import NAMES
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Task = tuple[bytes, int]
-"""The name of a query, and the number of a task in it."""
+"""Id of a query, and the number of a task in it."""
 
 NUMBER_BITS = 32
-"""Number of bits of a record's number.  The place of a record is one integer, batch << 32 |
-number."""
+"""Number of bits for a record's number within its task. The place of a record is one integer, batch
+<< 32 | number."""
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 BATCH_COUNT_MAX = 1 << 63 - NUMBER_BITS
 HEADER_COUNT = len(NAMES)
 
 
 class FirstRecord(NamedTuple):
-    """The first occurrence of record number 0 of a batch."""
+    """First occurrence of a batch's record number 0."""
 
     check: bytes
     read_before: int
@@ -47,17 +48,17 @@ class FirstRecord(NamedTuple):
 
 
 class LastReplayedRecord(NamedTuple):
-    """The last record seen of one task of one query."""
+    """The last record that the filter has seen from one task of one query."""
 
     place: int
     check: bytes
     first: FirstRecord | None
-    """Record number 0 of the batch.  None if that record precedes the first record that was
-    read."""
+    """Record number 0 of the batch. None if it precedes the first record that the filter has read.
+    """
 
 
 class StampedRecords(NamedTuple):
-    """The records of one fetch that have provenance, in order."""
+    """The records of one fetch that have provenance headers, in order."""
 
     rows: Numbers
     """For each record, its index among all records of the fetch."""
@@ -69,8 +70,7 @@ class StampedRecords(NamedTuple):
 
 
 class ReplayFilter:
-    """Filter that separates the new records of one topic-partition, read in order, from repeated
-    ones.
+    """Filter that separates new records of one topic-partition, read in order, from repeated ones.
 
     The filter has no state at the start, so its caller must also pass it some records before the
     requested range.
@@ -83,10 +83,11 @@ class ReplayFilter:
         self.dropped_count = 0
 
     def is_unsure(self, margin_count: int) -> bool:
-        """Return whether a whole attempt may precede the first record that was read.
+        """Return whether a whole attempt at a task may precede the first record that was read, so
+        that repetitions may be missed.
 
-        An earlier attempt ends right before the next one starts.  The filter is therefore sure if
-        it has seen the start of an attempt, and `margin_count` records before that.
+        An earlier attempt ends right before the next one starts. The filter is therefore sure if it
+        has seen the start of an attempt, and `margin_count` records before that.
         """
         return any(
             seen.first is None or seen.first.read_before < margin_count
@@ -94,8 +95,8 @@ class ReplayFilter:
         )
 
     def keep(self, headers: pa.ListArray) -> Mask | None:
-        """Return a mask of the new records, given their `headers` column.  Returns None if all
-        records are new.
+        """Return a mask of the new records, given the column `headers` of all records. Returns None
+        if all records are new.
 
         Raises CorruptDataError if a task was repeated with other rows, so that repetitions cannot
         be identified.
@@ -173,14 +174,14 @@ class ReplayFilter:
 
 
 def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None:
-    """Return record number 0 of the batch in `place`, or None if it was not seen."""
+    """Return record number 0 of the batch in `place`, or None if the filter has not seen it."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
     return seen.first
 
 
 def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
-    """Return the records with provenance headers, or None if there are none."""
+    """Return the records that have provenance headers, or None if there are none."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(counts)
     rows = np.flatnonzero(counts >= HEADER_COUNT)
@@ -210,7 +211,7 @@ def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
 
 
 def _numbers(texts: pa.BinaryArray) -> Numbers:
-    """Return the numbers in decimal texts, and -1 for any other text."""
+    """Parse decimal texts to numbers. Any other text becomes -1."""
     try:
         found = texts.cast(pa.string()).cast(pa.int64())
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)

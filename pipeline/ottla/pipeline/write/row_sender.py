@@ -1,7 +1,8 @@
-"""Distributes the rows of Arrow batches to partitions, and passes them to a producer in runs.
+"""Distributes the rows of Arrow batches to partitions, and passes them to a producer in runs of
+records.
 
-A row goes to the partition in its partition column, if it has one.  Otherwise it goes to the
-partition for its key's hash, and without a key to the partitions in turn.  The rows of each
+If a row has a value in the partition column, it goes to that partition. Otherwise it goes to the
+partition for its key's hash, or, without a key, to the partitions in turn. The rows of each
 partition stay in order.
 """
 
@@ -35,7 +36,7 @@ PARTITION_BITS = 32
 
 
 class RowColumns(NamedTuple):
-    """The columns of a batch from which records are made."""
+    """Columns of an Arrow batch from which records are made."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray | None
@@ -64,7 +65,7 @@ class RowColumns(NamedTuple):
 
 
 class RowSender:
-    """Converter of rows to records, which it passes to a producer."""
+    """Converter of rows to records, which are passed to a producer."""
 
     def __init__(self, producer: Producer, target: SinkTarget, stamps: Stamps) -> None:
         self._producer = producer
@@ -80,7 +81,7 @@ class RowSender:
         """Topic of the first row that was sent, or None before that."""
 
     async def send(self, batch: pa.RecordBatch) -> None:
-        """Pass all rows of a batch to the producer."""
+        """Pass all rows of an Arrow batch to the producer."""
         if not batch.num_rows:
             return
         places = self._target.columns
@@ -137,7 +138,8 @@ class RowSender:
         topics: Sequence[str],
         topic_of: Numbers,
     ) -> tuple[Numbers, Numbers]:
-        """Return each row's partition, and the number of partitions among which it was chosen."""
+        """Return the partition for each row, and the number of partitions among which it was
+        chosen."""
         count, place = batch.num_rows, self._target.columns.partition
         partition = np.full(count, NO_PARTITION, dtype=np.int64)
         is_open = np.ones(count, dtype=np.bool_)
@@ -159,8 +161,8 @@ class RowSender:
         return partition, chosen_among
 
     def _hashed(self, keys: pa.BinaryArray | None, rows: Numbers, among: int) -> Numbers:
-        """Return the partitions of rows by key.  The result is NO_PARTITION where the partitioner
-        does not choose a partition by key."""
+        """Return the partitions for rows by their keys. The result is NO_PARTITION for rows whose
+        partition is not determined by a key. `among` is the number of partitions."""
         none = np.full(len(rows), NO_PARTITION, dtype=np.int64)
         if keys is None:
             return none
@@ -179,7 +181,8 @@ class RowSender:
 
 
 def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbers]:
-    """Return the topics of a batch, and for each row the index of its topic."""
+    """Return the topics to which the rows of a batch go, and for each row the index of its
+    topic."""
     if target.options.topic is not None:
         return [target.options.topic], np.zeros(batch.num_rows, dtype=np.int64)
     assert target.columns.topic is not None
@@ -194,7 +197,7 @@ def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbe
 
 
 def _contents(column: pa.BinaryArray) -> list[memoryview | None]:
-    """Return the bytes of each row, without copying them."""
+    """Return the bytes of each row of a column, without copying them."""
     _valid, offset_bytes, data = column.buffers()
     count = len(column)
     first = column.offset

@@ -31,9 +31,9 @@ SET_BY_SPARK = {
 TRANSACTIONAL_ID = "transactional.id"
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 TRANSACTION_TIMEOUT_MS = 900_000
-"""Transaction timeout in ms, equal to the brokers' default maximum.  A transaction is open until
-all tasks of its batch are done, so with a shorter timeout, long batches fail at their end.  With a
-longer one, readers of committed records wait longer if a driver has died permanently and left
+"""Transaction timeout in ms, equal to the brokers' default maximum. A transaction is open until all
+tasks of its batch are done, so with a shorter timeout, long batches fail at their end. With a
+longer timeout, read_committed consumers wait longer if a driver has died permanently and left
 transactions open."""
 OF_SPARK = ("checkpointLocation", "path", "queryName")
 """Options of a write that Spark itself reads."""
@@ -41,7 +41,7 @@ OF_SPARK = ("checkpointLocation", "path", "queryName")
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The keys that users set by `option(…)`, except for `kafka.*`."""
+    """The options that users set by `option(…)`, except for `kafka.*`."""
 
     topic: str | None = setting(
         None,
@@ -97,7 +97,7 @@ class SinkOptions:
 
 
 class Columns(NamedTuple):
-    """Column indexes of a record's parts in a row.  None for a part without a column."""
+    """Column index of each part of a record in a row. None for a part without a column."""
 
     value: int
     key: int | None = None
@@ -108,7 +108,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkTarget:
-    """Options of all writes of one task."""
+    """Options that all writes of one task share: topics, columns and settings of the producer."""
 
     bootstrap: str
     options: SinkOptions
@@ -116,12 +116,12 @@ class SinkTarget:
     client: tuple[tuple[str, str], ...]
     is_transactional: bool = False
     transactional_id: str | None = None
-    """Prefix of the tasks' transactional ids.  If it is None, the prefix is derived from the
-    query's name."""
+    """Prefix of the tasks' transactional ids. If it is None, the prefix is derived from the query's
+    name."""
 
     def producer_config(self, transactional_id: str | None = None) -> ProducerConfig:
-        """Return the settings of the producer.  If `transactional_id` is given, it is the
-        transactional producer of one task."""
+        """Return the settings of a task's producer. With a `transactional_id`, the producer is
+        transactional."""
         config, _none = load(ProducerConfig, dict(self.client))
         return replace(config, transactional_id=transactional_id)
 
@@ -129,8 +129,8 @@ class SinkTarget:
 def read_target(
     texts: Mapping[str, str], fields: Iterable[tuple[str, str]], *, is_streaming: bool
 ) -> SinkTarget:
-    """Return the target in the options of a write of rows with the given fields, each a name and a
-    type in Spark's notation.
+    """Parse the options of a write. `fields` are the columns of its rows, each as a name and a type
+    in Spark's notation.
 
     Raises ConfigError for an invalid option or column.
     """

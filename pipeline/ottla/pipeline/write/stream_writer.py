@@ -39,13 +39,13 @@ check that it still exists."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writer of one streaming query to topics."""
+    """Writer that writes one streaming query to topics."""
 
     def __init__(self, target: SinkTarget) -> None:
         self._target = target
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task of one micro-batch, and return the report for Spark's
+        """Write the rows of one task of one micro-batch, and return its report for Spark's
         driver."""
         with one_sentence(WRITING):
             task = this_task()
@@ -59,18 +59,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the tasks' prepared transactions."""
+        """Commit the transactions that the tasks of a batch have prepared."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort the tasks' prepared transactions."""
+        """Abort the transactions that the tasks of a batch have prepared."""
         abort_tasks(self._target, messages)
 
 
 def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> StreamWriter:
-    """Return the sink for rows of this schema.  Raises ConfigError if the schema cannot be written
+    """Return the writer for rows of this schema. Raises ConfigError if the schema cannot be written
     as records.
 
     In output mode complete (`overwrite`), each batch is appended as in the other modes, so that a

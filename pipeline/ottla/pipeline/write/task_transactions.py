@@ -1,10 +1,10 @@
-"""The transaction of one Spark task: its id, and the note that marks its batch as committed.
+"""The transaction of one Spark task: its id, and the note that marks the task's batch as committed.
 
-All attempts at a task, including those of a repeated batch, have the same transactional id.  A new
-attempt therefore ends the open transaction of earlier attempts and fences them.  Together with its
-records, a transaction commits a note: an offset of the task's own group, whose value identifies the
-batch.  An attempt that finds the note of its batch writes nothing.  Spark's driver ends the
-transactions when all tasks of a batch are done.  Invariants:
+All attempts at a task, including attempts in a repeated batch, have the same transactional id. A
+new attempt therefore ends the open transaction of earlier attempts and fences them. Together with
+its records, a transaction commits a note: an offset of the task's own group, whose value identifies
+the batch. An attempt that finds the note of its batch writes nothing. Spark's driver ends the
+transactions when all tasks of a batch are done. Invariants:
 
 - NotedIfCommitted: a task's records of a batch are committed exactly if the batch's note is.
 - OneAttempt: of all attempts at a task of a batch, at most one is committed.
@@ -36,21 +36,22 @@ from ottla.pipeline.write.provenance import WriteId
 from ottla.pipeline.write.sink_options import SinkTarget
 
 PREFIX = "ottla-sink-"
-"""Prefix of transactional ids.  It differs from `spark-`, the prefix of the shadow groups of
-reading streams."""
+"""Prefix of the tasks' transactional ids. It differs from `spark-`, the prefix of the groups to
+which reading streams commit."""
 NOTE_PARTITION = 0
-"""Partition for which the note is committed as an offset.  Every topic has this partition."""
+"""Partition for which a task's note is committed as an offset. Every topic has this partition."""
 
 
 def transactional_id(target: SinkTarget, write: WriteId) -> str:
-    """Return the transactional id of all attempts at a task."""
+    """Return the transactional id that all attempts at a task share."""
     if target.transactional_id is not None:
         return f"{target.transactional_id}-{write.partition}"
     return note_group(target, write)
 
 
 def note_group(target: SinkTarget, write: WriteId) -> str:
-    """Return the group whose committed offset is the note of a task.
+    """Return the group whose committed offset marks a task's batch as committed (the note of the
+    task).
 
     If all rows have the same topic, the group's name contains it, because a batch may be written to
     several topics, by one write for each.
@@ -60,8 +61,8 @@ def note_group(target: SinkTarget, write: WriteId) -> str:
 
 
 def is_noted(next_batch: int | None, write: WriteId) -> bool:
-    """Return whether a task's batch is committed.  `next_batch` is the note, or None if there is
-    none.
+    """Return whether a task's batch is already committed. `next_batch` is the number in the task's
+    note, or None if there is no note.
 
     Raises RefusedError if a later batch is committed.
     """
@@ -80,7 +81,8 @@ def is_noted(next_batch: int | None, write: WriteId) -> bool:
 async def open_notes(
     target: SinkTarget, config: ProducerConfig, write: WriteId
 ) -> AsyncIterator[Callable[[bool], Awaitable[bool]]]:
-    """Yield a function that reads a task's note and returns whether the task's batch is committed.
+    """Yield a function that reads a task's note (its group's committed offset) and returns whether
+    the task's batch is committed.
 
     If its argument is True, the function first waits until no transaction of the task is open.
     """
@@ -117,7 +119,7 @@ async def note(
     topic: str,
     record_count: int,
 ) -> None:
-    """Add the note of the batch to the transaction."""
+    """Add the note, an offset that marks the task's batch as committed, to the transaction."""
     said = Committed(
         Offset(write.batch + 1), metadata=f"batch {write.batch}: {record_count} records"
     )
