@@ -1,11 +1,11 @@
 """Profiles: named addresses and logins of clusters, in the user's config.toml.
 
-      [profiles.prod]
-      bootstrap = "broker-1:9092,broker-2:9092"
-      security.protocol = "SASL_PLAINTEXT"
-      sasl.mechanism = "SCRAM-SHA-512"
-      sasl.username = "alice"
-      sasl.password = "…"
+    [profiles.prod]
+    bootstrap = "broker-1:9092,broker-2:9092"
+    security.protocol = "SASL_PLAINTEXT"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "alice"
+    sasl.password = "…"
 
 The keys `bootstrap` and `command-config` (a file of keys) are our own; all other keys are the ones
 that --command-config accepts. The file is read only if a command is given a profile.

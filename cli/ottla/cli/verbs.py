@@ -1,7 +1,8 @@
 """Declarations of commands: each verb with its options and its handler.
 
-The module of a command has either `VERBS`, or `OPTIONS` and `run`. It may also have an `EPILOG`.
-Parsers, help, completion scripts and docs/reference/cli.md are generated from these declarations.
+The module of a command defines either `VERBS`, or `OPTIONS` and `run`. It may also define an
+`EPILOG`. Parsers, help, completion scripts and docs/reference/cli.md are generated from these
+declarations.
 """
 
 import argparse
@@ -36,7 +37,7 @@ class Verb(NamedTuple):
 
 
 def verb(name: str, summary: str, handler: Handler, *options: Declared, **settings: Any) -> Verb:
-    """Return a verb.  `settings` are passed to its argparse parser."""
+    """Return a verb of a command. `settings` are passed to the verb's argparse parser."""
     return Verb(name, summary, handler, options, settings)
 
 
@@ -48,15 +49,17 @@ def admin_verb(
     has_format: bool = True,
     **settings: Any,
 ) -> Verb:
-    """Return a verb whose body gets an Admin. The verb also has the options of the connection."""
+    """Return a verb whose body is called with an admin client. The verb also has the options for
+    connecting to a cluster."""
     common = (*CONNECTION, FORMAT) if has_format else CONNECTION
     return Verb(name, summary, partial(run_admin, body), (*options, *common), settings)
 
 
 def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any) -> int:
-    """Run a body with an Admin of the cluster that the options name. Returns its exit code.
+    """Run the body of a verb with an admin client of the cluster that the options name. Returns its
+    exit code.
 
-    A body may be given as text, `module:function`; it is imported here.
+    A body may be given as text, `module:function`; its module is imported only here.
     """
     with importing():
         from ottla.client.admin import open_admin
@@ -77,7 +80,7 @@ def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any)
 
 
 async def _active_controller(text: str) -> tuple[str, int]:
-    """Return the address of the active controller, which one of the given controllers reports."""
+    """Return the address of the active controller, as reported by one of the given controllers."""
     with importing():
         from ottla.client.network.active_controller import active_controller
         from ottla.model.errors import ConfigError
@@ -98,7 +101,8 @@ def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
 
 
 def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
-    """Declare a command in its parser.  The parsed arguments have its `handler`."""
+    """Declare the options or verbs of a command in its parser. The parsed arguments then contain
+    its `handler`."""
     parser.epilog = getattr(module, "EPILOG", None)
     verbs: tuple[Verb, ...] | None = getattr(module, "VERBS", None)
     if verbs is not None:
@@ -109,7 +113,7 @@ def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
 
 
 def declare_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:
-    """Declare the verbs of a command in its parser; one of them is required."""
+    """Declare the verbs of a command in its parser. A command line must contain one of them."""
     rows = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for each in verbs:
         own = rows.add_parser(each.name, help=each.summary, **each.settings)

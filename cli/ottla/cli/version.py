@@ -1,4 +1,4 @@
-"""`ottla version`."""
+"""`ottla version`: prints the version of Ottla."""
 
 import argparse
 

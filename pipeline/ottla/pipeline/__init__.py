@@ -7,7 +7,7 @@ Modules that all sub-packages use
 java.py             finds a Java that can run Spark
 option_values.py    parses the texts of Spark's options (pure)
 loop_thread.py      the client's event loop in a thread, for blocking callers
-one_sentence.py     errors of a worker as one sentence, without a traceback
+one_sentence.py     errors of a worker as one line, without a traceback
 
 The sub-packages, each of which imports only those above it
 run/                common parts of all pipelines
@@ -56,7 +56,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that defines the requested name, and no other."""
+    """Import and return the public name `name` of this package, and load only the module that
+    defines it."""
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

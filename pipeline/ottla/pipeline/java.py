@@ -1,9 +1,9 @@
 """Finds a Java installation for Spark: version 17 or later, with the module that Spark requires.
 
 Spark itself uses JAVA_HOME, or else the `java` on PATH, and fails with a long stack trace if that
-Java is too old or was trimmed.  This module checks every usual directory of a Java and selects the
-first suitable one.  A Java that the user has chosen comes first.  The `release` file describes a
-Java without starting a process; the program is started only if the file is missing.
+Java is too old or lacks modules. This module checks every usual directory of Java installations and
+selects the first suitable one. A Java that the user has chosen comes first. The `release` file
+describes a Java without starting a process; the program is started only if the file is missing.
 """
 
 import os
@@ -18,9 +18,9 @@ from typing import NamedTuple
 from ottla.model.errors import ConfigError
 
 VERSION_MIN = 17
-"""Oldest version that can run Spark 4."""
+"""Minimum version of Java that can run Spark 4."""
 VERSIONS_FIRST = (17, 21)
-"""Versions with which Spark 4 is tested.  They are preferred to later ones."""
+"""Versions of Java with which Spark 4 is tested. They are preferred to later ones."""
 VECTOR_MODULE = "jdk.incubator.vector"
 """Module that Spark's own start script requires.  It is missing in runtimes that jlink has
 reduced."""
@@ -33,7 +33,8 @@ DIRECTORIES = (
     "~/.sdkman/candidates/java/*",
     "~/.jdk/*",
 )
-"""Usual directories of Javas, as patterns: Debian, Red Hat, containers, macOS, SDKMAN."""
+"""Patterns of the usual directories of Java installations: Debian, Red Hat, containers, macOS,
+SDKMAN."""
 ANSWER_SECONDS_MAX = 20.0
 """Timeout in seconds of `java -version`.  A program that takes longer does not count as a Java."""
 
@@ -44,7 +45,7 @@ class Java(NamedTuple):
     home: str
     """Value for JAVA_HOME: the parent directory of bin/java."""
     version: int
-    """Feature version: 17 for 17.0.15, 8 for 1.8.0_402."""
+    """Feature version of the Java: 17 for 17.0.15, 8 for 1.8.0_402."""
     version_text: str
     has_vector: bool
     """True if the Java has the module `VECTOR_MODULE`."""
@@ -140,8 +141,8 @@ def feature_version(text: str) -> int | None:
 
 
 def _named(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the Javas that environment variables name, in Spark's own order, each with the
-    variable."""
+    """Yield the Java installations that environment variables name, in Spark's own order, each with
+    the name of the variable."""
     if environ.get("JAVA_HOME"):
         yield environ["JAVA_HOME"], "JAVA_HOME"
     program = shutil.which("java", path=environ.get("PATH", os.defpath))
@@ -156,8 +157,8 @@ def _likeliness(java: Java) -> tuple[int, int]:
 
 
 def _ask_java(program: str) -> tuple[str, frozenset[str]]:
-    """Return the version and the modules that a java program prints.  Both are empty if it does not
-    run."""
+    """Run a java program, and return the version and the modules that it prints. Both are empty if
+    it does not run."""
     version = re.search(r'version "([^"]*)"', _printed(program, "-version"))
     modules = _printed(program, "--list-modules").split()
     return version[1] if version else "", frozenset(name.partition("@")[0] for name in modules)

@@ -1,9 +1,10 @@
-"""A trio loop in a thread, for blocking callers: Spark's Python processes have no event loop.
+"""A trio event loop in a thread, for blocking callers such as Spark's Python processes, which have
+no event loop.
 
-`call` runs an async function in the loop, and returns its result or raises its error.  `enter`
-opens an async context manager (a cluster, an admin) and keeps it open over many calls.  `close`
-closes all of them in reverse order, and ends the loop.  The thread is a daemon, so that a process
-can end without closing the loop.  Several threads may call at once.
+`call` runs an async function in the loop, and returns its result or raises its error. `enter` opens
+an async context manager (a cluster, an admin client) and keeps it open over many calls. `close`
+closes all of them in reverse order, and ends the loop. The thread is a daemon, so that a process
+can end without closing the loop. Several threads may call at once.
 """
 
 import threading
@@ -18,8 +19,8 @@ A = TypeVarTuple("A")
 
 
 class _KeptManager:
-    """A context manager that `enter` keeps open.  `opened` is set once it is open or has failed;
-    `release` closes it."""
+    """An async context manager that `LoopThread.enter` keeps open. `opened` is set once it is open
+    or has failed; `release` closes it."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self.manager = manager
@@ -46,7 +47,7 @@ class _KeptManager:
 
 
 class LoopThread:
-    """A running event loop, created by `start_loop_thread`."""
+    """A thread with a running event loop, created by `start_loop_thread`."""
 
     def __init__(self) -> None:
         self._is_ready = threading.Event()
@@ -58,12 +59,12 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="ottla loop", daemon=True)
 
     def start(self) -> None:
-        """Start the thread.  Returns once its loop is running."""
+        """Start the thread. Returns once its event loop is running."""
         self._thread.start()
         self._is_ready.wait()
 
     def call(self, function: Callable[[*A], Awaitable[T]], *arguments: *A) -> T:
-        """Run `function(*arguments)` in the loop, and return its result.
+        """Run `function(*arguments)` in the thread's event loop, and return its result.
 
         Raises trio.RunFinishedError after `close`.
         """
@@ -131,7 +132,7 @@ def start_loop_thread() -> LoopThread:
 
 @contextmanager
 def open_loop_thread() -> Iterator[LoopThread]:
-    """Run an event loop in a thread while the block runs. Yields the `LoopThread`."""
+    """Run an event loop in a thread during the `with` block. Yields the `LoopThread`."""
     loop = start_loop_thread()
     try:
         yield loop

@@ -1,8 +1,8 @@
-"""Errors of a Spark worker as one sentence for the user.
+"""Errors of a Spark worker as one line for the user, without a traceback.
 
-Spark sends the whole traceback of a worker's Python through the JVM.  If `SPARK_HIDE_TRACEBACK` is
-set, it sends only the message.  Errors that the user or the cluster causes are raised as
-`TopicError`s with that variable set.  Our own bugs keep their traceback.
+Spark sends the whole traceback of a worker's Python through the JVM. If `SPARK_HIDE_TRACEBACK` is
+set, it sends only the message. Errors that the user or the cluster causes are raised as
+`TopicError`s with that variable set. Our own bugs keep their traceback.
 """
 
 import os
@@ -18,11 +18,11 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class TopicError(Exception):
-    """An error as one sentence, for the user who runs the query."""
+    """An error whose message is one sentence, for the user who runs the query."""
 
 
 TopicError.__module__ = "ottla.pipeline"
-"""Module from which users import the class.  Spark prints it before the class name."""
+"""Module from which users import TopicError. Spark prints it before the class name."""
 
 NAME = f"{TopicError.__module__}.{TopicError.__qualname__}"
 _SENTENCE = re.compile(rf"{re.escape(NAME)}: (.*)")
@@ -30,7 +30,8 @@ _SENTENCE = re.compile(rf"{re.escape(NAME)}: (.*)")
 
 @contextmanager
 def one_sentence(doing: str) -> Iterator[None]:
-    """Convert every OttlaError into a TopicError, whose traceback Spark hides.
+    """Convert every OttlaError that the `with` block raises into a TopicError, whose traceback
+    Spark hides.
 
     `doing` describes the activity, such as "read topics", for errors that do not name it.
     """
@@ -46,7 +47,8 @@ def one_sentence(doing: str) -> Iterator[None]:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return the sentence of a TopicError from an error of Spark, or None if there is none."""
+    """Return the message of the TopicError that caused an error of Spark, or None if no TopicError
+    caused it."""
     if isinstance(error, TopicError):
         return str(error)
     found = _SENTENCE.search(str(error))
@@ -66,7 +68,8 @@ def _sentence(error: BaseException, doing: str) -> str | None:
 
 
 def _hidden(error: TopicError) -> TopicError:
-    """Make Spark omit the traceback for as long as this error object exists."""
+    """Make Spark omit the traceback of this error, for as long as the error object exists. Returns
+    the error."""
     if HIDE_TRACEBACK not in os.environ:
         os.environ[HIDE_TRACEBACK] = "1"
         # The worker may run other code afterwards.

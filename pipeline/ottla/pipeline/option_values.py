@@ -1,6 +1,6 @@
-"""Parses Spark's options, which are texts with case-insensitive names.  Pure.
+"""Parses Spark's options, which are texts with case-insensitive names. Pure.
 
-Options are declared once, in a dataclass, as settings are.  This module parses them.  It refuses
+Options are declared once, in a dataclass, as settings are. This module parses them. It refuses
 options that would have no effect: unknown names, `kafka.*` keys that the connector sets itself, and
 keys for features that our client does not have.
 """
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Hashable)
 KAFKA = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
 IGNORED = frozenset({"kafka.group.id"})
-"""A group id would have no effect, because a reader in Spark does not join a group."""
+"""Options without effect: a group id, because a reader in Spark does not join a group."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)")
 MS_PER_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 MS_PER_DAY = 86_400_000
@@ -31,7 +31,8 @@ class KafkaOptions(NamedTuple):
 
     bootstrap: str
     client: tuple[tuple[str, str], ...]
-    """Settings without the prefix, sorted by key; every key is a setting of `client`'s class."""
+    """Settings without the prefix `kafka.`, sorted by key. Every key is a setting of the class
+    `client`."""
 
 
 def parse_options(
@@ -42,12 +43,13 @@ def parse_options(
     set_by_spark: Mapping[str, str],
     also_known: Iterable[str] = (),
 ) -> tuple[C, KafkaOptions]:
-    """Parse options into their class.  Returns it with the validated `kafka.*` options.
+    """Parse options into their class `declared`. Returns an instance of it, and the validated
+    `kafka.*` options.
 
-    `client` is the settings class of the `kafka.*` keys.  `set_by_spark` names the keys that users
-    must not set, and the alternative for each.  Options in `also_known` belong to other code and
-    are ignored.  Raises ConfigError for the first invalid option, with the name as the user has
-    spelt it.
+    `client` is the settings class of the `kafka.*` keys. `set_by_spark` names the keys that users
+    must not set, and the alternative for each. Options in `also_known` belong to other code and are
+    ignored. Raises ConfigError for the first invalid option, with the name as the user has spelt
+    it.
     """
     kafka = {name.lower(): text for name, text in texts.items() if name.lower().startswith(KAFKA)}
     names = {name.lower(): name for name in definitions(declared)}
@@ -64,7 +66,8 @@ def parse_options(
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the error text for an unknown option, with a suggestion if a known one is similar."""
+    """Return the error text for an unknown option, with a suggestion if a known option has a
+    similar name."""
     by_lower = {one.lower(): one for one in known}
     nearest = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return "there is no such option" + (f"; is it {by_lower[nearest[0]]}?" if nearest else "")

@@ -56,7 +56,7 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Extend the lifetime of a token. Returns the exit code."""
+    """Extend the lifetime of a delegation token. Returns the exit code."""
     period_s = None if arguments.period is None else parse_duration("--for", arguments.period)
     token = await _found(admin, arguments.token)
     expires_ms = await admin.renew_token(token.hmac, period_s=period_s)
@@ -65,7 +65,7 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Expire a token immediately, once confirmed. Returns the exit code."""
+    """Expire a delegation token immediately, once confirmed. Returns the exit code."""
     token = await _found(admin, arguments.token)
     question = f"end token {token.token_id} of {visible(token.owner)}, and its sessions?"
     if not await confirm_in_loop(arguments, question):

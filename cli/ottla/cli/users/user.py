@@ -1,4 +1,4 @@
-"""`ottla user list|add|delete`."""
+"""`ottla user list|add|delete`: manages users and their passwords."""
 
 import argparse
 
@@ -19,7 +19,7 @@ MECHANISM_DEFAULT = "SCRAM-SHA-512"
 
 
 async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the credentials of all users. Returns the exit code."""
+    """List the SCRAM credentials of all users, without passwords. Returns the exit code."""
     found = await admin.describe_users()
     rows = [(user, one.mechanism, one.iterations) for user in sorted(found) for one in found[user]]
     show(arguments, COLUMNS, rows, command="user")
@@ -37,7 +37,7 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a user's credentials once confirmed. Returns the exit code."""
+    """Delete a user's SCRAM credentials once confirmed. Returns the exit code."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:

@@ -1,9 +1,9 @@
-"""An archive: topics as Parquet under topic=…/date=…/hour=…, each record exactly once.
+"""Archives topics as Parquet files under topic=…/date=…/hour=…, each record exactly once.
 
-A streaming query writes the archive through Spark's file sink.  Spark stores the offsets of each
-batch in the checkpoint before it reads the batch.  The files of a batch count only once the log of
-the sink (`_spark_metadata`) names them.  Spark's readers use that log, so they see each record
-once, even after a crash at any point.
+A streaming query writes the archive through Spark's file sink. Spark stores the offsets of each
+batch in the checkpoint before it reads the batch. The files of a batch count only once the log of
+the sink (`_spark_metadata`) names them. Spark's readers use that log, so they see each record once,
+even after a crash at any point.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FORMAT = "ottla"
 MILLISECONDS = 1_000
 CHECKPOINT = "_checkpoint"
-"""Directory of the query's checkpoint, within the output directory.  Readers ignore names with a
-leading underscore."""
+"""Directory of the streaming query's checkpoint, within the output directory. Readers ignore names
+with a leading underscore."""
 PARQUET = {
     # Spark's default, INT96, is deprecated.  It has no order, so its statistics are useless.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -36,20 +36,20 @@ PARQUET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """Source, output and options of the query that writes an archive."""
+    """Source, output and options of the streaming query that writes an archive."""
 
     output: str
-    """The output directory, or any URL to which Spark can write."""
+    """The output directory of the archive, or any URL to which Spark can write."""
     name: str
-    """Name of the query.  Its shadow group is spark-<name>."""
+    """Name of the streaming query. It commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
-    """Options of `format("ottla")`: addresses, topics, starting offsets."""
+    """Options of Spark's data source `format("ottla")`: addresses, topics, starting offsets."""
     schema: str | None = None
     """Schema of JSON values: a DDL text, or the path of a file that contains one.  None archives
     raw bytes."""
     transform: Transform | None = None
-    """Function that transforms the records further, after the columns date and hour were added.  It
-    must keep topic, date and hour."""
+    """Function that transforms the records further, after the columns date and hour were added. Its
+    result must contain topic, date and hour."""
     checkpoint: str | None = None
     """Directory of the checkpoint.  None means `_checkpoint` within the output directory."""
     trigger_s: float | None = None
@@ -60,7 +60,7 @@ class ArchiveOptions:
 
     @property
     def checkpoint_path(self) -> str:
-        """Directory of the checkpoint, whether set or default."""
+        """Directory of the checkpoint: the one that is set, or the default."""
         return self.checkpoint or f"{self.output.rstrip('/')}/{CHECKPOINT}"
 
 
@@ -68,10 +68,11 @@ class ArchiveOptions:
 def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
     """Lock an archive for writing, if it is on this machine.
 
-    Yields the file descriptors that the session must keep open (`SessionOptions.kept_open`).
+    Yields the file descriptors that the Spark session must keep open (`SessionOptions.kept_open`).
 
-    Raises ConfigError if another process has the lock.  Also raises ConfigError if the log of
-    Spark's sink would hide existing data, or would take new batches for old ones.
+    Raises ConfigError if another process has the lock. Also raises ConfigError if the log of
+    Spark's file sink would hide existing data, or would make the sink skip new batches as already
+    written.
     """
     path = local_path(options.output)
     if path is None:
@@ -90,9 +91,10 @@ def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
 
 
 def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> None:
-    """Raise ConfigError if the sink's log contains batches that the checkpoint does not.
+    """Raise ConfigError if the log of Spark's file sink contains batches that the checkpoint does
+    not.
 
-    The sink skips a batch if its log already contains the batch's number.  It would therefore lose
+    The sink skips a batch if its log already contains the batch's number. It would therefore lose
     the batches of a new query, or of a query whose checkpoint was restored to an older state.
     """
     checkpoint = local_path(options.checkpoint_path)
@@ -110,7 +112,8 @@ def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> N
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":
-    """Start and return the archiving query.  It continues from its checkpoint if there is one."""
+    """Start and return the streaming query that writes an archive. It continues from its checkpoint
+    if there is one."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     records = spark.readStream.format(FORMAT).options(**options.source).load()
@@ -136,12 +139,13 @@ def trigger_words(trigger_s: float | None) -> dict[str, Any]:
 
 
 def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
-    """Return records in the columns of the archive.  Raises ConfigError if the transform drops a
-    required column.
+    """Return records in the columns of the archive. Raises ConfigError if the user's transform
+    drops a required column.
 
-    Without a schema, the columns are those of `format("ottla")`.  With a schema, `value` is a
-    struct, and `bad_value` contains the bytes that did not match the schema.  A transform gets the
-    records in one of these forms, and may return any columns besides topic, date and hour.
+    Without a schema, the columns are those of Spark's data source `format("ottla")`. With a schema,
+    `value` is a struct, and `bad_value` contains the bytes that did not match the schema. A
+    transform gets the records in one of these forms, and may return any columns besides topic, date
+    and hour.
     """
     schema = None if options.schema is None else read_schema(options.schema)
     found = shaped(records, schema)
@@ -152,7 +156,7 @@ def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
 
 
 def check_columns(output: str, schema: "StructType") -> None:
-    """Raise ConfigError if a column would get another type than it has in the archive."""
+    """Raise ConfigError if a column of `schema` has another type than in the existing archive."""
     path = local_path(output)
     before = None if path is None else ArchiveDirectory(path).spark_schema()
     if before is None:
@@ -167,7 +171,8 @@ def check_columns(output: str, schema: "StructType") -> None:
 
 
 def clashing(before: "StructType", after: "StructType", within: str = "") -> list[str]:
-    """Return the names of common columns whose types differ.  Columns may be added and removed."""
+    """Return the names of the columns whose types differ between two schemas. Columns that only one
+    schema has are ignored."""
     from pyspark.sql.types import StructType
 
     found = []
@@ -198,6 +203,7 @@ def _transformed(records: "DataFrame", transform: Transform) -> "DataFrame":
 
 
 def shaped(records: "DataFrame", schema: "StructType | None") -> "DataFrame":
-    """Return records with date and hour.  If there is a schema, values are parsed as JSON."""
+    """Return records with the additional columns date and hour. If there is a schema, values are
+    parsed as JSON."""
     placed = with_hour(records)
     return placed if schema is None else with_json_value(placed, schema)

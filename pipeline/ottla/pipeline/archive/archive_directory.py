@@ -1,9 +1,10 @@
-"""An archive's directory on this machine: its lock, its log, its data files.
+"""An archive's directory on this machine: its lock, the log of Spark's file sink, and its data
+files.
 
-Invariants: Only one process at a time changes the directory.  The log is changed by renaming one
-file, so at any time, also after a crash, it names either all files of a change or none.  A data
-file is removed only if the log is complete and does not name it, and if it was not modified within
-the given time.
+Invariants: Only one process at a time changes the directory. The log is changed by renaming one
+file, so at any time, also after a crash, it names either all files of a change or none. A data file
+is removed only if the log is complete and does not name it, and if it was not modified within the
+given time.
 """
 
 import fcntl
@@ -30,9 +31,9 @@ from ottla.pipeline.archive.sink_log import (
 
 LOCK = "_ottla.lock"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""Key in the metadata of a Parquet file under which Spark stores its own types."""
+"""Key in the metadata of a Parquet file under which Spark stores its own schema."""
 NO_DATA = ("_", ".")
-"""Prefixes of names that Spark and most other readers ignore."""
+"""Prefixes of file names that Spark and most other readers ignore."""
 MILLISECONDS = 1_000
 LOCAL_SCHEMES = ("", "file")
 
@@ -61,11 +62,11 @@ def check_output(output: str) -> None:
 
 @contextmanager
 def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
-    """Lock an archive for changes.  Raises ConfigError if another process has the lock.
+    """Lock an archive for changes. Raises ConfigError if another process has the lock.
 
-    Yields the lock's file descriptor.  A process that inherits the descriptor holds the lock as
-    long as it lives.  A JVM that writes to the archive must inherit it: if its parent is killed,
-    the JVM may continue to write until its batch ends.
+    Yields the lock's file descriptor. A process that inherits the descriptor holds the lock until
+    it ends. A JVM that writes to the archive must inherit it: if its parent is killed, the JVM may
+    continue to write until its batch ends.
     """
     if directory.exists() and not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -84,7 +85,8 @@ def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
 
 
 class ArchiveDirectory:
-    """The log and the data files of one archive.  Must be changed only within `changing`."""
+    """The log of Spark's file sink and the data files of one archive. They may be changed only
+    within `changing`."""
 
     def __init__(self, path: Path) -> None:
         # The log contains resolved paths.  With a symbolic link in the path, no file would seem to
@@ -94,20 +96,21 @@ class ArchiveDirectory:
 
     @property
     def has_log(self) -> bool:
-        """True if a streaming query has written to this directory."""
+        """True if a streaming query has written to this directory, so that it contains a log of
+        Spark's file sink."""
         return self._log.is_dir()
 
     def log_names(self) -> list[str]:
-        """Return the names of all files of the log, including superseded ones."""
+        """Return the names of all files of the sink's log, including superseded ones."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
     def read(self, name: str) -> list[SinkLogEntry]:
-        """Return the entries of one file of the log.  Raises CorruptDataError if it is
+        """Return the entries of one file of the sink's log. Raises CorruptDataError if it is
         malformed."""
         return parse(name, (self._log / name).read_text())
 
     def files(self) -> list[tuple[LogFile, list[SinkLogEntry]]]:
-        """Return the current files of the log, with their entries."""
+        """Return the current files of the sink's log, with their entries."""
         return [(file, self.read(file.name)) for file in read_order(self.log_names())]
 
     def live(self) -> list[SinkLogEntry]:
@@ -137,7 +140,7 @@ class ArchiveDirectory:
         return found
 
     def replace(self, file: LogFile, entries: Sequence[SinkLogEntry]) -> None:
-        """Replace the entries in one file of the log, atomically and durably."""
+        """Replace the entries in one file of the sink's log, atomically and durably."""
         text = text_of(entries, round(time.time() * MILLISECONDS))
         # Spark also names its own unfinished files like this, and skips them.
         draft = self._log / f".{file.name}.{uuid.uuid4()}.tmp"
@@ -151,7 +154,7 @@ class ArchiveDirectory:
         sync_directory(self._log)
 
     def data_files(self) -> Iterator[Path]:
-        """Yield every Parquet file of the directory, whether or not the log names it."""
+        """Yield every Parquet file of the directory, whether or not the sink's log names it."""
         for folder, below, names in os.walk(self.path):
             below[:] = [name for name in below if not name.startswith(NO_DATA)]
             for name in names:
@@ -159,8 +162,8 @@ class ArchiveDirectory:
                     yield Path(folder) / name
 
     def spark_schema(self) -> Any:
-        """Return the columns of a current data file as Spark's JSON, or None if no file contains
-        them."""
+        """Return the schema in a current data file, in Spark's JSON form, or None if no file
+        contains it."""
         from pyarrow import parquet
 
         if self.has_log:
@@ -174,7 +177,8 @@ class ArchiveDirectory:
         return None if text is None else json.loads(text)
 
     def remove_unnamed(self, keep_s: float) -> tuple[int, int]:
-        """Remove data files that the log does not name.  Returns their number and total bytes.
+        """Remove data files that the sink's log does not name. Returns their number and total size
+        in bytes.
 
         Files that were changed within the last `keep_s` seconds are not removed, because a reader
         may still use them.

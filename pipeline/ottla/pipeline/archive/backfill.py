@@ -1,14 +1,14 @@
 """Adds the missing records of a time span to an archive, in a batch query.
 
 If a stream writes to the same archive, records that it has not reached yet are left to the stream.
-Records that the archive already contains are not written again.  A record is identified by topic,
-partition, offset and timestamp, because a recreated topic uses the same offsets again.  A backfill
+Records that the archive already contains are not written again. A record is identified by topic,
+partition, offset and timestamp, because a recreated topic uses the same offsets again. A backfill
 may therefore be repeated, may overlap another backfill or a stream's output, and may be continued
 after a crash.
 
-If a streaming query wrote the archive, the log of that query decides which files count.  One rename
-adds all new files to the log, after they are in place (`archive_directory`).  Otherwise, the files
-are written with Spark's normal append.
+If a streaming query wrote the archive, the log of Spark's file sink determines which files count.
+One rename adds all new files to the log, after they are in place (`archive_directory`). Otherwise,
+the files are written with Spark's normal append.
 """
 
 import os
@@ -34,26 +34,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 IDENTITY = ("topic", "partition", "offset", "timestamp")
-"""Columns that identify a record."""
+"""Columns that identify a record in an archive."""
 STAGING = "_ottla-staging"
-"""Directory for new files until the log names them.  Its underscore hides it from readers."""
+"""Directory for new files until the log of Spark's file sink names them. Its underscore hides it
+from readers."""
 MICROSECONDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """The records whose timestamps lie in [start_ms, end_ms)."""
+    """A span of time, [start_ms, end_ms), whose records are to be archived."""
 
     start_ms: int
     end_ms: int
     late_ms: int
-    """Largest delay in ms with which a record may be appended after records with newer timestamps.
+    """Maximum delay in ms with which a record may be appended after records with newer timestamps.
     Reading of a partition ends at the first record whose timestamp is `end_ms + late_ms` or newer.
     """
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of `format("ottla")` that read the records of the span, and few
-        others."""
+        """Return the options of Spark's data source `format("ottla")` that read the records of the
+        span, and few others."""
         return {
             "startingTimestamp": str(self.start_ms),
             "startingOffsetsByTimestampStrategy": "latest",
@@ -62,7 +63,7 @@ class TimeSpan:
 
 
 def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> int:
-    """Add the missing records of a span.  Returns their number.
+    """Add the missing records of a time span to an archive. Returns their number.
 
     Raises ConfigError if the archive lacks the columns that identify records, or if another process
     has its lock.
@@ -89,7 +90,8 @@ def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> 
 
 
 def source_of(options: ArchiveOptions, span: TimeSpan) -> dict[str, str]:
-    """Return the options of `format("ottla")` that read a span of the archive's topics."""
+    """Return the options of Spark's data source `format("ottla")` that read a time span of the
+    archive's topics."""
     source = {
         name: value
         for name, value in options.source.items()
@@ -124,7 +126,8 @@ def _missing(
 def _left_by_stream(
     spark: "SparkSession", records: "DataFrame", options: ArchiveOptions
 ) -> "DataFrame":
-    """Return the records before the stream's position.  The stream itself writes the others."""
+    """Return the records before the position of the stream that writes the archive. The stream
+    itself writes all later records."""
     from pyspark.sql import functions as f
 
     checkpoint = local_path(options.checkpoint_path)
@@ -145,8 +148,8 @@ def _left_by_stream(
 def _there(
     spark: "SparkSession", wanted: "DataFrame", span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame | None":
-    """Return the identities of the archive's records in the span, or None if the archive is
-    empty."""
+    """Return the identities of the records in the span that the archive already contains, or None
+    if the archive is empty."""
     from pyspark.sql import functions as f
 
     if directory.has_log:
@@ -172,7 +175,7 @@ def _row_count(staging: Path) -> int:
 
 
 def _take_in(directory: ArchiveDirectory, staging: Path) -> None:
-    """Move staged files to their final directories and add them to the log."""
+    """Move staged files to their final directories and add them to the log of Spark's file sink."""
     entries = []
     for path in sorted(staging.rglob("*.parquet")):
         place = directory.path / path.relative_to(staging)

@@ -1,8 +1,8 @@
 """The position of a streaming query, read from its checkpoint on this machine.
 
-Spark writes `offsets/<n>` before batch n and `commits/<n>` after it.  Records after the end of the
-last committed batch are left to the stream: it will write them, whether or not it has planned a
-batch with them.
+Spark writes `offsets/<n>` before batch n and `commits/<n>` after it. The position is the end of the
+last committed batch. The stream itself will write all records after it, whether or not it has
+already planned a batch with them.
 """
 
 import json
@@ -15,11 +15,12 @@ from ottla.pipeline.read.offsets import StreamPosition
 
 VERSION = "v1"
 NONE = -1
-"""Number of the last batch if there is no batch."""
+"""Number that stands for the last batch if there is no batch."""
 
 
 def last_batch(checkpoint: Path, log: str) -> int:
-    """Return the number of the last batch in `offsets` or `commits`, or NONE if there is none."""
+    """Return the number of the last batch in the checkpoint's directory `log` (`offsets` or
+    `commits`), or NONE if it has no batch."""
     folder = checkpoint / log
     if not folder.is_dir():
         return NONE
@@ -34,9 +35,9 @@ def has_begun(checkpoint: str) -> bool | None:
 
 
 def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
-    """Return the end of a query's committed records, by partition.
+    """Return the position after a query's committed batches, by partition.
 
-    If a partition is missing in the result, all its records are left to the stream.
+    If a partition is missing in the result, the stream itself will write all its records.
     """
     batch = last_batch(checkpoint, "commits")
     if batch == NONE:
@@ -49,14 +50,14 @@ def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in a file of `offsets`."""
+    """Parse a file in a checkpoint's directory `offsets`. Returns the offset of each partition."""
     return dict(parse_stream_position(text).offsets)
 
 
 def parse_stream_position(text: str) -> StreamPosition:
-    """Return the position in a file of `offsets`.
+    """Parse a file in a checkpoint's directory `offsets`. Returns the position of the query.
 
-    Raises ValueError unless the file has exactly one source, of topics.
+    Raises ValueError unless the file has exactly one source, which reads topics.
     """
     version, *lines = text.splitlines() or [""]
     if version != VERSION:

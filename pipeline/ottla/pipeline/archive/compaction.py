@@ -1,8 +1,8 @@
 """Merges the many small files of an archive into few files, without loss or duplicates.
 
-One rename adds a merged file to the log and drops the small files from it (`archive_directory`).
-The small files are kept for a while, for readers that use the previous log.  A crash leaves at
-worst files that no log names; the next compaction removes them.
+One rename adds a merged file to the log of Spark's file sink and drops the small files from it
+(`archive_directory`). The small files are kept for a while, for readers that use the previous log.
+A crash leaves at worst files that no log names; the next compaction removes them.
 """
 
 import os
@@ -21,8 +21,8 @@ from ottla.pipeline.archive.compaction_plan import TARGET_BYTES, Merge, merges_o
 from ottla.pipeline.archive.sink_log import FOLDER, SinkLogEntry
 
 GROUP_BYTES = 64 << 20
-"""Bytes of a file, after decoding, that are in memory at a time.  The written row groups have the
-same size."""
+"""Number of decoded bytes of a file that are in memory at the same time. The written row groups
+have the same size."""
 OLD_TIMESTAMP = "INT96"
 """Spark's former encoding of timestamps, which Arrow cannot write back unchanged."""
 
@@ -34,21 +34,21 @@ class CompactionResult:
     merged_count: int = 0
     """Number of small files that were merged."""
     made_count: int = 0
-    """Number of files written in place of the merged ones."""
+    """Number of files that were written in place of the merged files."""
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int = 0
     removed_count: int = 0
-    """Number of files that were removed because no log names them."""
+    """Number of files that were removed because the sink's log does not name them."""
     removed_byte_count: int = 0
     waiting_batch_count: int = 0
-    """Number of batches that Spark has not yet merged into one file of its log.  Until then, the
-    files of each batch are merged separately."""
+    """Number of batches that Spark has not yet merged into one file of the sink's log. Until then,
+    the files of each batch are merged separately."""
 
 
 def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> CompactionResult:
     """Merge the small files of an archive, and return the numbers and sizes of the files and rows.
-    The small files are kept for `keep_s` seconds, for present readers.
+    The small files are kept for `keep_s` seconds, for readers that already use them.
 
     Raises ConfigError if no streaming query wrote the archive, or if another process has the lock
     of the archive.
@@ -77,12 +77,12 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
 
 
 def _merge(merge: Merge, done: CompactionResult) -> list[SinkLogEntry]:
-    """Write the rows of a merge's files into as few files as possible, and return their log
-    entries.
+    """Write the rows of a merge's files into as few files as possible, and return the entries of
+    these files for the sink's log.
 
-    Files with the same schema become one file; files with different schemas are not merged.
-    Returns an empty list if no two files have the same schema, or if a file has timestamps in the
-    old encoding.
+    Files with the same schema become one file; files with different schemas are not merged. Returns
+    an empty list if no two files have the same schema, or if a file has timestamps in the old
+    encoding.
     """
     sources = [parquet.ParquetFile(entry.path) for entry in merge.entries]
     try:
@@ -129,8 +129,8 @@ def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
-    """Write the rows of files with one schema, in order, into a new durable file. Returns the
-    file's entry."""
+    """Write the rows of files with one schema, in order, into a new durable file. Returns the new
+    file's entry for the sink's log."""
     codec = codec_of(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"
@@ -150,7 +150,7 @@ def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
 
 
 def codec_of(sources: Sequence[Any]) -> str:
-    """Return the compression of the first file that has rows."""
+    """Return the compression codec of the first file that has rows."""
     for source in sources:
         if source.num_row_groups:
             name = str(source.metadata.row_group(0).column(0).compression).lower()
@@ -159,7 +159,7 @@ def codec_of(sources: Sequence[Any]) -> str:
 
 
 def row_groups(sources: Sequence[Any]) -> Iterator[Any]:
-    """Yield all rows in tables of about GROUP_BYTES."""
+    """Yield all rows of Parquet files, in tables of about GROUP_BYTES."""
     kept: list[Any] = []
     byte_count = 0
     for source in sources:

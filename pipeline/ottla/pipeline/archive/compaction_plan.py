@@ -12,16 +12,17 @@ from typing import NamedTuple
 from ottla.pipeline.archive.sink_log import SinkLogEntry
 
 TARGET_BYTES = 128 << 20
-"""Target size of merged files in bytes.  With a larger one, fewer tasks read in parallel.  With a
-smaller one, readers send more requests, one for each file."""
+"""Target size of merged files in bytes. With a larger value, fewer tasks read in parallel. With a
+smaller value, readers send more requests, one for each file."""
 SMALL_PART = 2
-"""A file is small if it is smaller than the target size divided by this.  With 1, a nearly full
+"""Divisor of the target size: files smaller than the quotient count as small. With 1, a nearly full
 file would be rewritten for each new small file."""
 
 
 FILES_MAX = 200
-"""Number of files of one merge, all of which are open at a time.  A larger one may exceed the usual
-limit of 1,024 open files; with a smaller one, many tiny files need more runs to become one."""
+"""Maximum number of files in one merge, all of which are open at the same time. A larger value may
+exceed the usual limit of 1,024 open files. With a smaller value, many tiny files need more runs to
+become one."""
 
 
 class Merge(NamedTuple):
@@ -32,12 +33,12 @@ class Merge(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """Approximate size of the merged file."""
+        """Approximate size of the merged file in bytes."""
         return sum(entry.byte_count for entry in self.entries)
 
 
 def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
-    """Return the merges of the data files in one file of the log."""
+    """Return the merges to make among the data files that one file of the sink's log names."""
     # The sort is stable, so the files of a directory stay in the order of the log, which is that of
     # their batches.
     by_directory = groupby(sorted(entries, key=_directory), key=_directory)
@@ -51,7 +52,7 @@ def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES)
 def small_groups(
     entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES
 ) -> list[list[SinkLogEntry]]:
-    """Return the groups of small data files that become one file each, in order."""
+    """Return groups of small data files. The files of each group become one file, in order."""
     small = [
         entry
         for entry in entries
@@ -61,7 +62,7 @@ def small_groups(
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
-    """Return the entries, in order, grouped so that no group is larger than the target, or has more
+    """Return the entries, in order, in groups. No group is larger than `target_bytes` or has more
     than `FILES_MAX` files."""
     found: list[list[SinkLogEntry]] = []
     byte_count = 0
@@ -78,7 +79,8 @@ def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[Sin
 def replaced(
     entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
 ) -> list[SinkLogEntry]:
-    """Return the entries of a log file with each merge replaced by its results."""
+    """Return the entries of a log file with the files of each merge replaced by the merged
+    files."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
     found: list[SinkLogEntry] = []

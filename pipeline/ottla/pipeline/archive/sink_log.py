@@ -1,9 +1,9 @@
-"""The log of Spark's file sink: it names the data files of a directory.  Pure.
+"""The log of Spark's file sink, which names the data files of a directory. Pure.
 
-A streaming query names the files of each batch in `_spark_metadata/<batch>`.  At intervals,
-`<batch>.compact` repeats all earlier entries.  Spark's readers use the last compact file and the
-batches after it, and ignore everything else in the directory.  Replacing one of those files by a
-rename therefore changes the data atomically.  Source: Spark's FileStreamSinkLog, version "v1".
+A streaming query names the files of each batch in `_spark_metadata/<batch>`. At intervals,
+`<batch>.compact` repeats all earlier entries. Spark's readers use the last compact file and the
+batches after it, and ignore everything else in the directory. Replacing one of those files by a
+rename therefore changes the data atomically. Source: Spark's FileStreamSinkLog, version "v1".
 """
 
 import json
@@ -19,13 +19,13 @@ VERSION = "v1"
 COMPACT = ".compact"
 ADD = "add"
 KEPT = "/=:@!$&'()*+,;~"
-"""Characters that Hadoop leaves unescaped when it writes a path as a URI."""
+"""Characters that Hadoop does not escape when it writes a path as a URI."""
 BLOCK_BYTES = 32 << 20
-"""Block size in bytes of a local file system.  Readers split their tasks at blocks."""
+"""Block size in bytes of Hadoop's local file system. Readers split their tasks at blocks."""
 
 
 class LogFile(NamedTuple):
-    """One file of the log: a single batch, or a compact file."""
+    """One file of the sink's log: the entries of a single batch, or a compact file."""
 
     batch: int
     is_compact: bool
@@ -37,16 +37,17 @@ class LogFile(NamedTuple):
 
 
 class SinkLogEntry(NamedTuple):
-    """Entry of the log that names one data file."""
+    """Entry of the sink's log that names one data file."""
 
     path: str
     """Absolute and unescaped path of the data file, as `open` expects."""
     byte_count: int
     fields: tuple[tuple[str, Any], ...] = ()
-    """All fields of the entry as they were read.  Empty for a file that is to be added."""
+    """All fields of the entry as they were read from the log. Empty for a file that is to be added.
+    """
 
     def line(self, modified_ms: int = 0) -> str:
-        """Return the entry as a line of the log."""
+        """Return the entry as a line of the sink's log."""
         fields = dict(self.fields) or {
             "path": "file://" + quote(self.path, safe=KEPT),
             "size": self.byte_count,
@@ -60,8 +61,8 @@ class SinkLogEntry(NamedTuple):
 
 
 def log_file(name: str) -> LogFile | None:
-    """Return the log file with a given name in `_spark_metadata`, or None if a file of this name is
-    not part of the log."""
+    """Return the log file with a given name in `_spark_metadata`, or None if a file of this name
+    does not belong to the sink's log."""
     stem = name.removesuffix(COMPACT)
     return LogFile(int(stem), stem != name) if stem.isascii() and stem.isdecimal() else None
 
@@ -83,7 +84,8 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
 
 
 def parse(name: str, text: str) -> list[SinkLogEntry]:
-    """Return the entries of one file of the log.  Raises CorruptDataError if it is malformed."""
+    """Return the entries in `text`, the content of one file of the sink's log. Raises
+    CorruptDataError if it is malformed."""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
         raise CorruptDataError(f"{FOLDER}/{name}: begins with {version[:40]!r}, not {VERSION!r}")
@@ -94,8 +96,8 @@ def parse(name: str, text: str) -> list[SinkLogEntry]:
 
 
 def text_of(entries: Sequence[SinkLogEntry], modified_ms: int) -> str:
-    """Return the content of a log file.  `modified_ms` is the modification time of entries that are
-    new."""
+    """Return the content of a file of the sink's log. `modified_ms` is the modification time of
+    entries that are new."""
     return "\n".join([VERSION, *(entry.line(modified_ms) for entry in entries)])
 
 

@@ -42,12 +42,12 @@ class DoctorAnswer(NamedTuple):
     cure: str = ""
     """Remedy for the fault.  Empty if none is needed."""
     is_of_programs: bool = False
-    """True for a fault that `ottla pipeline` works around.  Only the user's own programs that start
-    Spark themselves fail."""
+    """True for a fault that `ottla pipeline` works around, so that only users' own programs that
+    start Spark themselves fail."""
 
 
 class Package(NamedTuple):
-    """One Python package that is required."""
+    """State of one Python package that Ottla's pipelines require."""
 
     version: str
     """Installed version.  Empty if the package is not installed."""
@@ -57,11 +57,11 @@ class Package(NamedTuple):
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that Spark uses, or would use, for its workers."""
+    """A Python interpreter that Spark uses, or would use, for its workers."""
 
     program: str
     chosen_by: str
-    """Reason why Spark chooses this Python: PYSPARK_PYTHON, or a note that it is not set."""
+    """Reason why Spark selects this Python: PYSPARK_PYTHON, or a note that it is not set."""
     version: tuple[int, int] | None
     """Version of the Python, or None if it does not run."""
     packages: Mapping[str, Package]
@@ -78,7 +78,7 @@ class MachineFacts:
     packages: Mapping[str, Package]
     """The packages in `PACKAGES_MIN`, as the Python that runs this program finds them."""
     javas: Sequence[Java]
-    """Javas of the machine, in order of preference."""
+    """Java installations of the machine, in order of preference."""
     java_home: str
     """Value of JAVA_HOME.  Empty if it is not set."""
     spark_home: str
@@ -93,29 +93,29 @@ class MachineFacts:
 
 
 class ReachableBrokers(NamedTuple):
-    """Brokers that a worker could reach."""
+    """Brokers to which a Spark worker could connect."""
 
     brokers: int
     """Number of the cluster's brokers, or 0 if no bootstrap address responded."""
     problems: Sequence[str]
-    """One sentence for each broker that did not respond."""
+    """One error message for each broker that did not respond."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Result of the small query that tests Spark."""
+    """Result of the small query that tests whether Spark works."""
 
     seconds: float
     rows: int = 0
-    """Rows that the query returned through a Python worker and Arrow.  0 if it failed."""
+    """Number of rows that the query returned through a Python worker and Arrow. 0 if it failed."""
     problem: str = ""
-    """First line of the query's error, or empty."""
+    """First line of the query's error message. Empty if it succeeded."""
     log: str = ""
     """Output of the JVM that ran the query."""
     is_late: bool = False
     """True if the query was ended by its timeout."""
     reached: ReachableBrokers | None = None
-    """Brokers that the worker reached, or None if no cluster was named."""
+    """Brokers that the Spark worker reached, or None if no cluster was named."""
 
 
 def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
@@ -131,7 +131,7 @@ def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
 
 
 def python_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python that runs this program. Returns the finding."""
+    """Check the version of the Python that runs this program. Returns the result."""
     found = f"{_dotted(facts.python)} ({facts.program})"
     if facts.python < PYTHON_MIN:
         return DoctorAnswer(
@@ -141,7 +141,7 @@ def python_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def package_finding(name: str, package: Package) -> DoctorAnswer:
-    """Check one required Python package. Returns the finding."""
+    """Check one required Python package. Returns the result."""
     least = PACKAGES_MIN[name]
     if not package.version:
         return DoctorAnswer(name, AnswerState.FAILED, "is not installed", INSTALL)
@@ -157,7 +157,7 @@ def package_finding(name: str, package: Package) -> DoctorAnswer:
 
 def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
     """Check whether the installed delta-spark fits the installed Spark, and name the libraries that
-    do not exist for this Spark. Returns the finding."""
+    have no release for this Spark. Returns the result."""
     name, version = "libraries", facts.packages["pyspark"].version
     row = version_for(version)
     if row is None:
@@ -179,7 +179,7 @@ def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def java_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Java installations that were found. Returns the finding."""
+    """Check the Java installations that were found. Returns the result."""
     fit = [java for java in facts.javas if not java.problem]
     if not fit:
         problem, _, cure = none_fits(facts.javas).rpartition("; ")
@@ -203,7 +203,7 @@ def java_finding(facts: MachineFacts) -> DoctorAnswer:
 
 def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
     """Check SPARK_HOME, which takes precedence over the Spark within pyspark. Returns the
-    finding."""
+    result."""
     name = "SPARK_HOME"
     if not facts.spark_home:
         return DoctorAnswer(name, AnswerState.OK, "is not set: the Spark within pyspark is used")
@@ -219,7 +219,7 @@ def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def worker_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python in which Spark's workers run our code. Returns the finding."""
+    """Check the Python in which Spark's workers run our code. Returns the result."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
@@ -240,17 +240,19 @@ def worker_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
-    """Return a fault that affects only programs that start Spark themselves."""
+    """Return a result for a fault that affects only programs that start Spark themselves."""
     return DoctorAnswer(name, AnswerState.FAILED, found, cure, is_of_programs=True)
 
 
 def is_fit(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether all programs work, including those that start Spark themselves."""
+    """Return whether no check has found a fault, so that even programs that start Spark themselves
+    work."""
     return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return the reason why a Python cannot be a worker of this driver, or an empty text."""
+    """Return the reason why a Python cannot be a worker for a driver with the given Python version,
+    or an empty text."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:
@@ -275,8 +277,8 @@ def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
-    """Check the result of the small query, and return the finding.  `trial` is None if it was not
-    run."""
+    """Check the result of the small query that tests Spark, and return the result of the check.
+    `trial` is None if the query was not run."""
     name = "query"
     if trial is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -296,8 +298,8 @@ def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
 
 
 def brokers_finding(reached: ReachableBrokers | None) -> DoctorAnswer:
-    """Check the brokers that a worker reached, and return the finding.  `reached` is None if the
-    query failed earlier."""
+    """Check the brokers that a Spark worker reached, and return the result. `reached` is None if
+    the query failed earlier."""
     name = "brokers"
     if reached is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -330,7 +332,7 @@ CURES = (
     *WORKER_CURES,
     (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with the extra spark>"),
 )
-"""Patterns in the log of a failed Spark, and the remedy for each.  The first pattern that matches
+"""Patterns in the log of a failed Spark, each with its remedy. The first pattern that matches
 counts."""
 
 
@@ -343,7 +345,8 @@ def _cure_of(text: str) -> str:
 
 
 def reason_in(log: str) -> str:
-    """Return the first error in a log, shortened to one line, or an empty text."""
+    """Return the first error in the log of a failed Spark, shortened to one line, or an empty
+    text."""
     match = _ERROR.search(log)
     return f"{match[1]}: {match[2]}"[:REASON_LENGTH_MAX] if match else ""
 
@@ -356,7 +359,7 @@ _ERROR = re.compile(
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version; empty if there are none."""
+    """Return the leading numbers of a version text; empty if there are none."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 

@@ -42,13 +42,13 @@ for name in sys.argv[1:]:
     answer["packages"][name] = (version, problem)
 print(json.dumps(answer))
 """
-"""Program that queries a Python.  That Python may be old, so the program uses no feature newer than
-3.8."""
+"""Program that another Python runs to report its version and packages. That Python may be old, so
+the program uses no feature newer than 3.8."""
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Return the facts of this machine, without starting Spark.  `directories` are patterns of the
-    directories in which Java installations are searched."""
+    """Return the facts of this machine, without starting Spark. `directories` are patterns of the
+    directories in which Java installations are searched for."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None
@@ -73,7 +73,7 @@ def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -
 
 
 def installed_version(package: str) -> str:
-    """Return the version of a package of this Python, or an empty text."""
+    """Return the version of a package that this Python has installed, or an empty text."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -83,7 +83,8 @@ def installed_version(package: str) -> str:
 def ask(
     program: str, chosen_by: str, packages: Sequence[str], environ: Mapping[str, str]
 ) -> Interpreter:
-    """Return the versions of a Python interpreter and of the named packages, by running `program`.
+    """Run the Python interpreter `program`, and return its version and the versions of the named
+    packages.
 
     If the program does not exist, fails or exceeds the timeout, the version is None, and the result
     contains the reason.
@@ -119,7 +120,8 @@ def ask(
 
 
 def spark_version(home: str) -> str:
-    """Return the version of the Spark in a directory, read from its jars, or an empty text."""
+    """Return the version of the Spark in a directory, read from the names of its jars, or an empty
+    text."""
     for path in Path(home, "jars").glob("spark-core_*.jar"):
         match = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", path.name)
         if match:

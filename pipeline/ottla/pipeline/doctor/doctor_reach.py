@@ -1,8 +1,8 @@
-"""Connects to every broker of a cluster from a Spark worker, for the doctor.
+"""Connects to every broker of a cluster from a Spark worker, for `ottla doctor`.
 
-Not pure: it opens connections.  A worker may not be able to reach every address that the driver
-reaches.  Also, clients get the addresses that brokers advertise from the bootstrap addresses, and
-may not be able to reach those.  Only a connection from a worker tests both.
+Not pure: it opens connections. A worker may not be able to reach every address that the driver
+reaches. Also, clients get the addresses that brokers advertise from the bootstrap addresses, and
+may not be able to reach those. Only a connection from a worker tests both.
 """
 
 import trio
@@ -17,9 +17,10 @@ REACH_SECONDS_MAX = 20.0
 
 
 def brokers_reached(bootstrap: str) -> tuple[int, list[str]]:
-    """Return the number of brokers, and a sentence for each broker that does not respond.
+    """Return the number of brokers in the cluster, and an error message for each broker that does
+    not respond.
 
-    Returns 0 and one sentence if no bootstrap address responds.
+    Returns 0 and one error message if no bootstrap address responds.
     """
     try:
         return trio.run(_ask_all, bootstrap)

@@ -21,9 +21,9 @@ from ottla.pipeline.doctor.doctor import ReachableBrokers, Trial, reason_in
 
 ROWS = 1_000
 TIMEOUT_SECONDS = 180.0
-"""Timeout of the query in seconds.  A first query took up to 25 s on a busy machine."""
+"""Timeout of the trial query in seconds. A first query took up to 25 s on a busy machine."""
 MARK = "ottla-doctor:"
-"""Prefix of the line in which the query's process prints its result."""
+"""Prefix of the lines in which the process of the trial query prints its results."""
 
 
 def try_query(
@@ -34,7 +34,7 @@ def try_query(
     bootstrap: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trial:
-    """Run the query in a process of its own, and return its result."""
+    """Run the trial query in a process of its own, and return its result."""
     given = {"PYSPARK_PYTHON": sys.executable, **environ, "JAVA_HOME": java_home}
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
@@ -83,8 +83,8 @@ def _run(
 
 
 def query(master: str, bootstrap: str) -> None:
-    """Print the number of rows that the query returned.  If `bootstrap` is given, also print the
-    brokers that a worker reaches."""
+    """Run the trial query, and print the number of rows that it returned. If `bootstrap` is given,
+    also print the brokers that a worker reaches."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col

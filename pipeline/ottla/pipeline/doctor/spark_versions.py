@@ -13,7 +13,7 @@ class SparkVersion(NamedTuple):
 
     spark: str
     is_supported: bool
-    """False if Ottla's data source needs a newer Spark."""
+    """False if Ottla's data source needs a newer version of Spark."""
     java: str
     kafka_connector: str
     """Version of org.apache.spark:spark-sql-kafka-0-10_2.13."""
@@ -31,17 +31,18 @@ SPARK_VERSIONS = (
     SparkVersion("4.1", False, "17, 21", "4.1.1", "4.1.1", "4.3.1", "1.12.0"),
 )
 PREFERRED = SPARK_VERSIONS[1]
-"""The Spark that the extra `spark` installs: the newest with most libraries."""
+"""Version of Spark that the extra `spark` installs: the newest version for which most libraries
+exist."""
 LIBRARIES = {
     "kafka_connector": "Spark's Kafka connector",
     "avro": "spark-avro",
     "delta": "delta-spark",
     "iceberg": "Iceberg's runtime",
 }
-"""Names of the libraries, by their fields."""
+"""Names of the libraries in messages, by their fields in SparkVersion."""
 TABLE_FORMATS = "Parquet, Iceberg, Delta"
-"""Formats of `pipeline archive`, which needs none of the libraries: pyiceberg and deltalake, of the
-extra `tables`, commit the files that Spark writes."""
+"""Table formats of `pipeline archive`. It needs none of the libraries in this module: pyiceberg and
+deltalake, from the extra `tables`, commit the files that Spark writes."""
 HEADERS = (
     "Spark and pyspark",
     '`format("ottla")`',
@@ -53,7 +54,8 @@ MISSING = "does not exist"
 
 
 def version_for(pyspark: str) -> SparkVersion | None:
-    """Return the row of an installed pyspark, or None if the table does not have it."""
+    """Return the row of the table for an installed pyspark, or None if the table does not contain
+    it."""
     minor = ".".join(pyspark.split(".")[:2])
     return next((row for row in SPARK_VERSIONS if row.spark == minor), None)
 

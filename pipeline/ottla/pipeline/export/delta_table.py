@@ -1,14 +1,15 @@
-"""A Delta table in a directory.  The table's log contains the position of the export.
+"""A Delta table in a directory. The table's log contains the position of the export.
 
 A commit adds finished Parquet files and the position, which is in the commit's own entry of the log
-(`commitInfo`).  The number of the commit is also the version of the application `ottla.export`,
-which Delta keeps in its checkpoints.  It shows that an export has written the table even if the
-entry with the position was deleted.  A missing position is then an error, not the start of a new
-export.  If an older version of the table is restored, the position moves back with the rows.
+(`commitInfo`). The number of the commit is also the version of the application `ottla.export`,
+which Delta keeps in its checkpoints. This version shows that an export has written the table, even
+if the entry with the position was deleted. A missing position is then an error, not the start of a
+new export. If an older version of the table is restored, the position moves back with the rows.
 
-deltalake repeats a conflicting append on the new version of the table without a check.  An older
-export that continues after a suspension would then write rows a second time.  deltalake's retries
-are therefore off.  A commit is a compare-and-swap on the version whose position was read.
+If an append conflicts, deltalake would repeat it on the new version of the table without a check.
+An older export that continues after a suspension would then write rows a second time. deltalake's
+retries are therefore disabled. A commit is a compare-and-swap on the version whose position was
+read.
 """
 
 import json
@@ -39,13 +40,15 @@ PREFIX = "delta:"
 DATA = "data"
 """Directory of the data files, within the directory of the table."""
 COMMITS_MAX = 10
-"""Tries of one commit against maintenance that changes the table at the same time."""
+"""Maximum number of attempts to make one commit while maintenance changes the table at the same
+time."""
 MILLISECONDS = 1_000
 RESTORE = "RESTORE"
 
 
 class DeltaTable:
-    """A table in a directory of this machine; created by `open_delta_table`."""
+    """A Delta table in a directory of this machine, open for an export or maintenance; created by
+    `open_delta_table`."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
@@ -85,8 +88,8 @@ class DeltaTable:
         self._log = DeltaLog.create(str(self._path), self.schema)
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return a data file in the table's directory.  No version of the table contains
-        the file before the commit."""
+        """Create and return a data file in the table's directory. The file belongs to no version of
+        the table before it is committed."""
         self._draft = self._path / DATA / f"{uuid.uuid4()}.parquet"
         self._draft.parent.mkdir(exist_ok=True)
         self._output = self._draft.open("wb")
@@ -94,7 +97,8 @@ class DeltaTable:
         return self._file
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, make it durable, and add it and the position in one commit."""
+        """Finish the file, make it durable, and add it to the table together with the position, in
+        one commit."""
         assert self._output is not None
         file.close(POSITION_KEY, position.to_text())
         self._output.flush()
@@ -105,10 +109,10 @@ class DeltaTable:
         self.commit_files([str(self._draft)], position)
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
-        """Add finished files, possibly none, and the position in one commit of the log.
+        """Add finished files, possibly none, and the position to the table in one commit.
 
-        Raises RefusedError if another export has committed.  Raises ConnectionLostError if the
-        outcome is unknown.  The next export then reads the outcome from the table.
+        Raises RefusedError if another export has committed. Raises ConnectionLostError if the
+        outcome is unknown. The next export then reads the outcome from the table.
         """
         actions: list[AddAction | RemoveAction] = [self._action(Path(one)) for one in locations]
         text = position.to_text()
@@ -148,18 +152,18 @@ class DeltaTable:
         self.position = position
 
     def reload(self) -> None:
-        """Load the table's present state."""
+        """Load the table's present version."""
         self._log = DeltaLog(str(self._path))
 
     def present_log(self) -> DeltaLog:
-        """Return the table's log at the last load.  Raises ConfigError if the table does not
-        exist."""
+        """Return the log of the table as it was last loaded. Raises ConfigError if the table does
+        not exist."""
         if self._log is None:
             raise ConfigError(self.name, "does not exist")
         return self._log
 
     def close(self) -> None:
-        """Close the unfinished file, which no version of the table contains."""
+        """Close the unfinished file, if there is one. It belongs to no version of the table."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -180,11 +184,11 @@ class DeltaTable:
 
 @contextmanager
 def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTable]:
-    """Open the table of `delta:DIR` for one export, and yield it. The end of the block closes the
-    table.
+    """Open the Delta table `delta:DIR` for one export, and yield it. The table is closed at the end
+    of the caller's block.
 
-    `option` names the target in errors.  Raises ConfigError if DIR is not a directory of this
-    machine, or if it contains data that no export has written.
+    `option` is the name of the option with the target in errors. Raises ConfigError if DIR is not a
+    directory of this machine, or if it contains data that no export has written.
     """
     path = local_directory(option, target.removeprefix(PREFIX)).resolve()
     if path.exists() and not path.is_dir():
@@ -197,7 +201,8 @@ def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTabl
 
 
 def position_of(log: DeltaLog, name: str) -> TablePosition | None:
-    """Return the position of the export in a table, or None if the table has no rows of an export.
+    """Return the position of the export in a Delta table, or None if the table has no rows from an
+    export.
 
     Raises ConfigError if an export has written the table, but the log no longer contains the
     position.

@@ -1,10 +1,10 @@
 """Replacement of several files of a directory by one file with the same rows, even after a crash.
 
 A plain directory has no list of its files, so the replacement takes several steps: one rename, and
-a deletion of each other file.  A note with the names of the files is written before the first step
-and removed after the last one.  If the process dies in between, the next export or maintenance
-completes the replacement that the note describes.  Until then, and for the milliseconds between the
-steps, a reader of the directory may see rows twice.
+a deletion of each other file. A note file with the names of the files is written before the first
+step and removed after the last one. If the process dies in between, the next export or maintenance
+completes the replacement that the note file describes. Until then, and for the milliseconds between
+the steps, a reader of the directory may see rows twice.
 """
 
 import json
@@ -17,14 +17,16 @@ from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.archive.archive_directory import changing, sync_directory
 
 MERGE_LOCK = "_ottla.merge.lock"
-"""Lock of the maintenance of a directory.  An export does not need it, so both may run at once."""
+"""Lock file for maintaining a directory. An export does not need this lock, so both may run at
+once."""
 NOTE = ".ottla-merge.json"
 DRAFT = ".ottla-merge-"
-"""Beginning of the name of a merged file that is not used yet."""
+"""Prefix of the name of a merged file that has not replaced its source files yet."""
 
 
 def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
-    """Replace files of a directory by a complete and durable draft with the same rows.
+    """Replace the named files of a directory by `draft`, a complete and durable file with the same
+    rows.
 
     The caller has the directory's `MERGE_LOCK`.
     """
@@ -39,9 +41,11 @@ def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
 
 
 def complete_replacement(path: Path) -> None:
-    """Complete the replacement that the note in a directory describes, if there is a note.
+    """Complete the replacement that the note file in a directory describes, if there is a note
+    file.
 
-    The caller has the directory's `MERGE_LOCK`.  Raises CorruptDataError if the note is malformed.
+    The caller has the directory's `MERGE_LOCK`. Raises CorruptDataError if the note file is
+    malformed.
     """
     try:
         found = json.loads((path / NOTE).read_text())
@@ -61,8 +65,8 @@ def complete_replacement(path: Path) -> None:
 
 
 def complete_after_death(path: Path) -> None:
-    """Complete the replacement of a process that has died.  Does nothing if there is none, or if
-    its process is still running and has the lock."""
+    """Complete the replacement of files that a process has started and not finished because it
+    died. Does nothing if there is none, or if its process is still running and has the lock."""
     if (path / NOTE).exists():
         with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
             complete_replacement(path)

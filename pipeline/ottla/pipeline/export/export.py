@@ -1,7 +1,7 @@
 """Exports a topic into a table, each record once, even if the export is stopped and run again.
 
 The table contains the position of the export (`table_sink.py`), so the next run continues exactly
-after the last row.  Memory is bounded: one fetched response, one row group, and at most
+after the last row. Memory is bounded by one fetched response, one row group, and at most
 `SAMPLE_ROWS` records from which columns are inferred.
 """
 
@@ -44,17 +44,17 @@ class ExportOptions:
 
     topic: str
     read: ReadOptions
-    """Addresses, login and isolation level."""
+    """Options of reading the topic: addresses, login and isolation level."""
     is_json: bool = False
     """True if values are JSON, which become typed columns."""
     value_type: pa.StructType | None = None
-    """Type of JSON values; None infers it from the first records."""
+    """Type of JSON values. None infers it from the first records."""
     follows: bool = False
     """True to wait for new records at the end of the topic."""
     file_bytes: int = 128 << 20
     """Size in bytes at which a file is finished and committed."""
     commit_interval_s: float = 60.0
-    """Longest time in seconds that rows wait for their commit, if `follows` is true."""
+    """Maximum time in seconds that rows wait for their commit, if `follows` is true."""
     compression: str = "zstd"
     """Codec of Parquet: zstd, snappy, lz4, gzip or none."""
 
@@ -72,14 +72,14 @@ class ExportFigures:
     """Number of offsets between the rows read so far and the end of the topic at the last
     check."""
     bad_count: int
-    """Number of rows that this run has read, and whose value does not fit the columns."""
+    """Number of rows read by this run whose value does not fit the columns."""
     position: TablePosition | None
     """Position of the last commit."""
 
 
 def log_bounds(asking: ClusterQueries, topic: str) -> LogBounds:
-    """Return the present bounds of a topic's logs.  Raises RefusedError if there is no such
-    topic."""
+    """Return the present bounds of the logs of a topic's partitions. Raises RefusedError if the
+    topic does not exist."""
     found = asking.find_topics(Subscribe(frozenset({topic})))
     if found.missing:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
@@ -95,7 +95,7 @@ def log_bounds(asking: ClusterQueries, topic: str) -> LogBounds:
 
 
 class TopicExport:
-    """One run of an export."""
+    """One run of an export from a topic into a table."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class TopicExport:
         show: Callable[[ExportFigures], None] = lambda figures: None,
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create a run.  `show` is called with the figures after each batch.  If `is_ending`
-        returns True, the run commits the rows so far and ends."""
+        """Create a run, which does not start yet. `show` is called with the figures after each
+        batch. If `is_ending` returns True, the run commits the rows so far and ends."""
         self._sink = sink
         self._options = options
         self._read = replace(options.read, columns=READ_COLUMNS, include_headers=True)
@@ -122,11 +122,11 @@ class TopicExport:
         self._settle_columns()
 
     def run(self) -> ExportFigures:
-        """Export up to the present end of the topic, or without end if `follows` is true.  Ends
-        early if `is_ending` returns True.  Returns the final figures.
+        """Export up to the present end of the topic, or without end if `follows` is true. Ends
+        early if `is_ending` returns True. Returns the final figures.
 
-        Raises RefusedError for lost records, another topic of the same name, or another export of
-        the table.  Raises ConnectionLostError if no broker answers.
+        Raises RefusedError if records were lost, if the topic is a new one of the same name, or if
+        another export writes the table. Raises ConnectionLostError if no broker responds.
         """
         asking = ClusterQueries(self._read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)
         try:
@@ -152,7 +152,7 @@ class TopicExport:
         return self.figures()
 
     def figures(self) -> ExportFigures:
-        """Return the present figures."""
+        """Return the present figures of the run."""
         done = 0 if self._progress is None else sum(self._progress.present().next_offsets.values())
         return ExportFigures(
             row_count=self._row_count,
@@ -164,8 +164,9 @@ class TopicExport:
         )
 
     def _settle_columns(self) -> None:
-        """Choose the columns: those of the existing table, or those that the options define.  If
-        the options define none for JSON values, start a sample from which they are inferred."""
+        """Choose the columns of the table: the columns of the existing table, or the columns that
+        the options define. If the options define none for JSON values, start a sample from which
+        they are inferred."""
         schema, options = self._sink.schema, self._options
         values: JsonValues | None = None
         if schema is None:
@@ -184,7 +185,8 @@ class TopicExport:
         self._sink.prepare(self._rows.schema)
 
     def _values_of(self, schema: pa.Schema) -> JsonValues | None:
-        """Return the parser for the values of an existing table."""
+        """Return the parser for JSON values in the columns of an existing table, or None if its
+        values are bytes."""
         type_ = schema.field("value").type if "value" in schema.names else pa.null()
         options = self._options
         if pa.types.is_struct(type_) != options.is_json:
@@ -208,8 +210,8 @@ class TopicExport:
         return pending_ranges(self._progress.present(), bounds)
 
     def _export(self, ranges: Sequence[OffsetRange]) -> RefusedError | None:
-        """Write the records of ranges.  Returns the error if the log has lost some of these
-        records, or else None."""
+        """Write the records in ranges of offsets. Returns the error if the log has lost some of
+        these records, or else None."""
         assert self._progress is not None
         self._progress.begin(ranges)
         try:
@@ -254,7 +256,7 @@ class TopicExport:
             self._commit()
 
     def _use_sample(self) -> None:
-        """Infer the columns from the sampled records, and write these records."""
+        """Infer the columns of the table from the sampled records, and write these records."""
         sample = self._sample
         if not sample:
             return

@@ -1,15 +1,15 @@
-"""An Iceberg table in a catalog of pyiceberg.  The snapshots contain the position of the export.
+"""An Iceberg table in a catalog of pyiceberg. The snapshots contain the position of the export.
 
 A commit adds one finished Parquet file, the position in the snapshot's summary, and the same
-position as a table property.  The nearest ancestor of the current snapshot that has a position
-determines the position of the table.  Snapshots of maintenance may have none, and a rollback moves
-the position back with the rows.  If all snapshots with a position have expired, the property is
+position as a table property. The nearest ancestor of the current snapshot that has a position
+determines the position of the table. Snapshots of maintenance may have none, and a rollback moves
+the position back with the rows. If all snapshots with a position have expired, the property is
 used.
 
-pyiceberg (0.12) repeats a conflicting append on the new state of the table without any check.  An
-older export that continues after a suspension would then write rows a second time.  pyiceberg's
-retries are therefore off here, in memory only.  A commit is a compare-and-swap on the snapshot
-whose position was read.
+If an append conflicts, pyiceberg (0.12) would repeat it on the new state of the table without any
+check. An older export that continues after a suspension would then write rows a second time.
+pyiceberg's retries are therefore disabled here, in memory only. A commit is a compare-and-swap on
+the snapshot whose position was read.
 """
 
 import logging
@@ -41,11 +41,13 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
     lambda record: _NOT_WRITTEN not in str(record.msg)
 )
 COMMITS_MAX = 10
-"""Tries of one commit against maintenance that changes the table at the same time."""
+"""Maximum number of attempts to make one commit while maintenance changes the table at the same
+time."""
 
 
 class IcebergTable:
-    """A table in a catalog; created by `open_iceberg_table`."""
+    """An Iceberg table in a catalog, open for an export or maintenance; created by
+    `open_iceberg_table`."""
 
     def __init__(self, catalog: Catalog, identifier: tuple[str, ...], name: str) -> None:
         self.name = name
@@ -76,8 +78,8 @@ class IcebergTable:
         self.schema = columns
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return a data file in the table's location.  No snapshot contains the file
-        before the commit."""
+        """Create and return a data file in the table's location. The file belongs to no snapshot
+        before it is committed."""
         self._location = f"{self.data_location}/{uuid.uuid4()}.parquet"
         self._output = self._ready().io.new_output(self._location).create()
         self._file = ParquetFile(self._output, schema, compression=compression)
@@ -89,7 +91,8 @@ class IcebergTable:
         return f"{self._ready().location()}/data"
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, and add it and the position in one commit of the catalog."""
+        """Finish the file, and add it to the table together with the position, in one commit of the
+        catalog."""
         file.close(POSITION_KEY, position.to_text())
         self._output.close()
         self._output = self._file = None
@@ -134,7 +137,7 @@ class IcebergTable:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished file, which no snapshot contains."""
+        """Close the unfinished file, if there is one. It belongs to no snapshot."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -145,7 +148,7 @@ class IcebergTable:
         self._table = self._catalog.load_table(self._identifier)
 
     def present_table(self) -> Table:
-        """Return the table in its state at the last load.  Raises ConfigError if the table does not
+        """Return the table as it was last loaded. Raises ConfigError if the table does not
         exist."""
         if self._table is None:
             raise ConfigError(self.name, "does not exist")
@@ -160,12 +163,12 @@ class IcebergTable:
 def open_iceberg_table(
     target: str, options: dict[str, str], *, option: str = "--to"
 ) -> Iterator[IcebergTable]:
-    """Open the table of `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and yield it. The end of
-    the block closes the table.
+    """Open the Iceberg table `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and yield it. The
+    table is closed at the end of the caller's block.
 
-    `options` complement the configuration of pyiceberg; `option` names the target in errors.
-    Raises ConfigError for a catalog that cannot be opened, and for a table with data that no export
-    has written.
+    `options` complement the configuration of pyiceberg. `option` is the name of the option with the
+    target in errors. Raises ConfigError for a catalog that cannot be opened, and for a table with
+    data that no export has written.
     """
     name, *identifier = target.removeprefix(PREFIX).split(".")
     if not name or not identifier or not all(identifier):
@@ -186,8 +189,8 @@ def open_iceberg_table(
 
 
 def position_of(table: Table, name: str) -> TablePosition | None:
-    """Return the position of the export in a table, or None if neither the snapshots nor the
-    properties of the table contain one."""
+    """Return the position of the export in an Iceberg table, or None if neither the snapshots nor
+    the properties of the table contain one."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary
@@ -203,11 +206,12 @@ def position_of(table: Table, name: str) -> TablePosition | None:
 
 
 class OneTryTable(Table):
-    """Handle of a table.  A commit raises CommitFailedException at a conflict, without a retry.
+    """An Iceberg table handle whose commits raise CommitFailedException at a conflict, instead of
+    being repeated.
 
-    pyiceberg deletes the metadata files of a commit that the catalog reports as failed.  A catalog
+    pyiceberg deletes the metadata files of a commit that the catalog reports as failed. A catalog
     may report a successful commit as failed, if the transport repeated the request after a lost
-    response.  The handle therefore checks first whether the commit has taken effect.
+    response. The handle therefore checks first whether the commit has taken effect.
     """
 
     def _do_commit(self, updates: Any, requirements: Any) -> None:

@@ -1,11 +1,11 @@
-"""JSON values as typed columns, many at once.  Pure.
+"""Parses JSON values to typed Arrow columns, many values at once. Pure.
 
 Each value is wrapped as `{"v":VALUE}` on a line of its own, and all lines are parsed by one call of
-Arrow's reader.  The wrapping keeps rows and values aligned: a value that is empty or has several
-objects makes its line invalid or adds a row, which is detected.  A second, slower pass isolates
-the values that do not fit.  Invariants: SameRowCount (one row a value, in order), NoValueIsLost (a
-value whose row lacks any part of it is in `bad_value`, except for fields that a given schema leaves
-out).
+Arrow's reader. The wrapping keeps rows and values aligned: a value that is empty or has several
+objects makes its line invalid or adds a row, which is detected. A second, slower pass isolates the
+values that do not fit. Invariants: SameRowCount (one row for each value, in order), NoValueIsLost
+(a value whose row lacks any part of it is in `bad_value`, except for fields that a given schema
+leaves out).
 """
 
 import json
@@ -25,31 +25,31 @@ HEAD, TAIL = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
 NOTHING = pa.scalar(b"", pa.binary())
 BLOCK_MARGIN_BYTES = 16
 DEPTH_MAX = 100
-"""Deepest nesting of brackets.  Arrow's reader is recursive, and its time grows with the square of
+"""Maximum nesting of brackets. Arrow's reader is recursive, and its time grows with the square of
 the depth: 500 levels take seconds."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class ParsedValues(NamedTuple):
-    """The columns of some values."""
+    """Columns for some JSON values: the parsed values, and the bytes of values that do not fit."""
 
     value: pa.StructArray
     bad_value: pa.BinaryArray
-    """Bytes of the values that do not fit; null for the others."""
+    """Bytes of the values that do not fit. Null for all other values."""
 
 
 class JsonValues:
-    """Parser of values into structs of one type."""
+    """Parser of JSON values into structs of one Arrow type."""
 
     def __init__(self, type_: pa.StructType, *, reports_unknown_fields: bool) -> None:
         self.type = type_
-        """Type of the column `value`."""
+        """Struct type of the parsed values in the column `value`."""
         self._unknown = "infer" if reports_unknown_fields else "ignore"
 
     def parse(self, values: pa.BinaryArray) -> ParsedValues:
-        """Return values as structs, and the bytes of those that do not fit.  A null value is null
-        in both columns."""
+        """Return JSON values as structs, and the bytes of values that do not fit. A null value is
+        null in both columns."""
         if not len(values):
             return ParsedValues(pa.nulls(0, self.type), pa.nulls(0, pa.binary()))
         pieces = list(self._pieces(values, is_checked=False))
@@ -65,7 +65,8 @@ class JsonValues:
     def _pieces(
         self, values: pa.BinaryArray, *, is_checked: bool
     ) -> Iterator[tuple[pa.Array, Flags]]:
-        """Yield the structs of consecutive values, and whether each value fits."""
+        """Yield the structs of consecutive JSON values, and a flag for each value that shows
+        whether it fits."""
         deep = None if is_checked else _too_deep(values)
         if deep is not None:
             values = pc.if_else(pa.array(deep), pa.scalar(b"x", pa.binary()), values)
@@ -90,8 +91,8 @@ class JsonValues:
             yield from self._pieces(values.slice(middle), is_checked=True)
 
     def _parsed(self, values: pa.BinaryArray) -> tuple[pa.Array, Flags] | None:
-        """Return the structs of all values, and whether each value fits the type.  Returns None if
-        Arrow's reader refuses any of the values."""
+        """Return the structs of all JSON values, and a flag for each value that shows whether it
+        fits the type. Returns None if Arrow's reader refuses any of the values."""
         column = read_values(values, self.type, self._unknown)
         if column is None:
             return None
@@ -137,10 +138,10 @@ def read_values(
 
 
 def inferred_type(samples: Sequence[pa.BinaryArray]) -> pa.StructType | None:
-    """Return a type that most of the sampled values fit, or None if the samples contain no object
-    with a field.
+    """Return a struct type that most of the sampled JSON values fit, or None if the samples contain
+    no object with a field.
 
-    Texts that look like times stay texts, because the next text may not look like a time.
+    Texts that look like times remain texts, because the next text may not look like a time.
     """
     found: pa.DataType = pa.null()
     for values in samples:
@@ -165,8 +166,8 @@ def _types_of(values: pa.BinaryArray) -> Iterator[pa.DataType]:
 
 
 def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return a type for values of both types.  If the types contradict each other, the first is
-    returned."""
+    """Return a type for values of both types. If the types contradict each other, returns the
+    first."""
     if pa.types.is_null(one) or one == other:
         return other
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -198,8 +199,8 @@ def _list_of(type_: pa.DataType) -> pa.DataType:
 
 
 def _fitted(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """Return a column with only the fields of `type_`, and a mask of the rows in which another
-    field is not null.  The mask is None if the column has no other fields."""
+    """Return a column with only the fields of `type_`, and a mask of the rows in which any other
+    field is not null. The mask is None if the column has no other fields."""
     if column.type == type_:
         return column, None
     has_more: Flags | None = None

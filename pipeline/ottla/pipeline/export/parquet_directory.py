@@ -27,12 +27,13 @@ from ottla.pipeline.export.table_sink import fenced
 PARQUET = ".parquet"
 _NAME = re.compile(r"part-(\d{10,})\.parquet")
 DELTA_LOG = "_delta_log"
-"""Directory of the log of a Delta table, within the directory of the table."""
+"""Directory of a Delta table's log, within the directory of the table."""
 _UNFINISHED = re.compile(r"\.part-\d+\.parquet\.tmp")
 
 
 class ParquetDirectory:
-    """A table in a directory, locked for one export; created by `open_directory`."""
+    """A table of Parquet files in a directory, locked for one export; created by
+    `open_directory`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,7 +54,7 @@ class ParquetDirectory:
 
     @property
     def name(self) -> str:
-        """The directory's path."""
+        """The directory's path as the table's name."""
         return str(self.path)
 
     def prepare(self, schema: pa.Schema) -> None:
@@ -97,7 +98,7 @@ class ParquetDirectory:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished file, which the next export deletes."""
+        """Close the unfinished file, if there is one. The next export deletes it."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -125,7 +126,7 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
 
 
 def local_directory(option: str, text: str) -> Path:
-    """Return the path of a directory that an option names.
+    """Return the path of a directory, given the value of an option.
 
     Raises ConfigError for an empty text and for a URL, whose scheme would become the name of a
     directory.
@@ -140,20 +141,22 @@ def local_directory(option: str, text: str) -> Path:
 
 
 def check_is_no_delta_table(path: Path) -> None:
-    """Raise ConfigError if a directory contains a Delta table, whose vacuum would delete other
-    files."""
+    """Raise ConfigError if a directory contains a Delta table, whose vacuum operation would delete
+    other files."""
     if (path / DELTA_LOG).is_dir():
         raise ConfigError(str(path), f"is a Delta table; name it delta:{path}")
 
 
 def part_names(path: Path) -> list[str]:
-    """Return the names of the files of an export, the newest last."""
+    """Return the names of the Parquet files that exports have written in a directory, the newest
+    last."""
     numbers = [int(found[1]) for found in map(_NAME.fullmatch, os.listdir(path)) if found]
     return [_name_of(number) for number in sorted(numbers)]
 
 
 def _newest(path: Path) -> str | None:
-    """Return the name of the newest file of an export, or None if there is no file."""
+    """Return the name of the newest Parquet file that an export has written in a directory, or None
+    if there is no file."""
     return next(reversed(part_names(path)), None)
 
 

@@ -1,6 +1,6 @@
-"""Writes one Parquet file, row group by row group, with a text in its footer.
+"""Writes one Parquet file, row group by row group, and optionally a text in its footer.
 
-Memory is bounded by one row group.  The file becomes valid only by `close` or `finish`, because a
+Memory is bounded by one row group. The file becomes valid only by `close` or `finish`, because a
 reader refuses a file without a footer.
 """
 
@@ -14,9 +14,9 @@ from ottla.model.limits import MIB
 from ottla.pipeline.export.parquet_layout import ParquetLayout, layout_of
 
 ROW_GROUP_BYTES = 32 * MIB
-"""Size in bytes at which the rows in memory become one row group.  A larger value needs more
-memory, some three times its size.  With a smaller one, rows are compressed less, and readers skip
-row groups less efficiently."""
+"""Size in bytes at which the rows in memory become one row group. A larger value needs more memory,
+some three times its size. With a smaller value, rows are compressed less, and readers skip row
+groups less efficiently."""
 ROW_GROUP_ROWS = 250_000
 UNCOUNTED_SHARE = 0.5
 """Assumed ratio of compressed size to size in memory, for rows that are not written yet.  Used to
@@ -24,7 +24,7 @@ estimate the size of the file."""
 
 
 class ParquetFile:
-    """An open Parquet file, ended by `close`, `finish` or `discard`."""
+    """A Parquet file that is being written. `close`, `finish` or `discard` ends it."""
 
     def __init__(self, output: Any, schema: pa.Schema, *, compression: str) -> None:
         """Create a file without rows.  `output` is a file object that is open for writing; the
@@ -35,7 +35,7 @@ class ParquetFile:
         self._row_bytes = 0
         self._row_count = 0
         self.row_count = 0
-        """Number of rows that were added."""
+        """Number of rows that were added to the file."""
         self._compression = compression
         self._writer: Any = None
 
@@ -45,7 +45,7 @@ class ParquetFile:
         return int(self._output.tell()) + round(self._row_bytes * UNCOUNTED_SHARE)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows of the file's schema."""
+        """Add rows that have the file's schema."""
         self._rows.append(rows)
         self._row_bytes += rows.nbytes
         self._row_count += rows.num_rows
@@ -54,25 +54,25 @@ class ParquetFile:
             self._write_group()
 
     def close(self, key: str, text: str) -> None:
-        """Write the remaining rows and the footer.  The footer's metadata contains `text` under
-        `key`."""
+        """Write the remaining rows and the footer, whose metadata contains `text` under `key`."""
         writer = self._written()
         writer.add_key_value_metadata({key: text})
         writer.close()
 
     def finish(self) -> None:
-        """Write the remaining rows and the footer, without metadata."""
+        """Write the remaining rows and the footer, without additional metadata."""
         self._written().close()
 
     def discard(self) -> None:
-        """Drop the remaining rows and end the writer.  The caller must not use the output."""
+        """Drop the rows in memory and end the writer. The caller must not use the output file,
+        which is incomplete."""
         self._rows = []
         if self._writer is not None:
             with suppress(Exception):  # whatever ended the export is what the user must see
                 self._writer.close()
 
     def _written(self) -> Any:
-        """Write the remaining rows as a row group, and return pyarrow's writer."""
+        """Write the rows in memory as a row group, and return pyarrow's writer."""
         if self._rows or self._writer is None:
             self._write_group()
         return self._writer

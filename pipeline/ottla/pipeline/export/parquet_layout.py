@@ -1,8 +1,9 @@
-"""Encodings of the columns of a Parquet file, by their meaning and a sample of their values.  Pure.
+"""Encodings for the columns of a Parquet file, chosen by their meaning and a sample of their
+values. Pure.
 
-A dictionary saves space if values repeat.  If they do not, Parquet's writer abandons the dictionary
-only after it has hashed a megabyte of values in each row group.  For JSON with many distinct
-values, this takes a third of the time of writing.
+A dictionary saves space if values repeat. If they do not, Parquet's writer abandons the dictionary
+only after it has hashed a megabyte of values in each row group. For JSON with many distinct values,
+this takes a third of the time of writing.
 """
 
 from collections.abc import Iterator
@@ -13,16 +14,16 @@ import pyarrow.compute as pc
 
 SAMPLE_ROWS = 10_000
 DISTINCT_SHARE_MAX = 0.5
-"""Share of distinct values in the sample above which a column has no dictionary."""
+"""Fraction of distinct values in the sample above which a column gets no dictionary."""
 _RISING = ("offset", "timestamp")
-"""Columns of whole numbers whose differences are small."""
+"""Integer columns whose successive values differ little, so that differences are stored."""
 _REPEATED = ("topic", "partition", "timestamp_type")
 _WHOLE = frozenset(("key", "value", "bad_value", "headers"))
-"""Columns without statistics."""
+"""Columns for which no statistics are written."""
 
 
 class ParquetLayout(NamedTuple):
-    """Encodings by column, the columns with statistics, and those with a dictionary."""
+    """Encoding of each column, the columns with statistics, and the columns with a dictionary."""
 
     encodings: dict[str, str]
     with_statistics: list[str]
@@ -30,7 +31,7 @@ class ParquetLayout(NamedTuple):
 
 
 def layout_of(rows: pa.Table) -> ParquetLayout:
-    """Return the layout of a file, given its first rows.  `rows` may be empty."""
+    """Return the layout of a Parquet file, given its first rows. `rows` may be empty."""
     schema = rows.schema
     encodings = {
         name: "DELTA_BINARY_PACKED"
@@ -55,7 +56,7 @@ def _one_array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the path in Parquet and the values of each leaf of a column."""
+    """Yield the Parquet path and the values of each leaf column within a column."""
     if pa.types.is_struct(array.type):
         for index, field in enumerate(array.type):
             yield from _leaves(f"{path}.{field.name}", array.field(index))
@@ -66,7 +67,8 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(values: pa.Array) -> bool:
-    """Return whether a dictionary would be much smaller than the values."""
+    """Return whether a dictionary of the values would be much smaller than the values
+    themselves."""
     count = len(values) - values.null_count
     if not count:
         return True

@@ -1,7 +1,9 @@
-"""Columns of a table: a record's fields, with its value as bytes or as typed columns.  Pure.
+"""Columns of an exported table: a record's fields, with its value as bytes or as typed columns.
+Pure.
 
-The columns are those of `format("ottla")`, with `timestamp_type` in place of `timestampType`.  With
-JSON values, `value` is a struct, and `bad_value` has the bytes of each value that does not fit.
+The columns are those of Spark's data source `format("ottla")`, with `timestamp_type` in place of
+`timestampType`. With JSON values, `value` is a struct, and `bad_value` contains the bytes of each
+value that does not fit.
 """
 
 import pyarrow as pa
@@ -10,15 +12,17 @@ from ottla.pipeline.export.json_values import JsonValues
 from ottla.pipeline.read.arrow_schema import HEADERS, arrow_schema
 
 READ_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", HEADERS)
-"""Columns that are read from the log; the topic is the same in every row."""
+"""Columns that are read from the log. The topic is left out, because it is the same in every row.
+"""
 TOPIC_TYPE = pa.dictionary(pa.int8(), pa.string())
-"""Type of the topic in memory: one text for all rows.  In files it is a string."""
+"""Arrow type of the column `topic` in memory: a dictionary with one text for all rows. In files it
+is a string."""
 SMALLEST_BITS = 32
-"""Width of the smallest integers that Iceberg has."""
+"""Width in bits of the smallest integers that Iceberg has."""
 
 
 def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.Schema:
-    """Return the schema of a table; `value_type` is None for bytes."""
+    """Return the schema of an exported table. `value_type` is None if values are bytes."""
     before = {one.name: one for one in arrow_schema(READ_COLUMNS)}
     fields = [before["key"]]
     if value_type is None:
@@ -37,8 +41,8 @@ def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.
 
 
 def file_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of rows in files and catalogs.  A dictionary column there has the type of
-    the dictionary's values."""
+    """Return the schema of a table's rows in files and catalogs. A dictionary column has the type
+    of the dictionary's values there."""
     return pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
@@ -85,10 +89,11 @@ class TableRows:
         self.schema = table_schema(TOPIC_TYPE, value_type)
         """Schema of all rows."""
         self.bad_count = 0
-        """Number of rows so far whose value does not fit, so that it is in `bad_value`."""
+        """Number of rows so far whose value does not fit the columns, so that it is in `bad_value`.
+        """
 
     def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of records, in their order."""
+        """Convert decoded records to rows of the table, in their order."""
         count = records.num_rows
         column = dict(zip(records.schema.names, records.columns, strict=True))
         values: list[pa.Array] = [column["value"]]

@@ -1,7 +1,7 @@
-"""Positions of a table in its topic: the next offset of each partition, and gaps.
+"""Positions of an exported table in its topic: the next offset of each partition, and gaps.
 
 A table stores its position in the same atomic change as the rows up to it, so that rows and
-position never disagree.  Pure.  Invariants: EveryRecordOnce (ranges of successive commits join
+position never disagree. Pure. Invariants: EveryRecordOnce (ranges of successive commits join
 without gap or overlap), GapsAreErrors (no position moves past records that the log has lost).
 """
 
@@ -30,7 +30,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePosition:
-    """State of an export after a commit."""
+    """State of an export after a commit: the next offset of each partition."""
 
     topic: str
     topic_id: str
@@ -40,7 +40,7 @@ class TablePosition:
     commit_number: int = 0
     """Number of commits so far."""
     commit_id: str = ""
-    """Random text that identifies the commit.  By this text, an export recognises its own commit
+    """Random text that identifies the commit. An export recognises its own commit by this text
     after a lost response."""
     ranges: Mapping[int, tuple[int, int]] | None = None
     """Offsets [start, end) that the commit added, by partition."""
@@ -86,18 +86,18 @@ class TablePosition:
 
 
 def first_position(bounds: LogBounds) -> TablePosition:
-    """Return the position of a new table, which begins at the start of each log."""
+    """Return the position of a new table, which is the start of each partition's log."""
     return TablePosition(
         topic=bounds.topic, topic_id=bounds.topic_id, next_offsets=dict(bounds.starts)
     )
 
 
 def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRange]:
-    """Return the offsets that the table lacks, by partition, without empty ranges.
+    """Return the offset ranges that the table lacks, by partition, without empty ranges.
 
-    A partition that was added to the topic begins at 0.  Raises RefusedError if the topic is
-    another one of the same name, if records between the table's end and the log's start are lost,
-    or if a log was truncated or a partition deleted.
+    A partition that was added to the topic begins at 0. Raises RefusedError if the topic is a new
+    one of the same name, if records between the table's end and the log's start are lost, or if a
+    log was truncated or a partition deleted.
     """
     _check_topic(position, bounds)
     found = []
@@ -124,8 +124,8 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
 
 
 def gap(sentence: str) -> RefusedError:
-    """Return the error for lost records, which the table can no longer get.  The message is the
-    given sentence and the remedy."""
+    """Return the error for lost records, which the table can no longer get. The message is
+    `sentence` and the remedy."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{sentence}; export into another place, which begins at the present start of the log",
@@ -162,10 +162,11 @@ class ExportProgress:
         self._ranges: Sequence[OffsetRange] = ()
         self._at = 0
         self.row_count = 0
-        """Number of rows since the last commit."""
+        """Number of rows that were added since the last commit."""
 
     def begin(self, ranges: Sequence[OffsetRange]) -> None:
-        """Start to read ranges.  Their records must then be added in the order of the ranges."""
+        """Start reading ranges of offsets. Their records must then be added in the order of the
+        ranges."""
         self._ranges, self._at = ranges, 0
 
     def add(self, partition: int, first: int, last: int, count: int) -> None:
@@ -205,8 +206,8 @@ class ExportProgress:
         self.row_count = 0
 
     def present(self) -> TablePosition:
-        """Return the position after all rows that were added, committed or not.  The next ranges
-        start there."""
+        """Return the position after all rows that were added, committed or not. The next ranges
+        start at this position."""
         return self.position(self.committed.commit_id)
 
     def _finish(self) -> None:

@@ -20,40 +20,41 @@ class TableSink(Protocol):
 
     @property
     def name(self) -> str:
-        """The table as the user named it."""
+        """The table's name as the user gave it."""
 
     @property
     def position(self) -> TablePosition | None:
-        """Position of the last commit; None before the first."""
+        """Position of the last commit. None before the first commit."""
 
     @property
     def schema(self) -> pa.Schema | None:
         """Schema of the table's rows, or None if it has none yet."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table if it does not exist."""
+        """Create the table with this schema if it does not exist."""
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return the file of the next commit.  Readers do not see the file before the
-        commit."""
+        """Create and return the file that the next commit adds. Readers do not see the file before
+        the commit."""
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Add an open file's rows to the table, and store the position."""
+        """Add the rows of an open file to the table, and store the position, in one atomic
+        change."""
 
 
 class FileTable(Protocol):
-    """A table to which another program's finished Parquet files are added.
+    """A table to which finished Parquet files of another program are added.
 
-    Invariants: those of TableSink.
+    Invariants: RowsAndPositionTogether and OneWriter, as in TableSink.
     """
 
     @property
     def name(self) -> str:
-        """The table as the user named it."""
+        """The table's name as the user gave it."""
 
     @property
     def position(self) -> TablePosition | None:
-        """Position of the last commit; None before the first."""
+        """Position of the last commit. None before the first commit."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -64,10 +65,11 @@ class FileTable(Protocol):
         """Location below which the table's data files are."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table if it does not exist."""
+        """Create the table with this schema if it does not exist."""
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
-        """Add finished files to the table, possibly none, and store the position."""
+        """Add finished files to the table, possibly none, and store the position, in one atomic
+        change."""
 
 
 def fenced(name: str, found: TablePosition | None, expected_number: int) -> RefusedError:

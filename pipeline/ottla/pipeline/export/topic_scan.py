@@ -1,7 +1,7 @@
-"""A live topic as a table for SQL engines: an object with Arrow's stream interface.
+"""A live topic as a table for SQL engines, in the form of an object with Arrow's stream interface.
 
-The range of offsets is fixed when a scan is created.  Every stream of the scan has the same
-records, so a query that reads a topic twice sees the same state of the topic.  Memory is bounded by
+The range of offsets is fixed when a scan is created. Every stream of the scan contains the same
+records, so a query that reads a topic twice sees the same state of the topic. Memory is bounded by
 the batches in flight.
 """
 
@@ -25,7 +25,7 @@ from ottla.pipeline.read.source_options import SubscribePattern
 
 
 class TopicScan:
-    """The records of a topic at one moment, in the columns of `ottla export`."""
+    """The records that a topic contains at one moment, in the columns of `ottla export`."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class TopicScan:
         self._read = read
         self._rows = TableRows(topic, values)
         self.failure: OttlaError | None = None
-        """Error that ended a stream, or None.  SQL engines pass on only the text of an error, so
-        the caller reads the error itself here."""
+        """Error that ended a stream of the scan, or None. SQL engines pass on only the text of an
+        error, so the caller reads the error itself here."""
 
     def __arrow_c_schema__(self) -> Any:
         return self._rows.schema.__arrow_c_schema__()
@@ -60,10 +60,10 @@ class TopicScan:
 def scans_of(
     query: str, read: ReadOptions, *, is_json: bool, value_type: pa.StructType | None
 ) -> Mapping[str, TopicScan]:
-    """Return a scan of each topic whose name is a word of the SQL query, by the name of the topic.
+    """Return a scan of each topic whose name is a word of the SQL query, by topic name.
 
     If values are JSON and `value_type` is None, their type is inferred from the first records of
-    each topic.  Raises ConnectionLostError if no broker answers.
+    each topic. Raises ConnectionLostError if no broker responds.
     """
     read = replace(read, columns=READ_COLUMNS, include_headers=True)
     asking = ClusterQueries(read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)
@@ -91,7 +91,7 @@ def scans_of(
 
 
 def is_named(topic: str, query: str) -> bool:
-    """Return whether a topic's name is in a query as a whole word."""
+    """Return whether a topic's name occurs in a query as a whole word."""
     return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", query) is not None
 
 

@@ -1,6 +1,6 @@
-"""Schemas of JSON values: conversion of Spark's DDL to Arrow types.  Pure.
+"""Conversion of schemas for JSON values from Spark's DDL to Arrow types. Pure.
 
-`ottla pipeline archive --schema` takes the same text.  Types without a form in JSON (BINARY, MAP,
+`ottla pipeline archive --schema` accepts the same text. Types without a form in JSON (BINARY, MAP,
 INTERVAL, …) are refused.
 """
 
@@ -32,14 +32,14 @@ TYPES = {
 }
 DECIMALS = frozenset(("decimal", "dec", "numeric"))
 DECIMAL_DEFAULT = (10, 0)
-"""Precision and scale of Spark's DECIMAL."""
+"""Default precision and scale of Spark's DECIMAL."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|\w+|\S)")
 
 
 def value_type_of(option: str, text: str) -> pa.StructType:
     """Return the Arrow type of a DDL text such as 'id BIGINT, tags ARRAY<STRING>'.
 
-    Raises ConfigError if the text is malformed or has a type without a form in JSON; `option` is
+    Raises ConfigError if the text is malformed or has a type without a form in JSON. `option` is
     the name of the option in the error.
     """
     why = ddl_problem(text)
@@ -51,7 +51,7 @@ def value_type_of(option: str, text: str) -> pa.StructType:
 
 
 class _DdlTypes:
-    """Reader of a valid DDL."""
+    """Parser of a DDL text whose syntax is valid."""
 
     def __init__(self, option: str, tokens: list[str]) -> None:
         self._option = option

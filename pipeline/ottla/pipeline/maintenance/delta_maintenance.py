@@ -1,7 +1,8 @@
-"""Maintains a Delta table while exports may write it: merges small files, and removes files that
-newer versions have replaced or that no version contains.  deltalake does the work.
+"""Maintains a Delta table while exports may write it: merges small files, and removes unused files.
+deltalake does the work.
 
-The position stays in the log entry of the export's own commit.
+Unused files were replaced by newer versions, or belong to no version. The position of the export
+stays in the log entry of the export's own commit.
 """
 
 import json
@@ -31,10 +32,10 @@ SECONDS_AN_HOUR = 3_600
 def maintain_delta(
     opened: DeltaTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a table, and remove files that no recent version uses, such as the
-    file of an export that was killed before its commit.
+    """Merge the small files of a Delta table, and remove files that no recent version uses, such as
+    the file of an export that was killed before its commit.
 
-    Returns the numbers of files and rows.  Raises ConfigError if the table does not exist, and
+    Returns the numbers of files and rows. Raises ConfigError if the table does not exist, and
     ConnectionLostError if the table changed during each attempt to commit.
     """
     done = MaintenanceResult(byte_count_after=None if options.is_rehearsal else 0)
@@ -95,8 +96,8 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
 
 
 def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
-    """Return the size in bytes and the number of rows of each file of the present version, by the
-    path of the file."""
+    """Return the size in bytes and the number of rows of each file of the table's present version,
+    by the path of the file."""
     found: Any = pa.table(log.get_add_actions(flatten=True))
     paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
     rows = found.column("num_records").to_pylist()

@@ -1,7 +1,7 @@
 """Maintains a directory of Parquet files while an export may write to it: merges small files.
 
-The newest file contains the position, and an export only adds newer files.  All other files may
-therefore be merged while the export runs.
+The newest file contains the position of the export, and an export only adds newer files. All other
+files may therefore be merged while the export runs.
 """
 
 import os
@@ -83,7 +83,8 @@ def _merge(path: Path, names: list[str], done: MaintenanceResult, *, is_rehearsa
 
 
 def _remove_drafts(path: Path, done: MaintenanceResult) -> None:
-    """Remove the unused merged files of a maintenance whose process has died."""
+    """Remove merged files that were never used, because the process of an earlier maintenance has
+    died."""
     for name in os.listdir(path):
         if name.startswith(DRAFT):
             done.removed_count += 1

@@ -1,11 +1,11 @@
 """Maintains an Iceberg table while exports may write it: merges small files, expires snapshots, and
 removes files that no snapshot uses.
 
-A merge is one commit of the operation `replace`, and a compare-and-swap like the commit of an
-export.  If a writer has committed meanwhile, the commit is repeated on the writer's snapshot, which
-still contains the small files.  The summary of the commit repeats the position of the export.  The
-position is therefore still known when the earlier snapshots have expired, and after a rollback to
-this snapshot.
+A merge is one commit of the operation `replace`, and a compare-and-swap like an export's commit. If
+a writer has committed in the meantime, the commit is repeated on the writer's snapshot, which still
+contains the small files. The summary of the commit repeats the position of the export. The position
+is therefore still known when the earlier snapshots have expired, and after a rollback to this
+snapshot.
 """
 
 import time
@@ -44,8 +44,8 @@ from ottla.pipeline.maintenance.maintenance import (
 
 MILLISECONDS = 1_000
 REMOVED = {"data": (".parquet",), "metadata": (".avro", ".metadata.json")}
-"""Directories of a table's location from which unused files are removed, with the suffixes of these
-files.  Other files may belong to a catalog or an engine."""
+"""Subdirectories of a table's location from which unused files are removed, with the suffixes of
+these files. Other files may belong to a catalog or an engine."""
 
 
 class _Swap(NamedTuple):
@@ -56,9 +56,10 @@ class _Swap(NamedTuple):
 
 
 class _ReplaceFiles(_OverwriteFiles):
-    """A snapshot that changes files and no rows, which readers of changes skip.
+    """An Iceberg snapshot of the operation `replace`, which changes files and no rows. Readers of
+    changes skip it.
 
-    pyiceberg (0.12) has no producer of the operation `replace`.
+    pyiceberg (0.12) has no class for this operation.
     """
 
     def _summary(self, snapshot_properties: Any = None) -> Summary:
@@ -69,10 +70,11 @@ class _ReplaceFiles(_OverwriteFiles):
 def maintain_iceberg(
     opened: IcebergTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a table, expire old snapshots, and remove unused files, once.
+    """Merge the small files of an Iceberg table, expire old snapshots, and remove unused files,
+    once.
 
-    Returns the numbers of files, rows and snapshots.  Raises ConfigError for a table that is
-    partitioned or has row deletes of another engine.  Raises RefusedError if another maintenance
+    Returns the numbers of files, rows and snapshots. Raises ConfigError for a table that is
+    partitioned or has row deletes from another engine. Raises RefusedError if another maintenance
     has merged the same files, and ConnectionLostError if the outcome of a commit is unknown.
     """
     done = MaintenanceResult()
@@ -94,7 +96,7 @@ def maintain_iceberg(
 
 
 class _IcebergWork:
-    """The steps of one maintenance."""
+    """The steps of one maintenance of an Iceberg table."""
 
     def __init__(
         self, opened: IcebergTable, options: MaintenanceOptions, done: MaintenanceResult
@@ -161,8 +163,8 @@ class _IcebergWork:
         return _Swap(tuple(old), tuple(new)) if new else None
 
     def commit(self, swap: _Swap) -> None:
-        """Replace files in one commit.  If a writer has committed meanwhile, repeat the commit on
-        the writer's snapshot."""
+        """Replace files of the table in one commit. If a writer has committed in the meantime,
+        repeat the commit on the writer's snapshot."""
         for _ in range(COMMITS_MAX):
             table = self._table
             made = [parquet_file_to_data_file(table.io, table.metadata, one) for one in swap.new]
@@ -215,7 +217,7 @@ class _IcebergWork:
         self._done.byte_count_before += sum(one.file_size_in_bytes for one in old)
 
     def expire(self) -> set[int]:
-        """Expire old snapshots, and return their ids.  A rehearsal only returns the ids."""
+        """Expire old snapshots, and return their ids. In a rehearsal, only return the ids."""
         for _ in range(COMMITS_MAX):
             table = self._table
             expired = expirable(table, self._expire_before_ms)
@@ -237,7 +239,8 @@ class _IcebergWork:
         return expired
 
     def remove_unused(self, expired: set[int]) -> None:
-        """Remove old files that no snapshot uses, apart from the expired ones."""
+        """Remove old files that no remaining snapshot uses. The `expired` snapshots do not
+        count."""
         table = self._table
         io = table.io
         if not isinstance(io, PyArrowFileIO):
@@ -262,8 +265,8 @@ class _IcebergWork:
 
 
 def expirable(table: Table, before_ms: int) -> set[int]:
-    """Return the ids of the snapshots that may be expired: those older than `before_ms`, except
-    the snapshots of branches and tags, and those that the position of the table depends on."""
+    """Return the ids of the snapshots that may be expired. These are older than `before_ms`, belong
+    to no branch or tag, and are not needed to determine the position of the table."""
     kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
     for snapshot in _ancestors(table):
         kept.add(snapshot.snapshot_id)
@@ -280,8 +283,8 @@ def expirable(table: Table, before_ms: int) -> set[int]:
 
 
 def used_files(table: Table, expired: set[int]) -> Iterator[str]:
-    """Yield the locations of all files that a table uses: its metadata, and the manifests and data
-    files of all snapshots except the expired ones."""
+    """Yield the locations of all files that an Iceberg table uses: its metadata, and the manifests
+    and data files of all snapshots except the expired ones."""
     metadata = table.metadata
     yield table.metadata_location
     yield from (one.metadata_file for one in metadata.metadata_log)

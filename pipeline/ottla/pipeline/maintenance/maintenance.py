@@ -1,6 +1,6 @@
-"""Options and result of the maintenance of a table, and the merge of some files into one.
+"""Options and result of maintaining a table, and the merge of some files into one.
 
-Invariants of every format of table: SameRows (each row is in the table once, before and after the
+Invariants for every table format: SameRows (each row is in the table once, before and after the
 maintenance), PositionIsKept (an export continues at the same position), WriterGoesOn (a running
 export neither fails nor waits).
 """
@@ -14,22 +14,22 @@ from ottla.pipeline.archive.compaction import codec_of, files_by_schema, row_gro
 from ottla.pipeline.export.parquet_file import ParquetFile
 
 TARGET_BYTES = 128 * MIB
-"""Size of merged files in bytes, the same as that of the files that an export writes."""
+"""Target size of merged files in bytes, equal to the size of the files that an export writes."""
 KEEP_S_MIN = 3_600.0
-"""Minimum age, in seconds, of files that are removed.  A running export's unfinished file, which no
-snapshot contains yet, is younger, and is therefore not removed."""
+"""Minimum age, in seconds, at which files are removed. The unfinished file of a running export,
+which no snapshot contains yet, is younger and is therefore not removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOptions:
-    """Options of one maintenance of a table: sizes, ages, and whether it is only a rehearsal."""
+    """Options for maintaining a table once: sizes, ages, and whether it is only a rehearsal."""
 
     target_bytes: int = TARGET_BYTES
     """Target size of merged files, in bytes.  Only files smaller than half of this are merged."""
     keep_s: float
-    """Age in seconds at which snapshots, and files that no snapshot has, are removed."""
+    """Age in seconds at which snapshots, and files that belong to no snapshot, are removed."""
     is_rehearsal: bool = False
-    """True to change nothing, and to count what would be changed."""
+    """True to change nothing, and only count the changes that would be made."""
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class MaintenanceResult:
     merged_count: int = 0
     """Number of small files that were merged."""
     made_count: int = 0
-    """Number of files written in place of the merged ones."""
+    """Number of files that were written in place of the merged files."""
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int | None = 0
-    """Total size in bytes of the files written.  None after a rehearsal."""
+    """Total size in bytes of the files that were written. None after a rehearsal."""
     expired_count: int = 0
     """Number of snapshots that were expired."""
     removed_count: int = 0
@@ -60,17 +60,17 @@ Show = Callable[[int, int], None]
 
 
 def show_nothing(done_bytes: int, total_bytes: int) -> None:
-    """Show no progress."""
+    """Do nothing: the default function for showing progress."""
 
 
 def mergeable(sources: Sequence[Any]) -> list[list[Any]]:
-    """Return the open Parquet files in groups with equal schemas.  Files whose schema no other file
-    has are left out."""
+    """Group open Parquet files with equal schemas. Files whose schema no other file has are left
+    out."""
     return [some for some in files_by_schema(sources) if len(some) > 1]
 
 
 def write_merged(sources: Sequence[Any], output: Any) -> int:
-    """Write the rows of Parquet files with one schema, in order, into an output.  Returns the
+    """Write the rows of Parquet files with one schema, in order, into one Parquet file. Returns the
     number of rows."""
     # The metadata of a source contains the position of the commit that wrote the source.
     file = ParquetFile(

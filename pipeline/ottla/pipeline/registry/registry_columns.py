@@ -1,8 +1,8 @@
-"""Columns that are read and written with a schema registry.
+"""Columns that are decoded and encoded with a schema registry.
 
     orders = rows.select(from_registry("value", "http://registry:8081", "id long, sum double"))
 
-The registry is asked by the executors, once for each schema and worker.
+The executors send requests to the registry, once for each schema and worker.
 """
 
 from typing import Any
@@ -28,7 +28,8 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.registry.worker_registry import plain_reader, worker_registry
 
 _arrow_udf: Any = arrow_functions.arrow_udf
-"""`arrow_udf` without its type stubs, which reject the recommended type hints."""
+"""pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark
+recommends."""
 
 
 def from_registry(
@@ -40,12 +41,12 @@ def from_registry(
     is_corrupt_null: bool = False,
 ) -> Column:
     """Return a column of values, decoded from a column of record bytes by the schema of each
-    record.  The schemas may have any format.
+    record. The schemas may have any format.
 
-    `registry` is an address, or the directory of a `file_registry`.  `returns` is the type of the
-    values, as Spark's DDL (`"id long, name string"`) or as a type.  Fields are found by name;
-    those that a record lacks are null, and those that the type lacks are left out.  A record that
-    cannot be read fails the query, and the error has the id of its schema.  If `is_corrupt_null` is
+    `registry` is an address, or the directory of a `file_registry`. `returns` is the type of the
+    values, as Spark's DDL (`"id long, name string"`) or as a type. Fields are found by name. A
+    field that a record lacks is null, and a field that the type lacks is left out. A record that
+    cannot be read fails the query, and the error has the id of its schema. If `is_corrupt_null` is
     true, such a record becomes null instead.
     """
     data_type = DataType.fromDDL(returns) if isinstance(returns, str) else returns
@@ -78,8 +79,8 @@ def to_registry(
 ) -> Column:
     """Return a column of record bytes for a topic, encoded with an Avro or a JSON schema.
 
-    `schema` is an Avro schema as text, or a Schema.  `value` is a column of structs with its
-    fields, such as `struct("id", "name")`.  The schema is registered by the executors, unless
+    `schema` is an Avro schema as text, or a Schema. `value` is a column of structs with the
+    schema's fields, such as `struct("id", "name")`. The executors register the schema, unless
     `serializer_config` forbids it.
     """
     own = Schema(schema) if isinstance(schema, str) else schema

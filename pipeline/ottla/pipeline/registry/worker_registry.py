@@ -1,6 +1,7 @@
-"""Registries of a process, and records of any format as plain values.
+"""Schema registries that a worker process shares among its tasks, and records of any format as
+plain values.
 
-Spark's workers run many tasks.  A worker opens a registry once, and loads each schema once.
+Spark's workers run many tasks. A worker opens a registry once, and loads each schema once.
 """
 
 from contextlib import ExitStack
@@ -25,10 +26,10 @@ from ottla.client.schemas import (
 )
 
 REGISTRIES_MAX = 16
-"""Registries that a process keeps open."""
+"""Maximum number of registries that a process keeps open."""
 
 _OPEN = ExitStack()
-"""Connections of this process, which end with it."""
+"""Connections of this process to registries, which are closed when the process ends."""
 
 
 @lru_cache(REGISTRIES_MAX)
@@ -41,7 +42,7 @@ def worker_registry(address: str, config: RegistryConfig | None = None) -> Schem
 
 
 class PlainReader:
-    """A reader of records of all formats, with their own schemas, as plain values."""
+    """Reader that decodes records of all formats to plain values, each with its own schema."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -52,7 +53,7 @@ class PlainReader:
         }
 
     def read(self, data: bytes) -> Any:
-        """Return the value of a record, with a dict for each message of Protobuf.
+        """Return the value of a record as a plain value; a Protobuf message becomes a dict.
 
         Raises SchemaError if the record cannot be read.
         """
@@ -75,7 +76,7 @@ def plain_reader(address: str, config: RegistryConfig | None = None) -> PlainRea
 
 
 def plain_message(message: Message) -> dict[str, Any]:
-    """Return a message as a dict of all its fields, by their names in the `.proto` file.
+    """Convert a Protobuf message to a dict of all its fields, by their names in the `.proto` file.
 
     A field that is not set is None if Protobuf tracks its presence, and its default otherwise.
     """

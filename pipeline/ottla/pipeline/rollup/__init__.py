@@ -4,5 +4,5 @@ points.py           records as Arrow: the client, the time, and every point (pur
 quantiles.py        common quantiles of many histograms (pure)
 frames.py           the rollup itself: functions from DataFrames to DataFrames
 ledger.py           a stream's state between its batches, stored with its checkpoint
-stream.py           the stream, which writes each rollup once, into Parquet and a topic
+stream.py           the stream, which writes each rollup once, as Parquet files and to a topic
 """

@@ -30,27 +30,28 @@ from ottla.pipeline.rollup.quantiles import quantiles
 from ottla.telemetry.clients.client_labels import LABEL_NAMES
 
 PUSH_TYPE = from_arrow_type(pushes([]).type)
-"""Type of a push.  It is derived from Arrow, because Spark would have to parse a DDL text, which
-declared pipelines forbid."""
+"""Spark type of a push. It is derived from Arrow, because Spark would have to parse a DDL text,
+which declared pipelines forbid."""
 PUSH = ("partition", "offset", *(field.name for field in pushes([]).type))
 SERIES = ("client_instance_id", "metric", "kind", "attributes", "ordinal")
-"""Key of a series: one metric of one client."""
+"""Columns that identify a series: one metric of one client."""
 VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
 """Columns of the last point of a series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
-"""Columns of the values that one point contributes to its window."""
+"""Columns of the value that one metric point contributes to its window."""
 
 _arrow_udf: Any = arrow_functions.arrow_udf
-"""`arrow_udf` without its type stubs, which reject the recommended type hints."""
+"""pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark
+recommends."""
 
 WINDOW_MS_DEFAULT = 60_000
 SHARES = (0.5, 0.99)
 LIKENESS = 0.85
-"""Similarity to a label's name above which the name of a grouping attribute is refused as a
+"""Minimum similarity to a label's name at which the name of a grouping attribute is refused as a
 misspelling. Any other attribute name is allowed."""
 ERROR_NAMES = r"(^|[._-])(errors?|fail(ed|ures?)?|rejected|expired|timeouts?)([._-]|$)"
-"""Pattern of names of metrics that count errors."""
+"""Pattern of the names of metrics that count errors."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,14 @@ RESERVED = {
 
 
 def column_of(name: str) -> str:
-    """Return the column name of a label or attribute: dots and dashes become underscores."""
+    """Return the column name for a metric label or attribute: dots and dashes become
+    underscores."""
     return "".join(sign if sign.isalnum() else "_" for sign in name)
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """Return one push (`PUSH_TYPE`) for each record, with the record's partition and offset."""
+    """Decode records of client metrics. Returns one push (`PUSH_TYPE`) for each record, with the
+    record's partition and offset."""
     as_push = _arrow_udf(_pushes_of, PUSH_TYPE)
     found = records.select("partition", "offset", as_push(F.col("value")).alias("push"))
     return found.select("partition", "offset", "push.*")
@@ -101,7 +104,7 @@ def _pushes_of(values: pa.Array) -> pa.Array:
 
 
 def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
-    """Return the first copy of every push in the log, except for pushes that are in `seen`."""
+    """Return the first copy of every push in the log, without pushes that are already in `seen`."""
     order = Window.partitionBy("push_id").orderBy("partition", "offset")
     read = pushes.filter(F.col("push_id").isNotNull())
     numbered = read.withColumn("copy", F.row_number().over(order))
@@ -110,8 +113,8 @@ def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
 
 
 def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return every point of the pushes.  `at_ns` is the time of the point, or else the time at
-    which the push was received."""
+    """Return every metric point of the pushes. `at_ns` is the time of the point, or else the time
+    at which the push was received."""
     points = pushes.select(*LABEL_NAMES, "received_ms", F.inline("points"))
     received_ns = F.col("received_ms") * 1_000_000
     points = points.withColumn(
@@ -126,11 +129,11 @@ def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
 def contributions(
     points: DataFrame, heads: DataFrame | None = None, *, has_cumulative: bool = True
 ) -> DataFrame:
-    """Return the value that each point adds to its window: the observation of a gauge, or the
-    growth of any other kind.
+    """Return the value that each metric point adds to its window: the observation of a gauge, or
+    the growth of any other kind.
 
-    Clients with delta temporality send no cumulative points.  If `has_cumulative` is false, a
-    shuffle is avoided.
+    `heads` has the last point of every series before `points`. Clients with delta temporality send
+    no cumulative points. If `has_cumulative` is false, a shuffle is avoided.
     """
     added = points.filter("not is_cumulative").select(*CONTRIBUTION)
     if not has_cumulative:
@@ -139,7 +142,8 @@ def contributions(
 
 
 def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return cumulative points with the growth since the previous point as their value.
+    """Return cumulative points with their growth since the previous point of the series as their
+    value. `heads` has the last point of every series before `points`.
 
     A point adds nothing if it is not later than a previous one, because the previous one includes
     it.
@@ -191,10 +195,10 @@ def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
 def with_window(
     contributions: DataFrame, options: RollupOptions, over_ms: int | None = None
 ) -> DataFrame:
-    """Return the contributions with the start of each one's window, in ms since 1970, and with
-    `is_late`.
+    """Return the contributions with two more columns: the start of each one's window, in ms since
+    1970, and `is_late`.
 
-    `is_late` is true if the window was already over at `over_ms`, so that it has been written.
+    `is_late` is true if the window was already over at `over_ms`, so that it was written before.
     """
     begins = F.expr(f"received_ms - pmod(received_ms, {options.window_ms})")
     placed = contributions.withColumn("window_ms", begins)
@@ -202,8 +206,8 @@ def with_window(
 
 
 def is_over(options: RollupOptions, over_ms: int | None) -> Column:
-    """Return a column that is true if the window is over at `over_ms`.  If `over_ms` is None, no
-    window is over."""
+    """Return a column that is true for rows whose window is over at `over_ms`. If `over_ms` is
+    None, no window is over."""
     if over_ms is None:
         return F.lit(False)
     return F.col("window_ms") + options.window_ms <= over_ms
@@ -245,7 +249,7 @@ def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
 
 
 def _sum_of(column: str) -> str:
-    """Return a SQL expression for the sum of an array.  The sum of an empty array is 0."""
+    """Return an SQL expression for the sum of an array. The sum of an empty array is 0."""
     return f"if(size({column}) > 0, aggregate({column}, 0D, (sum, one) -> sum + one), null)"
 
 

@@ -1,8 +1,8 @@
 """State of a stream of rollups between its batches, stored in the directory of its checkpoint.
 
-Batch n reads the state of batch n - 1, and writes its own state for batch n + 1.  Two slots are
-used alternately.  If a process dies before Spark has recorded a batch, the batch is run again.  It
-then finds the same state as the first time, whatever it has already written:
+Batch n reads the state that batch n - 1 has written, and writes its own state for batch n + 1. Two
+slots are used alternately. If a process dies before Spark has recorded a batch, the batch is run
+again. It then finds the same state as the first time, whatever it has already written:
 LedgerIsOneBatchBehind.
 """
 
@@ -37,24 +37,25 @@ TYPES = {
     "bounds": "array<double>",
     "counts": "array<bigint>",
 }
-"""Spark types of the columns of a slot.  All other columns are text."""
+"""Spark types of the columns in a state slot. All other columns are text."""
 
 
 class Memory(NamedTuple):
-    """State of the stream that one batch leaves for the next."""
+    """State that one batch of a rollup stream leaves for the next."""
 
     seen: DataFrame
-    """Recent pushes (`SEEN`), by which copies are detected."""
+    """Recent pushes (columns `SEEN`), by which copies are detected."""
     heads: DataFrame | None
-    """The last point of every cumulative series (`HEAD`), or None if there was no such series."""
+    """The last point of every cumulative series (columns `HEAD`), or None if there was no such
+    series."""
     open: DataFrame
-    """Points of open windows (`OPEN`)."""
+    """Metric points of open windows (columns `OPEN`)."""
     newest_ms: int | None
-    """Time at which the newest push was received, or None before the first push."""
+    """Time in ms at which the newest push was received, or None before the first push."""
 
 
 class SlotLedger:
-    """The two slots of one query.  It writes no other files."""
+    """The two state slots of one streaming query. It writes no other files."""
 
     def __init__(self, spark: SparkSession, directory: str, query_id: str) -> None:
         self._spark = spark
@@ -62,7 +63,7 @@ class SlotLedger:
         self._query_id = query_id
 
     def before(self, batch_id: int) -> Memory:
-        """Return the state after the previous batch.  It is empty for batch 0.
+        """Return the state that the previous batch has written. It is empty for batch 0.
 
         Raises CorruptDataError if the previous batch's state is missing: the checkpoint then does
         not belong to this ledger.
@@ -84,7 +85,8 @@ class SlotLedger:
         return _memory(slot, found[0].newest_ms, has_heads=found[0].has_heads)
 
     def write(self, batch_id: int, memory: Memory) -> None:
-        """Write a batch's state.  It overwrites the state of the batch before the previous one."""
+        """Write the state of a batch. It overwrites the state of the batch before the previous
+        one."""
         meta = self._spark.createDataFrame(
             [(self._query_id, batch_id, memory.newest_ms, memory.heads is not None)],
             schema_of(META),
@@ -108,12 +110,12 @@ class SlotLedger:
 
 
 def schema_of(columns: Iterable[str]) -> str:
-    """Return the DDL of columns of a slot."""
+    """Return the DDL for the given columns of a state slot."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in columns)
 
 
 SLOT = tuple(dict.fromkeys((*META, *SEEN, *HEAD, *OPEN)))
-"""All columns of a slot except `part`, without repetitions."""
+"""All columns of a state slot except `part`, without repetitions."""
 
 
 def _memory(slot: DataFrame, newest_ms: int | None, *, has_heads: bool) -> Memory:

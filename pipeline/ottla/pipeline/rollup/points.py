@@ -46,9 +46,9 @@ POINT_TYPE = pa.struct(
         ("counts", pa.list_(pa.int64())),
     ]
 )
-"""Type of a point.  `attributes` is JSON with sorted names; `ordinal` distinguishes several points
-of one series in one push.  Gauges and sums have a `value`; histograms have the last four fields.  A
-cumulative sum that may decrease is stored as a gauge."""
+"""Type of a metric point. `attributes` is JSON with sorted names; `ordinal` distinguishes several
+points of one series in one push. Gauges and sums have a `value`; histograms have the last four
+fields. A cumulative sum that may decrease is stored as a gauge."""
 LABEL_TYPES = [pa.int32() if name == "broker_id" else pa.string() for name in LABEL_NAMES]
 
 
@@ -98,7 +98,7 @@ def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
 def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
     """Return the id that all copies of a push have in common, as 32 hex digits.
 
-    Of the labels, only the client instance is part of the id: a copy may have another source
+    Of the labels, only the client instance id is part of it, because a copy may have another source
     address or broker.
     """
     says_time = any(point.end_ns for point in points)
@@ -107,7 +107,7 @@ def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
 
 
 def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
-    """Return the points of a push as rows of `POINT_TYPE`."""
+    """Return the metric points of a push as rows of `POINT_TYPE`."""
     rows: list[tuple[Any, ...]] = []
     seen: dict[tuple[str, str, str], int] = {}
     for point in points:
@@ -141,8 +141,8 @@ def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
 
 @lru_cache(maxsize=ATTRIBUTES_REMEMBERED)
 def attributes_text(attributes: Attributes) -> str:
-    """Return attributes as JSON.  The text is the same for the same attributes in any order.  If a
-    name is repeated, its last value counts."""
+    """Return metric attributes as JSON. The text is the same for the same attributes in any order.
+    If a name is repeated, its last value counts."""
     return json.dumps(dict(sorted(dict(attributes).items())), ensure_ascii=False)
 
 

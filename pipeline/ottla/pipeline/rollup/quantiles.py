@@ -1,20 +1,22 @@
-"""Common quantiles of many histograms, as precise as their bucket bounds allow.  Pure.
+"""Quantiles of the combined values of many histograms, as precise as their bucket bounds allow.
+Pure.
 
-Values are assumed to be spread evenly within their bucket.  The first bucket starts at zero if its
-bound is positive.  Values above the last bound are counted at the last bound.  Histograms with
-different bounds can be combined: their buckets are not converted to common bounds.
+Values are assumed to be spread evenly within their bucket. The first bucket starts at zero if its
+bound is positive. Values above the last bound are counted at the last bound. Histograms with
+different bounds can be combined without converting their buckets to common bounds.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 Histogram = tuple[Sequence[float], Sequence[int]]
-"""Bounds, and the number of values in each bucket.  There is one bucket more than there are bounds.
-Both are empty if unknown."""
+"""Bounds of the buckets, and the number of values in each bucket. There is one bucket more than
+there are bounds. Both are empty if unknown."""
 
 
 def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[float] | None:
-    """Return, for each requested share (0 to 1), the value below which this share of all values is.
+    """Return, for each requested fraction (0 to 1), the value below which this fraction of all
+    values is.
 
     Returns None if no histogram has buckets.
     """
@@ -30,13 +32,13 @@ def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[
 _Spread = Counter[tuple[float, float]]
 _Standing = Counter[float]
 _Step = tuple[float, float, float, float]
-"""An edge, the previous edge, the number of values up to the previous edge, and the number of
-values below this edge."""
+"""A bucket bound, the previous bound, the number of values up to the previous bound, and the number
+of values below this bound."""
 
 
 def _masses(histograms: Iterable[Histogram]) -> tuple[_Spread, _Standing]:
-    """Return the number of values between each pair of edges, and the number of values exactly on
-    an edge."""
+    """Return the number of values between each two successive bucket bounds, and the number of
+    values exactly at a bound."""
     spread: _Spread = Counter()
     standing: _Standing = Counter()
     for bounds, counts in histograms:

@@ -1,12 +1,12 @@
-"""The stream of rollups, which writes each rollup once, into Parquet and a topic.
+"""The stream of rollups, which writes each rollup once, as Parquet files and to a topic.
 
-A window is written when the newest push is later than the window's end by `lateness_ms`.  A push
-that arrives later still is not lost: it adds rows with `is_late` to its window, so totals over all
+A window is written when the newest push is later than the window's end by `lateness_ms`. A push
+that arrives even later is not lost: it adds rows with `is_late` to its window, so totals over all
 rows stay exact.
 
 RollupsCountOnce: a batch that is run again reads the state of the previous batch, and writes the
-same rows to the same directory.  Its Parquet files are in partitions of its own, which it
-overwrites.  Its records contain the batch number, so that readers with `dropReplays` see them once.
+same rows to the same directory. Its Parquet files are in partitions of its own, which it
+overwrites. Its records contain the batch number, so that readers with `dropReplays` see them once.
 """
 
 import logging
@@ -26,12 +26,12 @@ from ottla.pipeline.rollup.ledger import OPEN, Memory, SlotLedger
 TOPIC = "__client_metrics"
 LATENESS_MS_DEFAULT = 30_000
 SEEN_MS = 3_600_000
-"""Time in ms for which a push is remembered, so that its copies count once.  Brokers and clients
-retry within minutes.  With a longer time, more pushes are remembered; with a shorter one, a late
-copy counts twice."""
+"""Time in ms for which a push is remembered, so that its copies count once. Brokers and clients
+retry within minutes. With a longer time, more pushes are stored; with a shorter time, a late copy
+counts twice."""
 HEADS_MS = 86_400_000
-"""Time in ms for which a cumulative series without new points is remembered.  After that, a new
-point counts in full.  With a longer time, more series of clients that have stopped are remembered.
+"""Time in ms for which a cumulative series without new points is remembered. After that, a new
+point counts in full. With a longer time, the series of more stopped clients are stored.
 """
 DAY_MS = 86_400_000
 QUERY_ID = "sql.streaming.queryId"
@@ -42,16 +42,16 @@ _log = logging.getLogger("ottla.pipeline")
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryOptions:
-    """Source, rollups and output of the query."""
+    """Source, rollups and output of the streaming query for client metrics."""
 
     bootstrap: str
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options for encryption and login (kafka.…), used for both the source and the sink."""
     checkpoint: str
     output: str | None = None
-    """Directory for Parquet files, partitioned by date and batch, or None."""
+    """Directory for Parquet files, partitioned by date and batch. None writes no files."""
     output_topic: str | None = None
-    """Topic for the same rows as JSON, keyed by their group, or None."""
+    """Topic for the same rows as JSON, keyed by their group. None writes no records."""
     topic: str = TOPIC
     name: str = "telemetry"
     rollup: RollupOptions = field(default_factory=RollupOptions)
@@ -60,7 +60,8 @@ class TelemetryOptions:
     """Seconds between the starts of two batches.  None processes all records that exist now, and
     then ends."""
     source: Mapping[str, str] = field(default_factory=dict)
-    """Further options of `format("ottla")` for the source."""
+    """Further options of Spark's data source `format("ottla")`, from which client metrics are read.
+    """
 
     def __post_init__(self) -> None:
         if self.lateness_ms < 0:
@@ -80,19 +81,20 @@ class BatchResult(NamedTuple):
     late: int
     """Number of points in windows that had already been written."""
     ripe: int
-    """Number of points in windows that ended with this batch."""
+    """Number of points in windows that this batch has completed."""
     waiting: int
     """Number of points in open windows."""
 
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
-    """Start and return the query.  It continues from its checkpoint if there is one."""
+    """Start and return the streaming query that writes rollups. It continues from its checkpoint if
+    there is one."""
     records = spark.readStream.format("ottla").options(**source_of(options)).load()
     return start_on(records, options)
 
 
 def source_of(options: TelemetryOptions) -> dict[str, str]:
-    """Return the options of `format("ottla")` that read client metrics."""
+    """Return the options of Spark's data source `format("ottla")` that read client metrics."""
     return {
         "startingOffsets": "earliest",
         **options.login,
@@ -104,8 +106,8 @@ def source_of(options: TelemetryOptions) -> dict[str, str]:
 
 
 def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
-    """Start and return the query on a stream of records (value, partition, offset) from any
-    source."""
+    """Start and return the streaming query that writes rollups of a stream of records (value,
+    partition, offset) from any source."""
     batches = RollupBatches(options)
     writer = records.writeStream.queryName(options.name).foreachBatch(batches)
     writer = writer.option("checkpointLocation", options.checkpoint)
@@ -115,15 +117,15 @@ def start_on(records: DataFrame, options: TelemetryOptions) -> StreamingQuery:
 
 
 class RollupBatches:
-    """Function object that Spark calls for each batch.  It stores only the result of the last
-    batch."""
+    """Function object that Spark calls for each batch of the rollup stream. It stores only the
+    result of the last batch."""
 
     def __init__(self, options: TelemetryOptions) -> None:
         self._options = options
         self.result: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Process the records of a batch, and write the windows that are over."""
+        """Process the records of a batch, and write the rollups of windows that are over."""
         spark = records.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         assert query_id, "Spark names the query to those who run its batches"
@@ -149,8 +151,8 @@ class RollupBatches:
     def _step(
         self, pushes: DataFrame, memory: Memory, survey: "_Survey"
     ) -> tuple[DataFrame, Memory]:
-        """Return the points, marked with `is_over` and `is_late` for their windows, and the new
-        state."""
+        """Return the metric points of the pushes, marked with `is_over` and `is_late` for their
+        windows, and the new state."""
         rollup = self._options.rollup
         times_ms = [at_ms for at_ms in (memory.newest_ms, survey.newest_ms) if at_ms is not None]
         newest_ms = max(times_ms, default=None)
@@ -193,12 +195,13 @@ class RollupBatches:
         ).mode("append").save()
 
     def _over_ms(self, newest_ms: int | None) -> int | None:
-        """Return the time up to which windows are over, or None if no window is."""
+        """Return the time in ms up to which windows are over, or None if no window is over.
+        `newest_ms` is the time of the newest push."""
         return None if newest_ms is None else newest_ms - self._options.lateness_ms
 
 
 class _Survey(NamedTuple):
-    """Facts about a batch that determine how it is processed."""
+    """Properties of a batch's pushes, on which its processing depends."""
 
     newest_ms: int | None
     records: int
@@ -207,7 +210,7 @@ class _Survey(NamedTuple):
 
 
 def _survey(pushes: DataFrame) -> _Survey:
-    """Scan all pushes of a batch once, and return the facts that decide how the batch is processed.
+    """Scan all pushes of a batch once, and return the properties on which its processing depends.
     The scan also caches the pushes."""
     has_cumulative = F.expr("coalesce(bool_or(exists(points, p -> p.is_cumulative)), false)")
     counted = F.count(F.lit(1)), F.count(F.col("problem"))
@@ -216,7 +219,8 @@ def _survey(pushes: DataFrame) -> _Survey:
 
 
 def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
-    """Count the points of a batch, and return the result.  The count also caches the points."""
+    """Count the metric points of a batch, and return its result. The count also caches the
+    points."""
     rows = points.groupBy("is_over", "is_late").agg(F.count(F.lit(1)).alias("points")).collect()
     counts = {(row.is_over, row.is_late): int(row.points) for row in rows}
     return BatchResult(
@@ -229,7 +233,8 @@ def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
 
 
 def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
-    """Write the rollups of a batch, and replace its earlier output if there is any."""
+    """Write the rollups of a batch as Parquet files, in place of its earlier output if there is
+    any."""
     date = F.expr(f"date_from_unix_date(cast(floor(unix_millis(window_start) / {DAY_MS}) as int))")
     placed = rollups.withColumn("date", date).withColumn("batch", F.lit(batch))
     writer = placed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
@@ -237,7 +242,7 @@ def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
 
 
 def as_records(rollups: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return rollups as records, with the group as key and the row as a JSON value."""
+    """Return rollups as records, with the group as key and the row as JSON value."""
     by = [frames.column_of(name) for name in options.by]
     key = F.concat_ws("|", *(F.col(name).cast("string") for name in by), F.col("metric"))
     value = F.to_json(F.struct(*rollups.columns))

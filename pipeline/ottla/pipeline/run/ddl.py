@@ -1,8 +1,8 @@
-"""Finds mistakes in a schema's DDL without a JVM: in columns, brackets and names of types.  Pure.
+"""Finds mistakes in a schema's DDL without a JVM: in columns, brackets and names of types. Pure.
 
-Spark's own parser needs a JVM, which takes seconds to start.  Spark would also refuse every mistake
-that is found here.  Clauses of a column that are unusual in a schema (COLLATE, DEFAULT, …) are not
-checked, but left to Spark.  Source: Spark's SQL reference, "Data Types".
+Spark's own parser needs a JVM, which takes seconds to start. Spark would also refuse every mistake
+that is found here. Column clauses that are unusual in a schema (COLLATE, DEFAULT, …) are not
+checked, but left to Spark. Source: Spark's SQL reference, "Data Types".
 """
 
 import re
@@ -20,18 +20,18 @@ NESTED = {"array": 1, "map": 2}
 """Number of types in the angle brackets of each nested type."""
 STRUCT = "struct"
 DEPTH_MAX = 100
-"""Maximum depth of nested brackets.  No hand-written schema is deeper."""
+"""Maximum depth of nested brackets. Schemas that people write are never deeper."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|\S)")
 _NAME = re.compile(r"`.*`|\w+", re.DOTALL)
 
 
 class _DdlError(Exception):
-    """An error in a schema."""
+    """An error in the DDL text of a schema."""
 
 
 def ddl_problem(text: str) -> str:
-    """Return the error in a DDL text such as 'id BIGINT, name STRING', or an empty text if it is
-    valid."""
+    """Return the error message for a DDL text such as 'id BIGINT, name STRING', or an empty text if
+    it is valid."""
     try:
         reader = _DdlReader(_TOKEN.findall(text))
         if reader.next_is(STRUCT) and reader.is_nested:

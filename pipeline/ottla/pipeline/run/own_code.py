@@ -1,8 +1,8 @@
-"""A user's own pipeline: a file with `def build(spark, …)`, or a plain script.
+"""A user's own pipeline: a file with `def build(spark, …)`, or an ordinary script.
 
 The parameters of `build` may be, by name: `spark`, the session; `arguments`, the command-line words
-after the file; `trigger`, the keyword arguments for `DataStreamWriter.trigger`.  The queries that
-it starts are watched until they end, whether or not it returns them.  A plain script runs as
+after the file; `trigger`, the keyword arguments for `DataStreamWriter.trigger`. The queries that it
+starts are watched until they end, whether or not it returns them. An ordinary script runs as
 `__main__`, and its `SparkSession.builder.getOrCreate()` returns the present session.
 """
 
@@ -34,7 +34,7 @@ class OwnCode(NamedTuple):
     has_build: bool
 
     def run_script(self, arguments: Sequence[str]) -> None:
-        """Run the file as a script, as Python would."""
+        """Run the user's file as a script, as Python would."""
         argv = sys.argv
         sys.argv = [str(self.path), *arguments]
         sys.path.insert(0, str(self.path.parent))
@@ -48,7 +48,7 @@ class OwnCode(NamedTuple):
     def build(
         self, spark: "SparkSession", arguments: Sequence[str], trigger: Mapping[str, Any]
     ) -> list[Any]:
-        """Call the user's `build`.  Returns all queries that are running afterwards."""
+        """Call the user's function `build`. Returns all queries that are running afterwards."""
         with self._locating_errors():
             function = getattr(load_file("FILE", self.path), BUILD)
         offered = {"spark": spark, "arguments": list(arguments), "trigger": dict(trigger)}
@@ -66,7 +66,8 @@ class OwnCode(NamedTuple):
 
     @contextmanager
     def _locating_errors(self) -> Iterator[None]:
-        """Add the line in the user's file to errors that Spark raises."""
+        """Add the line number in the user's file to errors that Spark raises in the `with`
+        block."""
         try:
             yield
         except spark_exceptions() as error:
@@ -76,8 +77,8 @@ class OwnCode(NamedTuple):
             raise
 
     def trace_of(self, error: BaseException) -> TracebackType | None:
-        """Return the traceback of an error from the first frame in the user's file on, without the
-        frames before it."""
+        """Return the traceback of an error, without the frames before the first frame in the user's
+        file."""
         return next(iter(self._own_frames(error)), error.__traceback__)
 
     def _own_frames(self, error: BaseException) -> list[TracebackType]:
@@ -90,8 +91,8 @@ class OwnCode(NamedTuple):
 
 
 def read_own_code(path: Path) -> OwnCode:
-    """Return the code of a user's file, parsed and not run.  Raises ConfigError if the file is not
-    valid Python."""
+    """Parse a user's file, without running it. Raises ConfigError if the file is not valid
+    Python."""
     if not path.is_file():
         raise ConfigError("FILE", f"there is no file {path}")
     try:
@@ -109,7 +110,8 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _queries_of(started: Any) -> Iterable[Any]:
-    """Return the queries in the return value of build(): one, several, or none."""
+    """Return the queries in the return value of a user's `build` function: one, several, or
+    none."""
     if started is None:
         return ()
     return started if isinstance(started, Iterable) else (started,)

@@ -1,8 +1,8 @@
-"""Ottla's own modules as one zip, for executors on which it is not installed.
+"""Writes Ottla's own modules to one zip file, for executors on which Ottla is not installed.
 
-The zip contains only Ottla's Python modules.  Its dependencies (trio, crc32c, lz4, pyarrow, …) are
-partly compiled, so they must be present on the executors: in their image, or in an environment that
-is sent with the query (`--archives`).
+The zip file contains only Ottla's Python modules. Its dependencies (trio, crc32c, lz4, pyarrow, …)
+are partly compiled, so they must be present on the executors: in their image, or in an environment
+that is sent with the query (`--archives`).
 """
 
 import zipfile
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("model", "wire", "proto", "telemetry", "client", "pipeline")
-"""Packages that `ottla.pipeline` may import, and itself."""
+"""Packages of Ottla that the zip file contains: `pipeline`, and all that it may import."""
 FOUND_BY_SPARK = "pyspark_ottla"
 """Package whose name prefix lets Spark find `format("ottla")` without a call to register it."""
 NAME = "ottla-packages.zip"
@@ -18,7 +18,7 @@ KEPT = {".py", ".schema"}
 
 
 def make_package_zip(path: Path) -> Path:
-    """Write the zip and return its path."""
+    """Write the zip file of Ottla's modules and return its path."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
         # In a zip, a package without __init__.py is found only if the zip has an entry for its
         # directory.
@@ -29,7 +29,7 @@ def make_package_zip(path: Path) -> Path:
 
 
 def package_files() -> dict[str, Path]:
-    """Return the path of every file in the zip, by its name there."""
+    """Return the path of every file that the zip file must contain, by its name within it."""
     import ottla
 
     found: dict[str, Path] = {}

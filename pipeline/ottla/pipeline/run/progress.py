@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 MILLISECONDS = 1_000
 SHADOW_PREFIX = "spark-"
-"""Prefix of the name of a query's shadow group.  The name of the query follows.  The group shows
-the query's lag."""
+"""Prefix of the group to which a query commits its progress. The name of the query follows. The
+group shows the query's lag."""
 
 
 class BatchProgress(NamedTuple):
@@ -19,22 +19,24 @@ class BatchProgress(NamedTuple):
     query: str
     batch: int
     began_at: str
-    """Start of the batch in Spark's notation: 2026-07-31T12:00:00.000Z."""
+    """Start of the batch, in Spark's notation: 2026-07-31T12:00:00.000Z."""
     row_count: int
     rows_per_s: float
     batch_s: float
-    """Duration of the whole trigger in seconds: planning, reading, writing, and writing both of
-    Spark's logs."""
+    """Duration of the batch in seconds: planning, reading, writing, and writing both of Spark's
+    logs."""
     lag_count: int | None
-    """Number of records after the end of this batch, or None if a source does not report it."""
+    """Number of records that follow this batch in the logs, or None if a source does not report it.
+    """
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures as a JSON object."""
+        """Return the figures of the batch as a JSON object."""
         return self._asdict()
 
 
 def progress_of(event: Mapping[str, Any]) -> BatchProgress:
-    """Return the figures of one progress event.  Figures that it lacks count as 0."""
+    """Return the figures in one progress event of Spark. Figures that the event lacks count as
+    0."""
     durations = event.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution", event.get("batchDuration", 0)) or 0
     row_count = int(event.get("numInputRows") or 0)
@@ -50,7 +52,8 @@ def progress_of(event: Mapping[str, Any]) -> BatchProgress:
 
 
 def is_batch(event: Mapping[str, Any]) -> bool:
-    """Return whether an event reports a batch, rather than a check that found no records."""
+    """Return whether a progress event reports a batch, rather than a check that found no
+    records."""
     return "addBatch" in (event.get("durationMs") or {})
 
 
@@ -83,7 +86,7 @@ def _behind(end: Any, latest: Any) -> int | None:
 
 
 class Totals:
-    """Sums of the figures over all batches so far."""
+    """Sums of the figures over all batches of several queries."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -92,7 +95,7 @@ class Totals:
         self._lags: dict[str, int | None] = {}
 
     def add(self, batch: BatchProgress) -> None:
-        """Add the figures of one batch."""
+        """Add the figures of one batch to the sums."""
         self.row_count += batch.row_count
         self.batch_count += 1
         self._busy_s += batch.batch_s

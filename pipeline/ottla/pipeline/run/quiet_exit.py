@@ -1,12 +1,12 @@
-"""The end of a program that uses Spark, without stack traces of Java and py4j.
+"""Ends a program that uses Spark without stack traces of Java and py4j.
 
-Spark calls the Python of a program for listeners and for `foreachBatch`.  Each call that reaches a
-program which has ended is an error with a stack trace, though nothing is wrong.  At exit, queries
-are therefore stopped, and the events that are under way are waited for: the last of them commits
-the end of the last batch (`read/shadow.py`).
+Spark calls the Python process of a program for listeners and for `foreachBatch`. Each call that
+reaches a program which has ended is an error with a stack trace, though nothing is wrong. At exit,
+queries are therefore stopped, and pending events are awaited: the last of them commits the end of
+the last batch (`read/shadow.py`).
 
 At Ctrl-C, pyspark's own handler calls the JVM through the connection of the main thread, which is
-usually within another call.  That fails, with three stack traces.  The handler here uses a thread,
+usually within another call. That fails, with three stack traces. The handler here uses a thread,
 which has a connection of its own.
 """
 
@@ -33,10 +33,11 @@ PY4J_MODULES = {"java_gateway", "clientserver"}
 LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
 """Loggers of py4j's modules; some of its errors are logged by the root logger."""
 EVENTS_TIMEOUT_MS = 5_000
-"""Longest wait for events at exit.  A group's commit, which takes longest, has the same limit."""
+"""Maximum wait in ms for events of queries at exit. A group's commit, which takes longest, has the
+same limit."""
 BATCH_TIMEOUT_S = 5.0
-"""Longest wait for the end of a batch at exit.  With a longer one, users press Ctrl-C again; with a
-shorter one, more batches are run again by the next start."""
+"""Maximum wait in seconds for the end of a batch at exit. With a longer wait, users press Ctrl-C
+again; with a shorter one, more batches are run again by the next start."""
 POLL_S = 0.05
 CANCEL_TIMEOUT_S = 2.0
 PYSPARKS_HANDLER = "SparkContext._do_init.<locals>.signal_handler"
@@ -45,17 +46,17 @@ _LIBRARIES = re.compile(r"[/\\](?:pyspark|py4j)[/\\]")
 
 
 class QuietFilter(logging.Filter):
-    """Log filter that drops py4j's reports of calls that an interrupt or the end of the program has
-    cut off.
+    """Log filter that drops py4j's reports of calls that were interrupted by Ctrl-C or by the end
+    of the program.
 
-    The reports are not needed: an interrupt is also raised as an exception, and at the end of the
-    program nothing can be done about a failed call.
+    The reports are not needed: Ctrl-C is also raised as an exception, and at the end of the program
+    nothing can be done about a failed call.
     """
 
     is_ending = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False if the record is a report to drop, or else True."""
+        """Return False if the log record is a report to drop, otherwise True."""
         if record.module not in PY4J_MODULES:
             return True
         return not (self.is_ending or (record.exc_info and _is_interrupt(record.exc_info[1])))
@@ -66,7 +67,8 @@ _sessions: "WeakSet[SparkSession]" = WeakSet()
 
 
 def end_quietly(session: "SparkSession") -> None:
-    """Let the program end without stack traces.  Repeated calls have no effect."""
+    """Arrange that the program ends without stack traces of Java and py4j. Repeated calls have no
+    effect."""
     if session in _sessions or not hasattr(session, "_jsparkSession"):
         return  # under Spark Connect, there is no JVM to call
     if not _sessions:
@@ -79,7 +81,7 @@ def end_quietly(session: "SparkSession") -> None:
 
 
 def end_sessions() -> None:
-    """Stop all queries, and wait until their events are processed."""
+    """Stop all streaming queries, and wait until their events are processed."""
     _quiet.is_ending = True
     for session in list(_sessions):
         context: Any = session.sparkContext
@@ -97,8 +99,8 @@ def end_sessions() -> None:
 
 
 def stop_between_batches(queries: list["StreamingQuery"]) -> None:
-    """Stop queries after their present batch.  A batch that takes longer than `BATCH_TIMEOUT_S` is
-    not stopped, but ends with the process: stopping a batch within the program's own function logs
+    """Stop queries after their present batch. A batch that takes longer than `BATCH_TIMEOUT_S` is
+    not stopped, but ends with the process: stopping a batch within the user's own function logs
     many stack traces."""
     deadline = time.monotonic() + BATCH_TIMEOUT_S
     for query in queries:
@@ -110,7 +112,7 @@ def stop_between_batches(queries: list["StreamingQuery"]) -> None:
 
 
 def _handle_interrupts(session: "SparkSession") -> None:
-    """Replace pyspark's handler of Ctrl-C, unless the program has its own."""
+    """Replace pyspark's handler for Ctrl-C, unless the program has its own."""
     handler = signal.getsignal(signal.SIGINT)
     is_pysparks = getattr(handler, "__qualname__", "") == PYSPARKS_HANDLER
     if not is_pysparks or threading.current_thread() is not threading.main_thread():
@@ -133,7 +135,8 @@ def _handle_interrupts(session: "SparkSession") -> None:
 
 
 def with_short_interrupts(show: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook that shows an interrupt without the frames of pyspark and py4j."""
+    """Return an exception hook that shows KeyboardInterrupt without the frames of pyspark and
+    py4j."""
 
     def body(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
@@ -148,7 +151,7 @@ def with_short_interrupts(show: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Return whether an error is an interrupt, or was raised while one was handled."""
+    """Return whether an error is a KeyboardInterrupt, or was raised while one was handled."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True

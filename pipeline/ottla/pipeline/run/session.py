@@ -1,9 +1,9 @@
-"""Starts Spark for a command: finds a Java installation, redirects Spark's output, registers the
-format, and stops all processes in the end.
+"""Starts Spark for a command: finds a Java installation, redirects Spark's output, registers
+Ottla's data source, and stops all processes in the end.
 
 The JVM gets a process group of its own, so that Ctrl-C reaches only the command, which then stops
-its queries in order.  The JVM ends when the command's end of its pipe is closed, even after kill
--9.  The output of Spark, its JVM and its Python workers goes into one file, which is kept if the
+its queries in order. The JVM ends when the command's end of its pipe is closed, even after kill -9.
+The output of Spark, its JVM and its Python workers is written to one file, which is kept if the
 session failed.
 """
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
-"""Time in seconds within which the JVM must end before it is killed.  It has nothing left to write
-by then."""
+"""Time in seconds within which the JVM must end before it is killed. By then, it has nothing left
+to write."""
 CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of pyspark that write an error with Java's stack, in addition to raising it."""
+"""Loggers of pyspark that log an error with Java's stack trace, in addition to the exception."""
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
 """Words that mark an error line in the output of a JVM that fails before Spark starts."""
 DEFAULTS = {
@@ -52,7 +52,7 @@ class SessionOptions:
     master: str = "local[*]"
     """Spark's master URL: local[*], spark://host:7077, yarn, k8s://…"""
     conf: tuple[tuple[str, str], ...] = ()
-    """The user's Spark settings, which take precedence over ours."""
+    """The user's Spark settings, which take precedence over the settings that Ottla chooses."""
     log: Path | None = None
     """File of Spark's output, or None for a file in the temporary directory."""
     kept_open: tuple[int, ...] = ()
@@ -68,10 +68,11 @@ class SessionOptions:
 
 @contextmanager
 def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
-    """Start Spark, yield its session with `format("ottla")` registered, and stop it.
+    """Start Spark, yield its session with `format("ottla")` registered, and stop it at the end of
+    the `with` block.
 
     Raises ConfigError if pyspark, a suitable Java or the given master does not exist, and
-    SparkFailedError for errors of Spark.  Each message is one sentence.
+    SparkFailedError for errors of Spark. Each message is one sentence.
     """
     require_pyspark()
     os.environ["JAVA_HOME"] = find_java().home
@@ -120,8 +121,8 @@ def require_pyspark() -> None:
 
 
 def set_python(options: SessionOptions, environ: Any) -> None:
-    """Make workers run this Python, unless the user has set another one or the workers are
-    remote."""
+    """Make Spark's workers run this Python, unless the user has set another Python or the workers
+    are remote."""
     environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if options.is_local:
         # Spark's default is any `python3` on PATH, which may lack our packages.
@@ -194,7 +195,7 @@ def _start(options: SessionOptions, log: Path, directory: Path) -> tuple["SparkS
 
 
 def _quieten() -> None:
-    """Suppress stack traces that are logged in addition to the exception that is raised."""
+    """Suppress stack traces that pyspark logs in addition to the exception that it raises."""
     for name in CONTEXT_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     # py4j logs every call that fails or is interrupted, with the root logger.

@@ -1,7 +1,7 @@
-"""Spark's errors as one sentence.
+"""Shortens Spark's errors to one sentence.
 
-If an error contains a sentence of our own (`TopicError`), it is used.  Otherwise the sentence is
-the first line of Spark's message, without the JVM's class names and stack traces.
+If an error contains a message of our own (`TopicError`), that message is used. Otherwise the result
+is the first line of Spark's message, without the JVM's class names and stack traces.
 """
 
 import re
@@ -14,20 +14,20 @@ _WRAPPED = re.compile(
     r"|\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
     r"|Job aborted due to stage failure: .*?Exception: )"
 )
-"""Class names and prefixes that Spark writes before a message."""
+"""Pattern of class names and prefixes that Spark writes before a message."""
 _TRACEBACK = re.compile(r"\bTraceback \(most recent call last\):")
-"""First line of a traceback.  Spark 4.3 writes it behind its own words for functions without
-Arrow."""
+"""Pattern of the first line of a Python traceback. For functions without Arrow, Spark 4.3 writes it
+after a text of its own."""
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _NOT_OWN = re.compile(
     r"^<|[/\\](?:pyspark|pyspark\.zip|ottla|site-packages|lib/python\d[.\d]*)[/\\]"
 )
-"""Files of a traceback that are not the user's."""
+"""Pattern of files in a traceback that do not belong to the user."""
 _ERROR_LINE = re.compile(
     r"^((?:\w+\.)*\w+(?:Error|Exception|Exit|Interrupt|Iteration|Warning)(?:: .*)?)$", re.MULTILINE
 )
-"""Last line of a traceback, whose error may have no message."""
+"""Pattern of the last line of a traceback. The error in it may have no message."""
 
 
 CURES = (
@@ -43,7 +43,7 @@ CURES = (
         "'ottla doctor spark' says why",
     ),
 )
-"""Patterns in the text of a failure, and the remedy for each."""
+"""Patterns in the error message of a failure, each with its remedy."""
 _STATE = re.compile(r" SQLSTATE: \w{5};?")
 
 
@@ -52,7 +52,8 @@ class SparkFailedError(OttlaError):
 
 
 def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
-    """Return an error of pyspark or py4j as one sentence, and whether Spark's log has more."""
+    """Convert an error of pyspark or py4j to a SparkFailedError. Also returns whether Spark's log
+    contains further information."""
     from ottla.pipeline.one_sentence import sentence_of  # This import loads the client.
 
     # The note contains the line in the user's own file.
@@ -72,8 +73,8 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
 
 
 def slip_in(text: str) -> str | None:
-    """Return file, line and error of a user's function that failed in a worker, or None if the
-    text has no such traceback."""
+    """Return file, line and error of a user's function that failed in a worker, or None if the text
+    has no such traceback."""
     trace = _TRACEBACK.search(text)
     if trace is None:
         return None
@@ -94,7 +95,7 @@ def remedy_for(text: str) -> str:
 
 
 def spark_message(error: BaseException) -> str:
-    """Return the message in an error of pyspark or py4j as one sentence."""
+    """Return the message of an error from pyspark or py4j as one sentence."""
     return first_words(_text_of(error)) or type(error).__name__
 
 

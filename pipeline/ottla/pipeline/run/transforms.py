@@ -1,6 +1,6 @@
-"""DataFrame functions that several commands use: transformations of records.
+"""DataFrame functions that several commands use to transform records.
 
-Each accepts records with the columns of `format("ottla")` and returns a DataFrame.  All
+Each accepts records with the columns of `format("ottla")` and returns a DataFrame. All
 transformations are narrow (no shuffle, no state), so that a repeated batch has the same result.
 """
 
@@ -29,8 +29,8 @@ _UNREAD = "_unread"
 
 
 def with_hour(records: "DataFrame") -> "DataFrame":
-    """Return the records with the `date` and `hour` of their timestamps, in UTC, whatever the time
-    zone of the session."""
+    """Return the records with the date and hour of their timestamps, in the columns `date` and
+    `hour`. Both are in UTC, whatever the time zone of the session."""
     from pyspark.sql import functions as f
 
     # Computed arithmetically, because all date functions use the session's time zone.
@@ -125,7 +125,8 @@ def _no_schema(text: str, why: str) -> ConfigError:
 
 
 def load_function(option: str, text: str) -> Callable[..., object]:
-    """Return the function that is named as `module:function` or `path/to/file.py:function`."""
+    """Return the function that a text of the form `module:function` or `path/to/file.py:function`
+    names. `option` is the name of the option in errors."""
     where, _, name = text.rpartition(":")
     if not where or not name.isidentifier():
         raise ConfigError(option, f"is {text!r}; it must be module:function or file.py:function")
@@ -137,7 +138,8 @@ def load_function(option: str, text: str) -> Callable[..., object]:
 
 
 def load_file(option: str, path: Path) -> ModuleType:
-    """Import a user's file by its path, and return the module."""
+    """Import a user's file by its path, and return the module. `option` is the name of the option
+    in errors."""
     if not path.is_file():
         raise ConfigError(option, f"there is no file {path}")
     from pyspark import cloudpickle

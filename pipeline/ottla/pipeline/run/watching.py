@@ -1,7 +1,7 @@
 """Watches streaming queries while they run, and stops them between two batches.
 
-Invariants: Every batch is shown once.  A query is stopped only between two batches, unless the stop
-is requested twice.  An interrupted batch does not harm stored data, because the next start repeats
+Invariants: Every batch is shown once. A query is stopped only between two batches, unless the stop
+is requested twice. An interrupted batch does not harm stored data, because the next start repeats
 it, but its work is lost.
 """
 
@@ -17,12 +17,12 @@ from ottla.model.signal_handlers_driver import signal_handlers
 from ottla.pipeline.run.progress import BatchProgress, is_batch, progress_of
 
 POLL_S = 0.2
-"""Interval of checks in seconds.  A check is much cheaper than a batch, and users do not notice the
-delay."""
+"""Interval between checks in seconds. A check is much cheaper than a batch, and users do not notice
+the delay."""
 
 
 class WatchedQuery(Protocol):
-    """Those members of pyspark's StreamingQuery that are used here."""
+    """The members of pyspark's StreamingQuery that this module uses."""
 
     @property
     def runId(self) -> Any: ...  # noqa: N802, D102
@@ -39,7 +39,8 @@ class WatchedQuery(Protocol):
 
 
 class QueriesEnding:
-    """The request to stop the queries after their batch, or at once.  Set by signals or by code."""
+    """Request to stop streaming queries after their present batch, or at once. Set by signals or by
+    code."""
 
     def __init__(self) -> None:
         self.after_batch = False
@@ -52,7 +53,8 @@ class QueriesEnding:
 
 
 class QueryWatch:
-    """Watch of a set of queries, which remembers the batches of each that were shown."""
+    """Watch over a set of streaming queries. It remembers which batches of each query were
+    shown."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False
@@ -60,13 +62,13 @@ class QueryWatch:
         self._show = show
         self._ending = ending
         self._seen: dict[Any, int] = {}
-        """Number of the last batch that was shown, by run of a query."""
+        """Number of the last batch that was shown, by the run id of its query."""
         self._ending_seen: dict[Any, int] = {}
-        """Number of the last batch that had ended when the stop was requested, by run of a
+        """Number of the last batch that had ended when the stop was requested, by the run id of its
         query."""
 
     def look(self, queries: Iterable[WatchedQuery]) -> bool:
-        """Show new batches, and stop queries that should end.  Returns whether any query is still
+        """Show new batches, and stop queries that should end. Returns True if any query is still
         running."""
         is_any_active = False
         for query in queries:
@@ -107,9 +109,9 @@ def follow(
     watch: QueryWatch,
     show_running: Callable[[Iterable[WatchedQuery]], None] = lambda queries: None,
 ) -> None:
-    """Watch queries until all have ended.  If a query fails, its error is raised.
+    """Watch queries until all have ended. If a query fails, its error is raised.
 
-    `show_running` is called with the queries after each check while any of them is running.
+    `show_running` is called with the queries after each check, as long as any of them is running.
     """
     kept = list(queries)
     while watch.look(kept):
@@ -138,8 +140,8 @@ def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch)
 
 @contextmanager
 def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run `body` in a thread during the block.  At the end of the block, the event that is passed
-    to `body` is set, and the thread is awaited."""
+    """Run `body` in a thread during the `with` block. At the end of the block, sets the event that
+    was passed to `body`, and waits for the thread."""
     done = threading.Event()
     thread = threading.Thread(target=body, args=(done,), name=name, daemon=True)
     thread.start()
@@ -152,10 +154,10 @@ def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterat
 
 @contextmanager
 def asked_by_signals(ending: QueriesEnding, tell: Callable[[], None]) -> Iterator[None]:
-    """Treat Ctrl-C and SIGTERM as requests to stop after the batch.
+    """Treat Ctrl-C and SIGTERM as requests to stop after the present batch.
 
-    `tell` may be called at any point of the main thread's code.  It must not call Spark, because
-    the connection to Spark may be in the middle of another call.
+    `tell` is called for each request, at any point of the main thread's code. It must not call
+    Spark, because the connection to Spark may be in the middle of another call.
     """
 
     def on_signal(number: int, frame: Any) -> None:

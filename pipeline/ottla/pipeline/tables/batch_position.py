@@ -1,4 +1,4 @@
-"""The position of a table after a batch of a stream.  Pure.
+"""The position of a table in its topic after a batch of a stream. Pure.
 
 A stream that writes a table begins at the table's position, so its batches join the table without
 gap or overlap (`table_position.EveryRecordOnce`).
@@ -18,9 +18,9 @@ from ottla.pipeline.read.offsets import StreamPosition
 
 
 def starting_offsets(position: TablePosition, bounds: LogBounds) -> str:
-    """Return the option `startingOffsets` of a stream that begins at a table's position.
+    """Return the option `startingOffsets` for a stream that begins at a table's position.
 
-    Raises RefusedError for lost records or another topic of the same name.
+    Raises RefusedError if records were lost, or if the topic is a new one of the same name.
     """
     pending_ranges(position, bounds)  # raises with both offsets
     offsets = {

@@ -1,14 +1,14 @@
 """Archives a topic into an Iceberg or Delta table by a Spark stream, each record once.
 
-Spark writes the Parquet files of a batch below the table's location, where no reader sees them.
-The driver then adds these files and the position after the batch to the table in one commit, like
-the commit of `ottla export` (`table_sink.FileTable`).  Only the table's position counts: each run
-begins there, with a temporary checkpoint of its own.  A table can therefore be rolled back, and
+Spark writes the Parquet files of a batch below the table's location, where no reader sees them. The
+driver then adds these files and the position after the batch to the table in one commit, like the
+commit of `ottla export` (`table_sink.FileTable`). Only the table's position counts: each run begins
+at that position, with a temporary checkpoint of its own. A table can therefore be rolled back, and
 `ottla export` and this archive can continue each other's tables.
 
-The alternative, the sinks that Delta and Iceberg have for Spark, was rejected.  Iceberg's runtime
-does not exist for any Spark that the data source supports, and Delta's exists for one of two.  Both
-identify batches by a checkpoint, and rows are repeated or lost if the checkpoint is lost.
+The alternative, the sinks that Delta and Iceberg have for Spark, was rejected. Iceberg's runtime
+does not exist for any Spark version that the data source supports, and Delta's exists for one of
+two. Both identify batches by a checkpoint, and rows are repeated or lost if the checkpoint is lost.
 """
 
 import os
@@ -38,23 +38,24 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COMPRESSION = "zstd"
-"""Compression of the files, the same as the default of `ottla export`."""
+"""Compression codec of the Parquet files, the same as the default of `ottla export`."""
 NO_SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
-"""Hadoop's setting for an empty file _SUCCESS in the directory of the data files.  It is switched
-off, because the file is not part of the table."""
+"""Hadoop's setting that controls an empty file _SUCCESS in the directory of the data files. It is
+disabled, because the file is not part of the table."""
 SPARK_SCHEMES = {"s3://": "s3a://", "s3n://": "s3a://"}
-"""Spark's URL scheme for each scheme that catalogs use and Spark does not have."""
+"""URL scheme that Spark knows, by the corresponding scheme that catalogs use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableArchiveOptions:
-    """Source and rows of the query that writes a table."""
+    """Source and rows of the streaming query that writes a table."""
 
     topic: str
     name: str
-    """Name of the query.  Its shadow group is spark-<name>."""
+    """Name of the streaming query. It commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
-    """Options of `format("ottla")`; `startingOffsets` is for a new table only."""
+    """Options of Spark's data source `format("ottla")`. `startingOffsets` applies only to a new
+    table."""
     schema: str | None = None
     """Schema of JSON values: a DDL text, or the path of a file that contains one.  None archives
     raw bytes."""
@@ -68,10 +69,10 @@ class TableArchiveOptions:
 
 
 def source_at(table: FileTable, options: TableArchiveOptions) -> dict[str, str]:
-    """Return the options of the source, which begins at the table's position.
+    """Return the options of the stream's source, which begins at the table's position.
 
-    Raises RefusedError if records are lost, or if the table was written from another topic.  Raises
-    ConnectionLostError if no broker answers.
+    Raises RefusedError if records are lost, or if the table was written from another topic. Raises
+    ConnectionLostError if no broker responds.
     """
     source = {**options.source, "includeHeaders": "true"}
     bounds = _bounds(source, options.topic)
@@ -87,7 +88,8 @@ def start_table_archive(
     source: Mapping[str, str],
     checkpoint: Path,
 ) -> "StreamingQuery":
-    """Start and return the archiving query.  `checkpoint` is an empty directory of this machine."""
+    """Start and return the streaming query that writes a table. `checkpoint` is an empty directory
+    of this machine."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     rows = table_rows(spark.readStream.format(FORMAT).options(**source).load(), options)
@@ -102,7 +104,8 @@ def start_table_archive(
 
 
 def table_rows(records: "DataFrame", options: TableArchiveOptions) -> "DataFrame":
-    """Return records in the columns of `ottla export`, or those of the transform."""
+    """Return records in the columns of `ottla export`, or in the columns that the user's transform
+    returns."""
     from pyspark.sql import functions as f
 
     found = records
@@ -137,14 +140,13 @@ def prepare(table: FileTable, rows: "DataFrame") -> None:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with all columns nullable, like the columns of the files that Spark
-    writes."""
+    """Return the schema with all columns nullable, as in the files that Spark writes."""
     return pa.schema([one.with_nullable(True) for one in schema])
 
 
 def columns_text(schema: pa.Schema, other: pa.Schema) -> str:
-    """Return a text for an error: the columns of `schema` that `other` lacks or has with another
-    type, or the order of all columns if only the order differs."""
+    """Return a text for an error message: the columns of `schema` that `other` lacks or has with
+    another type. If only the order differs, the text contains the order of all columns."""
     found = [
         f"the column {one.name} as {one.type}"
         for one in schema
@@ -163,7 +165,7 @@ class TableBatches:
         self._checkpoint = checkpoint
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
-        """Write the files of a batch, and add them to the table."""
+        """Write the files of a batch, and add them to the table in one commit."""
         with one_sentence("write the table"):
             self._write(rows, batch_id)
 
@@ -188,7 +190,8 @@ class TableBatches:
 
 
 def spark_location(location: str) -> str:
-    """Return a table's location with Spark's URL scheme, such as s3a:// in place of s3://."""
+    """Return a table's location with the URL scheme that Spark knows, such as s3a:// in place of
+    s3://."""
     for scheme, name in SPARK_SCHEMES.items():
         if location.startswith(scheme):
             return name + location.removeprefix(scheme)
