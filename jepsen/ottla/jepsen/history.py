@@ -34,10 +34,10 @@ class EventKind(StrEnum):
     INVOKE = "invoke"
     OK = "ok"
     FAIL = "fail"
-    """The operation certainly had no effect."""
+    """Outcome of an operation that certainly had no effect."""
     INFO = "info"
-    """The outcome will never be known: the operation may have had its effect, and may still have it
-    later."""
+    """Outcome of an operation that will never be known: it may have had its effect, and may still
+    have it later."""
 
 
 KINDS = {kind.value: kind for kind in EventKind}
@@ -49,7 +49,7 @@ class Event:
 
     index: int
     time_ns: int
-    """Monotonic time since the start of the run."""
+    """Monotonic time of the event in ns, since the start of the run."""
     process: int
     kind: EventKind
     f: str

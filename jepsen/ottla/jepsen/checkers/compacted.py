@@ -59,7 +59,8 @@ class _Markers:
                         if marker is not None:
                             aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
         self._aborts = aborts
-        """True for each marker that is an abort, by its offset."""
+        """For each marker, by its offset: True if it aborts the transaction, False if it commits
+        it."""
         self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
 
     def _is_aborted(self, producer_id: int, offset: int) -> bool:

@@ -29,7 +29,7 @@ from ottla.jepsen.history import EventKind, History, Operation
 Why: TypeAlias = Literal["ww", "wr", "process", "realtime"]
 
 WHYS: tuple[Why, ...] = ("wr", "ww", "process", "realtime")
-"""Kinds of edges, strongest first."""
+"""Kinds of edges between operations, strongest first."""
 
 LEVELS: tuple[tuple[str, frozenset[Why]], ...] = (
     ("", frozenset()),

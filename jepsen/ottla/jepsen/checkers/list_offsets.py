@@ -39,7 +39,7 @@ class KeyEnd:
     acknowledged: Send | None = None
     """The send with the highest acknowledged offset so far."""
     own: dict[int, Send] = field(default_factory=dict)
-    """For each process, the send with the highest offset acknowledged to it."""
+    """For each process, the send with the highest offset that was acknowledged to this process."""
     answers: dict[int, Operation] = field(default_factory=dict)
     """For each leader epoch, the response with the highest end offset."""
 

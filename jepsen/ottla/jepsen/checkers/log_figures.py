@@ -17,7 +17,7 @@ SERIES_POINTS_MAX = 400
 """Points of a plotted line. More would make reports larger without a visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""Records consumed at least this often are reported as one number."""
+"""Records that were consumed this often or more are counted together, as one number."""
 
 NS_PER_S = 1_000_000_000
 

@@ -29,7 +29,7 @@ class Send:
     key: str
     value: Value
     offset: int | None
-    """The acknowledged offset, or None if it is not known."""
+    """Offset that was acknowledged for the record, or None if it is not known."""
     is_promised: bool
     """True if the record was acknowledged with acks=all, so that it must exist permanently."""
     is_failed: bool
@@ -62,7 +62,7 @@ class KeyLog:
     reads: dict[Value, Poll] = field(default_factory=dict)
     """The first successful poll that received each value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """The first value that was known at each offset."""
+    """For each offset, the first value that the history shows at it."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
     """For each offset that was seen with several values: all of these values but the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class KeyLog:
     """The offsets that any poll returned, ascending. Every reader must read these offsets in this
     order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
-    """Index of each offset in `polled`."""
+    """For each offset in `polled`, its index in that list."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
     """For each record key, the offsets that any poll returned, ascending. Empty unless the log is
     compacted."""

@@ -34,7 +34,8 @@ NOTHING = -1
 """State of a register that has no committed offset."""
 
 Access: TypeAlias = tuple[Operation, int]
-"""A commit of an offset, or a fetch that returned one."""
+"""One access to a register of a committed offset: a commit of an offset, or a fetch that returned
+one."""
 
 
 @dataclass(slots=True)

@@ -62,11 +62,11 @@ class TransactionReading:
     """Index of a history by transaction and producer."""
 
     transactions: dict[str, Operation] = field(default_factory=dict)
-    """Transactions by name."""
+    """Transactions of the history by name."""
     asked: dict[str, int] = field(default_factory=dict)
     """Index of the event that requested the commit of each transaction."""
     lives: dict[str, ProducerLife] = field(default_factory=dict)
-    """Producers by name."""
+    """Producers of the history by name."""
     committed: dict[str, int] = field(default_factory=dict)
     """For each key, the final committed offset of the group that reads it."""
 

@@ -22,7 +22,7 @@ class Finding:
 
     anomaly: str
     detail: str
-    """One sentence about the anomaly, with its numbers."""
+    """Description of the anomaly in one sentence, with its numbers."""
     operations: tuple[int, ...] = ()
     """Indexes of the events that prove the anomaly."""
     key: str | None = None

@@ -25,7 +25,7 @@ NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
 
 WAYS_MAX = 1 << 10
-"""Largest number of states that one call may lead to."""
+"""Bound on the number of states that one call may lead to. The search asserts it."""
 
 ALL_TRIED = 1 << 62
 """Value used instead of the number of candidates tried at a place in the order: a read that fits
@@ -54,7 +54,7 @@ class Linearization(Generic[State]):
     """The calls in sequential order, as indexes into the given list. If no order has all calls,
     this is the longest order found."""
     states: tuple[State, ...]
-    """The state after each call of the order."""
+    """The state of the object after each call of the order."""
     stuck: tuple[int, ...]
     """If no order has all calls: the calls of which one had to come next. None of them fits."""
     step_count: int

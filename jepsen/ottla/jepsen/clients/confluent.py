@@ -36,7 +36,7 @@ GRACE_S = 1.0
 """Seconds added to an operation's own deadline before it is cancelled. An operation that ends by
 itself reports more than a cancelled one."""
 CONSUMERS = ("member", "reader")
-"""Roles of the handles that are consumers."""
+"""Roles in `handles` whose handles are consumers."""
 
 LOGGER = getLogger("librdkafka")
 """Receives librdkafka's log lines, which would otherwise be written to the harness' terminal. The

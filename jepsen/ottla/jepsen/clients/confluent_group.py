@@ -32,7 +32,7 @@ THROWN_OUT = frozenset(
 )
 """Errors after which a member is no longer in its group. It may join again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
-"""Errors of a commit that show that no request was sent."""
+"""Errors of a commit which show that the client sent no request."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:

@@ -18,7 +18,7 @@ class AnsweringStream(ABC):
     """One connection to a broker in memory, which a client's transport returns."""
 
     closed_error: type[Exception]
-    """Type of the error that a request on a closed connection raises."""
+    """Type of the error that a send or a receive on a closed connection raises."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -125,7 +125,7 @@ class MemoryChannel(HostedChannel):
         super().__init__(hosting)
         self.left = memoryview(b"")
         self.piece_bytes = 1
-        """Number of bytes that arrive at once."""
+        """Number of the client's bytes that arrive at the broker at once."""
         self.sent = bytearray()
         """Bytes that the client has received."""
 
@@ -164,7 +164,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     ) -> None:
         """Start the broker with an image of the metadata, by default the image of `cluster()`."""
         self.faults: list[BaseException] = []
-        """Unexpected exceptions. Input from a client must never cause one."""
+        """Unexpected exceptions in the broker. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
         """Transaction markers to write. Each partition receives its marker immediately."""
         self._are_groups_due = False

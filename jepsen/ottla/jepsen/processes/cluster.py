@@ -57,9 +57,9 @@ FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
 HEALTHY_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.25
-"""Interval between the polls of a cluster that is not healthy yet."""
+"""Seconds between two polls of a cluster that is not healthy yet."""
 RESTART_AFTER_S = 1.0
-"""Delay before a node that died by itself is started again."""
+"""Seconds after which a node that died by itself is started again."""
 RESTARTS_MAX = 20
 """Restarts of a node that keeps dying, after which it stays down. The run has failed by then."""
 
@@ -79,7 +79,7 @@ class ProcessCluster:
     ) -> None:
         self.nodes = nodes
         self.security = security
-        """Certificates and users of a secure cluster, else None."""
+        """Certificates and users of a secure cluster. None if the cluster is not secure."""
         self.network = NetworkFaults(network)
         self.abilities = abilities
         self.clocks = clocks

@@ -37,7 +37,7 @@ DATA = "data"
 which is not a log."""
 SMALLEST_BALLAST_BYTES = 4_096
 LENGTH_AT = 8
-"""Offset of the length field in a record batch."""
+"""Position of the length field in a record batch, in bytes."""
 
 
 class NodeDisk(Protocol):

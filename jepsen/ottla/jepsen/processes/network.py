@@ -27,7 +27,7 @@ class NodeEndpoint:
     that starts it there."""
 
     binds: str
-    """host:port of the node's own listener."""
+    """host:port at which the node itself listens."""
     advertised: str
     """host:port at which clients and other nodes reach the node."""
     command_prefix: tuple[str, ...] = ()

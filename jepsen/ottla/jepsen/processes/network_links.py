@@ -25,7 +25,7 @@ class LinkFault:
     lost: Mapping[Link, float] = field(default_factory=dict)
     """Share of packets lost on each link, above 0 and up to 1."""
     rate_bits_per_s: Mapping[str, int] = field(default_factory=dict)
-    """Bit rate to and from a node, in each direction."""
+    """For each slow node, the bit rate to it and from it, each in bits per second."""
 
 
 class Links:

@@ -40,7 +40,7 @@ SOCKET_TABLES = {
     # gRPC uses IPv4 through dual-stack sockets.
     "/proc/net/tcp6": "0000000000000000FFFF00000100007F",
 }
-"""The kernel's lists of sockets, with the notation of 127.0.0.1 in each."""
+"""The kernel's lists of TCP sockets, each with its notation of the address 127.0.0.1."""
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Value of SO_LINGER with which a close resets the connection."""
 

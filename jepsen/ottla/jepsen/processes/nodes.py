@@ -45,13 +45,13 @@ class ProcessState(StrEnum):
     """State of a node's process."""
 
     STOPPED = "stopped"
-    """No process: it was never started, or the harness ended it."""
+    """State of a node without a process: it was never started, or the harness ended it."""
     STARTING = "starting"
     RUNNING = "running"
-    """The process has reported that it serves."""
+    """State of a node whose process has reported that it serves."""
     PAUSED = "paused"
     DEAD = "dead"
-    """The process ended by itself."""
+    """State of a node whose process ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class Death:
 
     node: str
     time_ns: int
-    """Time at which the end was detected, on the wall clock."""
+    """Wall-clock time in ns at which the end of the process was detected."""
     code: int | None
     """Exit code, or -N for signal N. None if the process did not end when a shutdown was
     requested."""
     was_expected: bool
-    """True if a fault may cause the end, such as a full disk."""
+    """True if an injected fault, such as a full disk, may cause the end of the process."""
     last_words: str
 
 

@@ -110,7 +110,7 @@ class Invariants:
         self.leaders: dict[Epoch, NodeId] = {}
         self.committed: list[MemoryEntry] = []
         self._committed_in: list[Epoch] = []
-        """The epoch in which each offset was committed."""
+        """For each committed offset, the epoch in which it was committed."""
         self._replicas: dict[NodeId, _Replica] = {}
         self._lost_disk_count = 0
         self._voters: VoterSet | None = None

@@ -69,7 +69,7 @@ class MemoryMember:
         self.identity = identity
         self.log = MemoryLog()
         self.election: ElectionState | None = None
-        """Contents of the file `quorum-state`; survives crashes."""
+        """Contents of the member's file `quorum-state`, which survives crashes."""
         self.incarnation = 0
         self.core: QuorumCore | None = None
         self.flushes_at_once = True

@@ -23,7 +23,7 @@ class Fault:
     name: str
     start_ns: int
     end_ns: int
-    """Equal to `start_ns` for an instantaneous fault."""
+    """End of the fault in ns. Equal to `start_ns` for an instantaneous fault."""
     nodes: tuple[str, ...] = ()
     detail: str = ""
     index: int = 0

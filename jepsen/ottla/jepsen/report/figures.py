@@ -36,7 +36,7 @@ DOTS_MAX, MARKS_MAX = 6_000, 400
 """Maximum numbers of dots, and of crosses or triangles, in one plot. Above them, neighbours are
 merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
-"""Columns and rows of the finest grid, in which neighbouring dots touch."""
+"""Columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
 """Maximum number of nodes with a row of their own, and of kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
@@ -95,7 +95,7 @@ class PlotContext:
     end_s: float
     faults: Sequence[Fault] = ()
     final_s: float | None = None
-    """Start of the final reads."""
+    """Time in seconds at which the final reads started, or None if there were none."""
 
 
 def can_draw() -> bool:

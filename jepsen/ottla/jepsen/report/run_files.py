@@ -14,7 +14,7 @@ SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
 SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
 """Sign of each verdict, readable without colour."""
 VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
-"""The name of a verdict, in words and as a class of the page."""
+"""The name of each verdict, as text and as a CSS class of the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ PROOFS_MAX = 12
 timeline."""
 FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
 FIGURE_CHARACTERS_MAX = 240
-"""Length limit of one figure or fact. The files have longer ones in full."""
+"""Length limit in characters of one figure or fact. The run's files have longer ones in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class RunParts:
     history: History
     faults: Sequence[Fault]
     plots: Sequence[Plot] | None = ()
-    """Plots of the run, or None if they cannot be drawn."""
+    """Plots of the run. None if they cannot be drawn, because matplotlib is missing."""
     key_tables: Sequence[Markup] = ()
     """For each key with an anomaly, a table of its log or of its longest order."""
     other_files: Sequence[str] = ()

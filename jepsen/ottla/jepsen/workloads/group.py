@@ -78,7 +78,7 @@ class GroupLoad:
         """Highest offset that each group has read, by group and key."""
         self._is_in: dict[int, bool] = {}
         self._turn_ns: dict[int, int] = {}
-        """Time at which each thread joins or leaves next."""
+        """Time in ns at which each thread joins or leaves its group next."""
         self._is_thrown_out: set[int] = set()
         """Threads whose members were removed from their group. They join again soon."""
         self._crashes = Crashes()

@@ -40,9 +40,9 @@ class ListOffsetsLoad:
         self._model = OffsetModel()
         self._crashes = Crashes()
         self._own: dict[int, str] = {}
-        """The key that each thread wrote last."""
+        """For each thread, the key that it wrote last."""
         self._left: dict[int, list[str]] = {}
-        """The keys whose final end offset each thread has not requested yet."""
+        """For each thread, the keys whose final end offset it has not requested yet."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:

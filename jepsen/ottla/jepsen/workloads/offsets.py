@@ -37,10 +37,10 @@ OPEN_GROUPS = 3
 SHARED_COUNT = 4
 """Registers of a group that are shared: all threads of Ottla's own client write them."""
 OPERATIONS_MAX = 250
-"""Operations of one register. More make the search for an order slow."""
+"""Maximum number of operations on one register. More make the search for an order slow."""
 UNKNOWN_MAX = 4
-"""Writes of one register with an unknown outcome. Each may take effect at any later time, so more
-make the search slow."""
+"""Maximum number of writes to one register with an unknown outcome. Each may take effect at any
+later time, so more make the search slow."""
 
 
 class OffsetsLoad:

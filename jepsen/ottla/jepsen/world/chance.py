@@ -30,7 +30,7 @@ class Chance:
     ) -> None:
         self.seed = seed
         self.decisions: list[int] = []
-        """The choices made so far, in order."""
+        """The random choices made so far, in order."""
         self._draw = random.Random(seed).random
         self._replay = replay
         self._at = 0

@@ -27,7 +27,7 @@ class Case:
     invariant: str
     """The invariant that the run broke."""
     what: str
-    """One sentence about the failure."""
+    """Description of the failure in one sentence."""
     mutant: str = ""
     """Name of the mutant that the case reveals. Empty for a real bug."""
     fixed_in: str = ""

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Function whose awaitable returns when a directory no longer hangs."""
+"""Function whose awaitable returns when a directory no longer hangs. Calls on the directory wait
+for it."""
 
 
 class DiskOperation(Enum):
@@ -21,7 +22,7 @@ class DiskOperation(Enum):
     READ = auto()
     FSYNC = auto()
     NAME = auto()
-    """Creation, renaming and removal of names, and flushes of directories."""
+    """Operations on names: their creation, renaming and removal, and flushes of directories."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -123,7 +124,7 @@ class FileDamage(IntEnum):
     EMPTIED = 1
     HALVED = 2
     FLIPPED = 3
-    """One byte of the file is changed."""
+    """Damage that changes one byte of the file."""
 
 
 def damaged(data: bytes, kind: FileDamage, below: Callable[[int], int]) -> bytes | None:

@@ -50,10 +50,10 @@ class Engine(Protocol):
     """A method to search for bugs in one subject, that is in one part of Ottla."""
 
     name: str
-    """Name of the method: `walk` or `whole`."""
+    """Name of the engine's search method: `walk` or `whole`."""
     subject: str
     budget: int
-    """Default number of events of a run."""
+    """Default number of events of one run."""
     required: tuple[str, ...]
     """Names of the rare states that a long run must reach."""
 

@@ -62,16 +62,16 @@ class RunTotals:
     rare: Counter[str] = field(default_factory=Counter)
     violation_count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
-    """Number of violations of each invariant."""
+    """Number of violations of each invariant, by its name."""
     failures: list[RunOutcome] = field(default_factory=list)
-    """The failing runs with the lowest seeds."""
+    """Outcomes of the failing runs with the lowest seeds."""
     hash_sum: int = 0
     only_hash: str = ""
     """Trace hash of the run that was added last."""
     busy_seconds: float = 0.0
-    """Wall-clock time, summed over the processes."""
+    """Wall-clock time in seconds, summed over the processes."""
     cpu_seconds: float = 0.0
-    """CPU time of the processes. Other work on the machine does not count."""
+    """CPU time of all processes in seconds. Other work on the machine does not count."""
 
     def take_in(self, outcome: RunOutcome) -> None:
         """Add the outcome of one run."""

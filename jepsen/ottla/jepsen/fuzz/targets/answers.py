@@ -41,7 +41,7 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 
 BOOTSTRAP = (("broker", 9092),)
 TIMEOUT_S = 0.35
-"""Timeout of a call: long enough for several retries."""
+"""Timeout in seconds of a client's call: long enough for several retries."""
 
 CALL_S_MAX = 1.0
 """Virtual time after which a call is cancelled.  A disconnected client reconnects at most every 50

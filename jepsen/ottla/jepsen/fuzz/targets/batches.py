@@ -33,7 +33,7 @@ from ottla.wire.records import scan
 
 NOW_MS = 1_700_000_000_000
 KEEP_CRC_FLAG = 0x80
-"""Flag in the first byte of an input: its CRCs are not corrected."""
+"""Flag in the first byte of an input, which prevents the correction of the CRCs of its batches."""
 
 LIMIT_BYTES = 256 * KIB
 """Maximum size in bytes of an unpacked batch. It is small, so that inputs often exceed it."""

@@ -53,7 +53,7 @@ METRICS = b"\n\x0b\x12\x09\x12\x07\n\x05a.sum"
 
 LENGTH = struct.Struct(">i")
 PIECES = (1 << 20, 1, 7, 100)
-"""Sizes of the pieces in which the bytes arrive."""
+"""Sizes in bytes of the pieces in which a client's input arrives."""
 
 
 def _check(data: bytes) -> None:

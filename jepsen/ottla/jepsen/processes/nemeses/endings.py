@@ -12,7 +12,7 @@ SOME = (1, 1, 1, 2, 2, 3)
 nodes."""
 
 ROLLING_TIME_S = 25.0
-"""Time limit of a rolling restart. Nodes not restarted by then are skipped."""
+"""Time limit of a rolling restart in seconds. Nodes that were not restarted by then are skipped."""
 AGAIN_IN_SYNC_TIMEOUT_S = 10.0
 
 

@@ -67,7 +67,7 @@ class _Log:
     """One replica of a partition, read completely."""
 
     batches: Mapping[int, bytes]
-    """Batches by base offset."""
+    """Batches of the replica by base offset."""
     end_offset: int
     high_watermark: int
     problems: tuple[str, ...]

@@ -35,7 +35,7 @@ cluster."""
 
 NODES_DEFAULT = 3
 FAULTS_SHARE = 0.5
-"""Share of the faults possible in the run's time that must be injected."""
+"""Share of the faults possible in the run's time that must be injected for the run to be valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

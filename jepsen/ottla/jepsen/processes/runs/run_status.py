@@ -33,7 +33,7 @@ class Status:
     """Name of the nemesis whose fault is active, or ""."""
     fault_count: int = 0
     anomalies: Counter[str] = field(default_factory=Counter)
-    """Anomalies seen so far. The checkers search for more."""
+    """Anomalies seen so far during the run, by name. The checkers search for more."""
 
 
 Show = Callable[[Status], None]

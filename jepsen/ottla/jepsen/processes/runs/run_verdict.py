@@ -20,7 +20,7 @@ class RunSummary:
     """Facts about the course of a run, as recorded for one of its workloads."""
 
     seconds: float = 0.0
-    """Duration of the load, until the last fault was healed."""
+    """Duration of the load in seconds, until the last fault was healed."""
     operation_count: int = 0
     """Number of operations during the load, over all workloads on the cluster."""
     own_operation_count: int = 0
@@ -39,7 +39,7 @@ class RunSummary:
     unhealthy: str = ""
     """Reason why the cluster was not healthy after the last fault; empty if it was."""
     died: list[str] = field(default_factory=list)
-    """Nodes that ended by themselves."""
+    """Names of nodes whose processes ended by themselves."""
 
     @property
     def own_ops_per_s(self) -> float:

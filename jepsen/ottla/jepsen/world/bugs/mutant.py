@@ -21,7 +21,7 @@ class Mutant:
 
     name: str
     sentence: str
-    """The misbehaviour of the mutated code, as one sentence."""
+    """Description in one sentence of how the mutated code misbehaves."""
     engine: str
     subject: str
     """Subject, that is the part of Ottla under test, with which the engine finds the mutant."""

@@ -60,7 +60,7 @@ class ControllerHost:
         (self.node,) = cluster.controller_machines
         self.machine: Machine = cluster.controller_machines[self.node]
         self.image: MetadataImage = EMPTY
-        """The newest committed image."""
+        """Newest image of the metadata that the controller has committed."""
         self.end_offset = Offset(0)
         self.failover_count = 0
         self.strike_after_steps = 0

@@ -58,7 +58,7 @@ SETTLE_ROUND_COUNT = 3
 SESSION_MS = 9_000
 MIN_ISR = 2
 TOPIC = (2, "a")
-"""Key of the topic's settings in an image."""
+"""Key of the test topic's settings in a metadata image."""
 
 SLACK_MS = 50
 """Tolerance for sessions, in ms of virtual time, because a heartbeat is recorded some ms late."""
@@ -147,7 +147,7 @@ class BrokerProcesses:
         self.figures = {"crashes": 0, "power cuts": 0, "elections": 0, "acknowledged": 0}
         self.has_elr = chance.below(4) < 3
         self.is_late = False
-        """True if the next action runs before the controller's delayed tasks."""
+        """True if the next action of the random walk runs before the controller's delayed tasks."""
         self.processes = {broker: Process() for broker in BROKERS}
         self.min_isr = MIN_ISR
         self.produced = 0
@@ -155,7 +155,8 @@ class BrokerProcesses:
         """Broker that the current call registers or removes. A broker registered after a crash is
         not eligible."""
         self.moving: NodeId | None = None
-        """Broker that the current call fences, shuts down, registers or removes."""
+        """Broker that the current call to the controller fences, shuts down, registers or removes.
+        None if there is none."""
         self.owed_from_ms = host.now_ms
         """Time from which the active controller can measure the silence of brokers, in ms."""
         self.judge = ControllerJudge(host.image, PARTITIONS, SESSION_MS, has_elr=self.has_elr)

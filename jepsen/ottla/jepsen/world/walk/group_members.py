@@ -57,7 +57,7 @@ class WalkedMember:
         self.id = member_id
         self.instance_id = instance_id
         self.epoch = 0
-        """Member epoch or generation. 0 if it is not a member."""
+        """Member epoch or generation of the member. 0 if it is not in the group."""
         self.owned: Places = frozenset()
         self.committing: list[tuple[Place, int, GroupRequest]] = []
 

@@ -81,7 +81,7 @@ class WalkedGroup:
         self.members: list[WalkedMember] = []
         self.invariants = GroupInvariants(self.host, self.members)
         self._kinds = chance.below(3)
-        """Protocols of the members. 0: all consumer; 1: all classic; 2: both."""
+        """Protocols that the members of this run use. 0: all consumer; 1: all classic; 2: both."""
         self._orders = self.host.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0

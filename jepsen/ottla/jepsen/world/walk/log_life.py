@@ -61,9 +61,10 @@ class LogLife:
         self._epoch = 0
         self._flushed_end = 0
         self._cut: int | None = None
-        """Offset of a truncation in progress, or None. Appends wait until it ends."""
+        """Offset to which a truncation in progress cuts the log, or None. Appends wait until it
+        ends."""
         self._pending: list[ModelBatch] = []
-        """Batches that are being written."""
+        """Batches that a task is writing to the log."""
         self._is_clean = True
         self._recovery_checkpoint = 0
         self._start_checkpoint = 0

@@ -32,10 +32,10 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
 FAILING = (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.NAME)
-"""Disk operations that may fail."""
+"""Kinds of disk operations that may fail."""
 
 NEVER = -1
-"""Number of effects that stands for no power cut."""
+"""Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
 """Number of entries that a leader may append after healing, beyond those that every replica must

@@ -50,11 +50,11 @@ class Damage(Enum):
     STATE = auto()
     CHECKPOINT = auto()
     STATE_FILES = auto()
-    """Both files that store the vote, so that no copy of the vote remains."""
+    """Damage to both files that store the vote, so that no copy of the vote remains."""
     EPOCHS = auto()
     SNAPSHOTS = auto()
     OLDER_COPY = auto()
-    """One file is replaced by an older copy."""
+    """Damage that replaces one file by an older copy."""
 
 
 ALARMING = frozenset({Damage.STATE_FILES, Damage.CHECKPOINT, Damage.OLDER_COPY})

@@ -84,7 +84,8 @@ class _Answer(NamedTuple):
     sender: int
     receiver: int
     life: int
-    """Number of the process that receives the response."""
+    """Number of the receiver's process that may get the response. A later process does not get it.
+    """
     request_id: int
     response: Response
 
@@ -182,7 +183,8 @@ class WalkedQuorum:
         self._leaving: set[int] = set()
         """Replicas whose shutdown was requested."""
         self._order = chance.below(3)
-        """Order of delivery. 0: oldest first; 1: random; 2: newest first."""
+        """Order in which messages in flight are delivered. 0: oldest first; 1: random; 2: newest
+        first."""
         self._is_quiet = chance.below(4) > 0
         """True if fetches of replicas that search for a leader are not delivered, since most of
         them have no effect."""

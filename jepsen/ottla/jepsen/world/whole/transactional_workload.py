@@ -40,7 +40,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
 INPUT, OUTPUT = "orders", "copies"
-"""The topic that movers read, and the topic that only movers write."""
+"""The topic that movers read, and the topic to which only movers write."""
 
 PRODUCERS_PER_ID = 2
 TRANSACTIONS_MAX = 24
@@ -54,7 +54,8 @@ TIMEOUT_MS = 6_000
 
 ABORTED_ONE_IN = 4
 SHORT_REST_S, LONG_REST_S = 0.2, 6.0
-"""Longest rests of a producer in a run with clients of two versions."""
+"""Longest rests of a producer between two transactions, in seconds, in a run with clients of two
+versions."""
 
 MOVED_MAX = 6
 """Largest number of records that are moved in one transaction."""
@@ -77,7 +78,8 @@ class TransactionalWorkload(ClientWorkload):
         super().__init__(world, cluster, history, plan)
         self.group = "movers"
         self.movers, self.members = self.members, []
-        """Movers. `unsettled` waits until they have copied all records."""
+        """Consumers that copy records (movers). `unsettled` waits until they have copied all
+        records."""
         self._events = history.events
         self._bootstrap = cluster.bootstrap
         self._producer_lives: list[TransactionalLife] = []

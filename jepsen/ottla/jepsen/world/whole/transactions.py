@@ -26,7 +26,7 @@ from ottla.metadata import features
 from ottla.storage.producers import producer_state
 
 EPOCHS = 6
-"""The last producer epoch but one, in runs with few epochs."""
+"""Last producer epoch but one of a producer id, in runs in which its epochs are soon exhausted."""
 
 
 class TransactionsOfCluster(WholeCluster):

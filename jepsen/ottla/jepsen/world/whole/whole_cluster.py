@@ -49,7 +49,7 @@ COMPACTING = {
     "log.index.interval.bytes": "0",
     "log.index.size.max.bytes": "100",
 }
-"""Settings of brokers that compact all the time."""
+"""Settings of brokers whose logs are compacted all the time."""
 
 BACKFILLED_MS = 30 * 86_400_000
 """Age in ms of records that a producer copies from elsewhere. It is longer than the expiration time
@@ -71,7 +71,7 @@ class WholeCluster:
     """Number of record keys in each log, which is then compacted. 0 means that records have no
     key."""
     is_light = False
-    """True if clients do little, so that a run is cheap."""
+    """True if the clients do little work, so that a run is cheap."""
     is_quiet_at_end = False
     """True if clients stop writing at the end, before full ISRs are required."""
     workload: type[ClientWorkload] = ClientWorkload

@@ -56,13 +56,13 @@ class WorkloadPlan:
     """Amount and kind of work of a run's clients."""
 
     topics: tuple[str, ...]
-    """Names of the permanent topics."""
+    """Names of the topics that exist during the whole run."""
     partition_count: int
     producer_count: int
     reader_count: int
     member_count: int
     has_churn: bool
-    """True if other topics are created and deleted during the run."""
+    """True if further topics are created and deleted during the run."""
     send_interval_s: float
     compression: str = "none"
     age_ms: int = 0
@@ -84,7 +84,7 @@ class ClientWorkload:
     ) -> None:
         self.group = "readers"
         self.is_quiet = False
-        """Set to True at the end of the run. Producers then stop sending."""
+        """True at the end of the run, when producers must stop sending."""
         self.topic_change_count = 0
         self.gap_count = 0
         """Number of times that a reader's next record did not have the next offset."""

@@ -100,7 +100,7 @@ class WalkedFetcher:
     def __init__(self, core: FollowerFetch) -> None:
         self.core = core
         self.asked: object | None = None
-        """Fetch request in flight, or None."""
+        """Fetch request of this fetcher that is in flight, or None."""
         self.places: list[FollowedPartition] = []
         """Partitions whose fetch position must be determined first."""
         self.flushing: list[FollowedPartition] = []
@@ -131,7 +131,7 @@ class BrokerLife:
         """Index of the newest controller image that the process has applied."""
         self.is_leaving = False
         self.altering: object | None = None
-        """AlterPartition request in flight to the controller, or None."""
+        """AlterPartition request of this broker that is in flight to the controller, or None."""
         self.flush_due: dict[Partition, None] = {}
         self.fetchers: dict[NodeId, WalkedFetcher] = {}
         self._fetcher_of: dict[TopicIdPartition, WalkedFetcher] = {}

@@ -115,7 +115,8 @@ class WalkedCluster(MessagingCluster):
         super().__init__(chance, shape)
         self.clients = Clients(self)
         self._order = draw(3)
-        """Order of delivery. 0: oldest first; 1: random; 2: newest first."""
+        """Order in which messages in flight are delivered. 0: oldest first; 1: random; 2: newest
+        first."""
         self._step_ms = STEPS_MS[draw(len(STEPS_MS))]
         self.is_news_late = draw(NEWS_LATE) == NEWS_LATE - 1
         self._is_healed = draw(HEALED) == HEALED - 1

@@ -25,9 +25,10 @@ class ShareFacts:
         """For each offset whose acknowledgement was reported as durable, the epoch of the leader
         that reported it."""
         self.ended: set[int] = set()
-        """Offsets that a member has accepted or rejected, whatever the outcome."""
+        """Offsets of records that a member has accepted or rejected, whether or not this became
+        durable."""
         self.used_up: set[int] = set()
-        """Offsets that were delivered as often as the limit allows."""
+        """Offsets of records that were delivered as often as the delivery limit allows."""
         self.applied: set[int] = set()
         """Offsets whose final state (acknowledged or archived) has reached the coordinator in a
         write."""
@@ -71,7 +72,7 @@ class ShareInvariants:
         self._log = log
         self._limit = limit
         self.facts: dict[int, ShareFacts] = {}
-        """Facts by state epoch."""
+        """Facts about the share partition, by state epoch."""
         self.delivered_count = 0
 
     def on_delivered(

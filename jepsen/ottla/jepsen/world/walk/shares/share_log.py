@@ -16,7 +16,7 @@ class ShareLog:
         self.start_offset = 0
         self.end_offset = 0
         self.records: set[int] = set()
-        """Offsets of all records that consumers can get."""
+        """Offsets of all records that consumers can still get."""
 
     def append(self) -> LogBatch:
         """Append a batch of a few records, or occasionally a control batch."""

@@ -20,7 +20,7 @@ class FaultContext:
     chance: Chance
     rare: RareStates
     counts: Counter[str]
-    """Number of faults, by kind."""
+    """Number of injected faults, by kind."""
     cluster: SimulatedCluster
     workload: ClientWorkload
     loss_limit: LossLimit

@@ -58,11 +58,11 @@ from ottla.wire.batch import batches
 
 DOWN_MS = (0, 2_000)
 BETWEEN_MS = (0, 3_000)
-"""Delay in ms between the starts of two brokers. With the longest delay, one broker serves alone
-for a while."""
+"""Range of the delay in ms between the starts of two brokers. With the longest delay, one broker
+serves alone for a while."""
 
 MISREAD_MS = (200, 8_000)
-"""Time in ms for which a byte stays flipped."""
+"""Range of the time in ms for which a byte of a log stays flipped."""
 
 READ_BYTES = 1 << 20
 

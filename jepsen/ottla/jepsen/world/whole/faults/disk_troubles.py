@@ -29,15 +29,15 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.storage.directories.log_directory_driver import LogDirectory
 
 STRIKE_MS = (500, 6_000)
-"""Time in ms within which a broker should use the file that fails."""
+"""Range of the time in ms within which a broker should use the file that fails."""
 
 HANG_MS = (1_000, 15_000)
 FULL_MS = (1_000, 15_000)
 DESCRIPTORS_MS = (500, 8_000)
 GONE_MS = (1_000, 12_000)
 ALONE_MS = (0, 4_000)
-"""Time in ms for which a broker without one of its directories serves before the other brokers
-start."""
+"""Range of the time in ms for which a broker without one of its directories serves before the other
+brokers start."""
 
 DOWN_MS = (20, 3_000)
 
@@ -52,7 +52,7 @@ ROOMS_BYTES = (30_000, 3_000, 300)
 """Numbers of free bytes that a disk may have when it begins to fill up."""
 
 MOVED_MS = (1, 3_000)
-"""Time in ms after which the directories of moving replicas are checked."""
+"""Range of the time in ms after which the directories of moving replicas are checked."""
 
 EVER = 1_000_000_000
 

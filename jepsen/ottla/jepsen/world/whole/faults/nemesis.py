@@ -34,7 +34,7 @@ DOWN_MS = (20, 6_000)
 CUT_MS = (200, 10_000)
 SLOW_MS = (500, 8_000)
 QUIET_MS = (100, 4_000)
-"""Delay in ms between two faults."""
+"""Range of the delay in ms between two faults."""
 
 SLOW_LINK_S = 0.15
 SLOW_DISK_S = 0.2

@@ -42,19 +42,21 @@ meanwhile."""
 
 DOWN_MS = (20, 3_000)
 START_MS = (0, 1_500)
-"""Delay in ms between the moment when a broker begins to open its logs and the next action on its
-topics."""
+"""Range of the delay in ms between the moment when a broker begins to open its logs and the next
+action on its topics."""
 
 RECOVERY_S_MAX = 5.0
 SOON_MS = (0, 3_000)
 SERVED_S_MAX = 2.0
-"""Time in seconds within which a DeleteRecords request must reach the log."""
+"""Time in seconds within which a DeleteRecords request must reach the log of its partition."""
 
 REMOVAL_MS = (50, 500)
-"""Time in ms from the start of a DeleteRecords request to the deletion of its topic."""
+"""Range of the time in ms from the start of a DeleteRecords request to the deletion of its topic.
+"""
 
 BEHIND_MS = (500, 3_000)
-"""Time in ms after the deletion of the topic for which its DeleteRecords request still waits."""
+"""Range of the time in ms for which a DeleteRecords request still waits after the deletion of its
+topic."""
 
 RECORDS_MAX = 30
 SHORT_SEGMENTS = {"segment.ms": "5"}
@@ -62,7 +64,7 @@ SHORT_SEGMENTS = {"segment.ms": "5"}
 remove."""
 
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
-"""Retention times to choose from. All of them keep the records of the run's clients."""
+"""Values of retention.ms to choose from. All of them keep the records of the run's clients."""
 
 
 @dataclass(slots=True)

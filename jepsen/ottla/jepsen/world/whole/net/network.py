@@ -56,7 +56,7 @@ class Host:
         self.slow_s = 0.0
         """Delay in seconds that a bad cable adds to every message."""
         self.endings: dict[Deliver, None] = {}
-        """Messages to deliver to the peers when the process ends."""
+        """Messages to deliver to the peers of this machine when its process ends."""
 
 
 class SimulatedNetwork:
