@@ -69,9 +69,9 @@ NO_RECORDS = Offset(0)
 
 
 OFFSET_ATTEMPTS_MAX = 3
-"""Number of times that a decision is made whose offset is taken by a voter set. With one, a client
-of a controller that has just begun to lead gets NOT_CONTROLLER; more are not needed, because voter
-sets follow each other slowly."""
+"""Maximum number of times that one decision is made, if a voter set takes its offset in the log.
+With one, a client of a controller that has just begun to lead gets NOT_CONTROLLER. More than three
+are not needed, because voter sets rarely follow each other."""
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
@@ -155,8 +155,8 @@ class Controller:
         self.session_ended = trio.Event()
         """Event that is set, and replaced by a new one, whenever a session is ended early."""
         self._registrations: dict[NodeId, ControllerRegistration] = {}
-        """Controllers that registered since this controller became active. They count only at
-        levels at which registrations are not records."""
+        """Controllers that registered since this controller became active. Used only at levels of
+        ottla.version that do not store registrations as records."""
 
     @property
     def node_id(self) -> NodeId:
@@ -335,7 +335,8 @@ class Controller:
         )
 
     async def _written_snapshot(self, request: WriteSnapshotRequest, api_version: int) -> bytes:
-        """Write a snapshot unless the request only validates, and return the encoded response."""
+        """Write a metadata snapshot, unless the request is only to be validated, and return the
+        encoded response."""
         report = await self._member.report_snapshot(writes=not request.validate_only)
         return encode(snapshot_response(self._identity.node_id, report), api_version)
 
@@ -344,8 +345,9 @@ class Controller:
     ) -> bytes:
         """Have the quorum change its voters, and return the encoded response.
 
-        A leader that loses its leadership meanwhile answers NOT_LEADER_OR_FOLLOWER to the client,
-        not to the broker, which would send the request again: the change may take effect.
+        If this leader loses its leadership meanwhile, the response to the client contains
+        NOT_LEADER_OR_FOLLOWER. The forwarding broker gets no error: it would send the request
+        again, although the change may have taken effect.
         """
         response = await self._member.answer(change)
         assert isinstance(response, VoterChangeResponse)
@@ -412,8 +414,9 @@ class Controller:
     ) -> R:
         """Make a decision and append its records. Returns the reply.
 
-        If the quorum has appended a voter set meanwhile, as a new leader does at its start, the
-        decision is made again: it may depend on the offset that the set has taken.
+        A new leader of the quorum appends a voter set at its start. If that takes the offset for
+        which the decision was made, the decision is made again, because it may depend on the
+        offset.
         """
         for _ in range(OFFSET_ATTEMPTS_MAX):
             image, next_offset = self.image, self._member.end_offset
@@ -445,7 +448,7 @@ class Controller:
         return self._prepared(make(image, next_offset), image)
 
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
-        """Return the reply and the batches to append.  May be called in a thread.
+        """Return the reply of a decision and the batches to append.  May be called in a thread.
 
         The image after the last batch is the image of the decision.  Only the images before that
         are computed here.

@@ -172,7 +172,7 @@ def _role(
 
 
 def _cluster(image: MetadataImage) -> Iterator[Family | None]:
-    """Yield the numbers of topics, partitions and brokers, by state."""
+    """Yield the metrics that count topics, partitions and brokers, by state."""
     partition_count = offline_count = unpreferred_count = 0
     topic_ids = image.topics.keys_by(_order)
     for topic_at, topic_id in enumerate(topic_ids):
@@ -238,10 +238,10 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
 
 
 def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield the tokens of the clients whose bucket is not full, starting with the most recent
-    clients.
+    """Yield the remaining tokens of clients that create and delete partitions, starting with the
+    most recent clients.
 
-    A client whose bucket is full again has no series.
+    A client whose token bucket is full has no series.
     """
     # A copy, because a decision in a thread may add a bucket.
     found = [

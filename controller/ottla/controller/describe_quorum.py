@@ -39,7 +39,7 @@ WITHOUT_VOTE = {
 """Explanations, for operators, of why a controller has no vote, by its standing in the quorum."""
 
 SENTENCES = "\n"
-"""Separator of sentences in one message."""
+"""Separator between the descriptions of problems in one error message."""
 
 PARTITIONS_MAX = 1_000
 """Maximum number of partitions in a request, although only one partition has a quorum.  With a

@@ -1,6 +1,6 @@
 """Opens the listeners of a controller, with their services, connection limits and quotas.
 
-Nodes use gRPC and clients Kafka's protocol, on one port; `front` tells the two apart.
+Nodes use gRPC and clients Kafka's protocol, on one port; `front` distinguishes the two protocols.
 """
 
 import logging
@@ -130,7 +130,7 @@ async def open_listeners(
 
 
 def _limits(config: ControllerConfig) -> ConnectionLimits:
-    """Return the limits of each connection."""
+    """Return the limits that apply to each connection of a client."""
     return ConnectionLimits(
         frame_bytes_max=min(config.socket_request_bytes_max, FORWARD_BYTES_MAX),
         send_buffer_bytes=config.socket_send_buffer_bytes,
@@ -174,7 +174,7 @@ def _services(
 
 
 def _admission(config: ControllerConfig) -> ConnectionQuotas:
-    """Return the bounds of clients' connections. Those of nodes do not count."""
+    """Return the quotas of clients' connections. Connections of nodes are not counted."""
     return ConnectionQuotas(
         config.quota_windows,
         listeners=[one.name for one in config.listeners],
@@ -190,7 +190,7 @@ def _kafka_service(
     seams: NodeSeams,
     errors: UnexpectedErrors,
 ) -> KafkaService:
-    """Return the service of clients, which decides by this controller."""
+    """Return the service of Kafka's clients, whose requests this controller decides."""
 
     def known_controllers() -> KnownControllers:
         return KnownControllers(

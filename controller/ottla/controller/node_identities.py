@@ -39,8 +39,8 @@ A_BROKER = ""
 the caller."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
-"""Requests of the quorum's leader. A voter's changes, in contrast, are sent by that voter: another
-node cannot add, remove or move it."""
+"""Requests of the quorum's leader. Requests that add, remove or change a voter are missing here:
+only the voter itself may send them."""
 
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,

@@ -94,7 +94,8 @@ class Quorum(Protocol):
         ...
 
     async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
-        """Return the report of a snapshot of this node's image, which is first written if `writes`.
+        """Return a report on a snapshot of this node's metadata image. If `writes`, the snapshot is
+        written first.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if it cannot be written.
         """

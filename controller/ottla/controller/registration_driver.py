@@ -1,8 +1,8 @@
 """Keeps this controller registered at the active controller (KIP-919).
 
-A controller registers when the metadata lacks its registration, or has another one: after its
-start, after ottla.version was raised to a level that has registrations, and after an operator has
-unregistered it while it runs. Below that level it registers again and again, because the active
+A controller registers when the metadata lacks its registration, or contains a different one: after
+its start, after ottla.version was raised to a level that has registrations, and after an operator
+has unregistered it while it runs. Below that level it registers again and again, because the active
 controller only remembers the registration.
 """
 
@@ -32,8 +32,9 @@ one, a new image is noticed later."""
 
 PAUSE_MS_FIRST = 100
 PAUSE_MS_MAX = 5_000
-"""Longest pause in ms between two attempts. With a longer one, a new active controller knows its
-controllers later; a shorter one burdens a controller that refuses."""
+"""Longest pause in ms between two attempts. With a longer one, a new active controller learns later
+which controllers exist. With a shorter one, a controller that refuses the registration is burdened.
+"""
 
 Register = Callable[[pb.RegisterControllerRequest], Awaitable[None]]
 """Sends a registration to the active controller. Raises RefusedError if it is refused."""
@@ -93,14 +94,16 @@ class ControllerRegistrar:
         self._changed = trio.Event()
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take a new image, and wake the task up if it may have to do something."""
+        """Receive a new metadata image, and wake up the registration task if the controller may
+        have to register."""
         self._image = image
         if delta.changed_features or self._wanted.id in delta.changed_controllers:
             self._changed.set()
 
     @property
     def is_needed(self) -> bool:
-        """True if the latest image has features, and not the registration of this controller."""
+        """True if the latest image has finalized features, but not the current registration of this
+        controller."""
         image, wanted = self._image, self._wanted
         return bool(image.features) and image.controllers.get(wanted.id) != wanted
 

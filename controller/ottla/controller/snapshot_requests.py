@@ -1,7 +1,8 @@
-"""Snapshots of the metadata that clients request (WriteSnapshot, Ottla's own, key 20008).
+"""Decision on snapshots of the metadata that clients request (WriteSnapshot, Ottla's own API with
+key 20008).
 
 Pure. The active controller writes a snapshot of its image, from which a new or restarted node loads
-the metadata. Kafka writes snapshots by size and time only.
+the metadata. Kafka, in contrast, writes snapshots only by size and time.
 """
 
 from ottla.controller.decision import Context, Decision
@@ -21,7 +22,7 @@ def write_snapshot(
 
 
 def snapshot_response(node_id: NodeId, report: SnapshotReport) -> WriteSnapshotResponse:
-    """Return the response with the report of this node."""
+    """Return the WriteSnapshot response with this node's report."""
     return WriteSnapshotResponse(
         error_message=None,
         node_id=node_id,

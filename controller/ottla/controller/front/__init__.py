@@ -1,10 +1,11 @@
-"""The front of a controller's listener: gRPC of nodes and Kafka's protocol of clients at one port.
+"""Front of a controller's listeners: a server that accepts gRPC of nodes and Kafka's protocol of
+clients at one port.
 
 first_bytes.py           the protocol of a connection, by its first bytes
 fair_places.py           places for connections, shared fairly among their addresses
 spliced_connection.py    one connection of a node, and its connection to gRPC's own server
 front_driver.py          the socket server: accepts, looks at first bytes, splices: start here
 front_metrics.py         metrics of the connections
-front_seam.py            interface of the front: sockets or the simulated world
+front_seam.py            interface of the front, for sockets and for the simulation
 front_opening_driver.py  opens the front of a controller for the duration of a block
 """

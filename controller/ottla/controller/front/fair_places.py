@@ -1,9 +1,9 @@
-"""Places for connections, shared fairly among the addresses of their peers. Pure.
+"""Limited places for connections, shared fairly among the addresses of their peers. Pure.
 
-Each connection takes one of a fixed number of places. If all are taken, a connection of the address
-that has the most of them loses its place. An address that takes few places thus never loses one to
-an address that takes many, without a limit for each address: all nodes of a cluster may be behind
-one address.
+Each connection takes one of a fixed number of places. If all are taken, the address with the most
+connections loses one of them. An address with few connections thus never loses one to an address
+with many. There is no limit for each address, because all nodes of a cluster may be behind one
+address.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ K = TypeVar("K")
 
 
 class FairPlaces(Generic[K]):
-    """The places of one kind of connections."""
+    """The limited places for one kind of connections, shared fairly among addresses."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
         """`is_oldest_replaced` selects which connection of an address loses its place: the oldest
@@ -24,22 +24,22 @@ class FairPlaces(Generic[K]):
         self._by_host: defaultdict[str, dict[K, None]] = defaultdict(dict)
         """Connections by address, the oldest first."""
         self._by_count: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        """Addresses by the number of their places."""
+        """Addresses by the number of their connections."""
         self._most = 0
-        """Number of places of the address that has most of them."""
+        """Number of connections of the address that has the most."""
         self._total = 0
 
     def __len__(self) -> int:
-        """Return the number of places taken."""
+        """Return the number of connections that have a place."""
         return self._total
 
     @property
     def is_full(self) -> bool:
-        """True if all places are taken."""
+        """True if all places for connections are taken."""
         return self._total >= self.count_max
 
     def count_of(self, host: str) -> int:
-        """Return the number of places that an address has taken."""
+        """Return the number of connections from an address that have a place."""
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
@@ -69,7 +69,8 @@ class FairPlaces(Generic[K]):
             del self._by_host[host]
 
     def _move(self, host: str, before: int) -> None:
-        """Note that the number of an address's places has changed by one."""
+        """Update the indexes after an address has taken or freed one place. `before` is its
+        previous number of places."""
         now = len(self._by_host[host])
         self._by_count[before].pop(host, None)
         if now:

@@ -13,8 +13,8 @@ from ottla.model.limits import KIB
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PREFACE_BYTES = len(b"PRI * HTTP/2.0\r\n")
-"""Bytes of the preface that decide. A Kafka request that starts like this has an unknown API
-key."""
+"""Number of bytes of the HTTP/2 preface that are compared. A Kafka request that starts like this
+has an unknown API key."""
 
 HELLO_BYTES_MAX = 16 * KIB
 """Maximum size of a ClientHello that is examined, in bytes. Real ones have 200 bytes to 2 KiB.  A
@@ -38,7 +38,7 @@ class FirstProtocol(Enum):
 def protocol_of(data: bytes, *, is_encrypted: bool) -> FirstProtocol | int:
     """Return the protocol of a connection that starts with `data`.
 
-    Returns the number of bytes from the start that are needed if these are too few to decide.
+    If `data` is too short to decide, returns the number of bytes that are needed.
     """
     return _of_hello(data) if is_encrypted else _of_plaintext(data)
 

@@ -1,14 +1,16 @@
-"""The front of a controller's listener: one port for gRPC of nodes and for Kafka's protocol.
+"""Socket server of a controller that accepts gRPC of nodes and Kafka's protocol at one port.
 
-Nodes of older releases find gRPC at the port of the controller, where Kafka's clients expect
-Kafka's protocol. The front accepts every connection and looks at its first bytes without consuming
-them. A connection of a client is then served like one of a broker. The bytes of a node's connection
-are copied unread to gRPC's own server, which listens on a Unix socket of this process; TLS is thus
-between the node and gRPC. Splicing runs in the epoll of the socket server, without a task.
+Nodes of older releases expect gRPC at the controller's port, and Kafka's clients expect Kafka's
+protocol there. The front accepts every connection and looks at its first bytes without consuming
+them. The controller then serves a client's connection as a broker does. The bytes of a node's
+connection are copied unread to gRPC's own server, which listens on a Unix socket of this process;
+TLS is thus between the node and gRPC. Splicing runs in the epoll of the socket server, without a
+task.
 
-Bounds: a peer has five seconds for its first bytes; connections that have sent none, and those of
-nodes, have a number of places that addresses share fairly (`fair_places`); a connection of which
-one direction has ended is closed after ten seconds. Silent nodes are detected by gRPC's keepalive.
+Bounds: a peer has five seconds for its first bytes. Connections without first bytes have a limited
+number of places, as have connections of nodes; addresses share these places fairly (`fair_places`).
+If one direction of a connection has ended, the connection is closed after ten seconds. Silent nodes
+are detected by gRPC's keepalive.
 """
 
 import logging
@@ -43,17 +45,17 @@ NEWCOMERS_MAX = 4_096
 of many nodes that restart at once replace each other."""
 
 CLOSED_AT_ONCE_MAX = 256
-"""Maximum number of overdue connections that are closed at once, within some 5 ms."""
+"""Maximum number of overdue connections that are closed in one pass, which takes some 5 ms."""
 
 PAUSE_MS = 20
-"""Pause in milliseconds between accepting connections while all places of newcomers are taken.
-Unknown peers that send nothing, and connect again as soon as they are replaced, then cost a tenth
-of the event loop."""
+"""Pause in ms between accepting connections while the maximum number of connections without first
+bytes is open. Peers that send nothing, and reconnect as soon as they are disconnected, then cost a
+tenth of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
-"""Reciprocals of the shares of the file descriptors that connections of clients, of nodes and
-newcomers may take. A node's connection takes three descriptors: two here, one in gRPC. The rest is
-for the metadata log."""
+"""Divisors of the limit of file descriptors: the shares for connections of clients, connections of
+nodes, and connections without first bytes. A node's connection takes three descriptors: two here,
+one in gRPC. The rest is for the metadata log."""
 
 UNIX = "unix-abstract:"
 NAME_PREFIX = "ottla-"
@@ -62,19 +64,19 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class NodeHosts:
-    """Addresses of the nodes by the names of their connections at gRPC's server."""
+    """Addresses of connected nodes, by the names that their connections have at gRPC's server."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, str] = {}
 
     def add(self, host: str) -> str:
-        """Return an unguessable name for a new connection of an address."""
+        """Store the address of a new connection. Returns an unguessable name for the connection."""
         token = NAME_PREFIX + secrets.token_hex(16)
         self._hosts[token] = host
         return token
 
     def forget(self, token: str) -> None:
-        """Delete the name of a closed connection."""
+        """Delete a closed connection by its name."""
         self._hosts.pop(token, None)
 
     def host_of(self, peer: str) -> str:
@@ -145,7 +147,7 @@ class FrontServer(SocketServer):
         self._waiting: dict[int, Newcomer] = {}
         """Newcomers by descriptor, the oldest first."""
         self._is_watched = False
-        """True if a check of the newcomers' deadlines is scheduled."""
+        """True if a check of the deadlines for first bytes is scheduled."""
         self._arrived: deque[Newcomer] = deque()
         """Newcomers whose protocol is known."""
         self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
@@ -153,7 +155,7 @@ class FrontServer(SocketServer):
         self._interests: dict[int, int] = {}
         self._space = memoryview(bytearray(READ_BYTES_MAX))
         self.replaced_count = 0
-        """Number of connections that lost their place to others."""
+        """Number of connections that were closed so that another could take their place."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -176,7 +178,8 @@ class FrontServer(SocketServer):
     # Newcomers.
 
     def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
-        """Return 0: the quotas of clients are applied once the protocol is known."""
+        """Return the wait before a connection is accepted, in ms: always 0, because quotas of
+        clients are applied only once the protocol of the connection is known."""
         return 0
 
     def _accept(self, server_socket: socket.socket, listener: Listener, now_ms: int) -> None:
@@ -244,7 +247,8 @@ class FrontServer(SocketServer):
             self.call_at(now_ms, self._have_turn)
 
     def _welcome(self, newcomer: Newcomer, now_ms: int) -> None:
-        """Serve a connection whose protocol is known."""
+        """Pass a connection with a known protocol to gRPC, or to the service for Kafka's
+        clients."""
         sock, host, listener = newcomer.sock, newcomer.host, newcomer.listener
         try:
             if newcomer.protocol is FirstProtocol.GRPC:

@@ -1,4 +1,5 @@
-"""Opens the front of a controller's listeners for the duration of a block."""
+"""Opens the listeners of a controller for gRPC and Kafka's protocol, for the duration of a
+block."""
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -18,8 +19,8 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 
 BACKLOG = 4_096
-"""Connections that the kernel queues, as for gRPC's own listeners. With fewer, many nodes that
-restart at once wait for repeated SYNs."""
+"""Maximum number of unaccepted connections that the kernel queues, as for gRPC's own listeners.
+With fewer, many nodes that restart at once wait for repeated SYNs."""
 
 REQUEST_MEMORY_BYTES_MAX = 64 * MIB
 """Maximum bytes of clients' requests in memory at once: sixteen requests of the largest size. Above

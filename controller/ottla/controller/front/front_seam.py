@@ -1,7 +1,7 @@
-"""Interface of the front of a controller's listeners. Pure.
+"""Interface to the server behind a controller's listeners. Pure.
 
-Two implementations exist: `open_front` (front_opening_driver.py), with sockets, and the one of the
-simulated world, which serves remote procedures at the address itself.
+It has two implementations: `open_front` (front_opening_driver.py) uses sockets. The simulation
+serves remote procedures at the listener's address itself.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class ListenerService(NamedTuple):
     listener: Listener
     """Address, and the TLS of Kafka's clients."""
     handlers: Sequence[MethodHandler[Any, Any]]
-    """Handlers of the methods of nodes."""
+    """Handlers of the gRPC methods that nodes call."""
     node_tls: TlsConfig | None
-    """TLS of nodes; None if their connections are not encrypted."""
+    """TLS settings of connections of nodes; None if these connections are not encrypted."""
 
 
 class OpenFront(Protocol):

@@ -1,8 +1,9 @@
 """One connection of a node, and the connection to gRPC's own server that carries its bytes.
 
 Pure: sockets and events are passed in. Bytes are copied as they are, so that TLS is between the
-node and gRPC. At most one read is held for each direction: a side is not read while the other one
-accepts nothing. The end of a stream is passed on as such.
+node and gRPC. For each direction, at most the bytes of one read are buffered: a socket is not read
+while the other one accepts nothing. If one peer ends its stream, the stream to the other peer is
+ended too.
 """
 
 from typing import Protocol
@@ -10,13 +11,14 @@ from typing import Protocol
 from ottla.model.limits import KIB
 
 READ_BYTES_MAX = 64 * KIB
-"""Bytes of one read, and thus the bytes held for each direction. Smaller costs more system calls
-for snapshots; larger holds more for peers that read slowly."""
+"""Maximum number of bytes of one read, and thus of the bytes buffered for each direction. A smaller
+value costs more system calls for snapshots; a larger one buffers more for peers that read slowly.
+"""
 
 READABLE, WRITABLE = 1, 4
 """EPOLLIN and EPOLLOUT."""
 OUTPUT = 1
-"""SHUT_WR: ends the stream to the peer, and leaves the other direction open."""
+"""SHUT_WR of shutdown(2): ends the stream to the peer, and leaves the other direction open."""
 
 
 class SplicedSocket(Protocol):
@@ -36,16 +38,16 @@ class SplicedSocket(Protocol):
         ...
 
     def shutdown(self, how: int, /) -> None:
-        """Close one direction."""
+        """Close one direction of the connection."""
         ...
 
     def close(self) -> None:
-        """Close both directions."""
+        """Close both directions of the connection."""
         ...
 
 
 class Direction:
-    """The bytes from one socket to the other."""
+    """One direction of a spliced connection, which copies bytes from one socket to the other."""
 
     __slots__ = ("has_ended", "is_unwatched", "left", "sink", "source")
 
@@ -57,8 +59,8 @@ class Direction:
         self.has_ended = False
         """True if the end of the stream was read."""
         self.is_unwatched = False
-        """True if the source is closed by its peer, but has bytes left. Its events would repeat
-        without end, so it is read when the sink accepts bytes."""
+        """True if the peer has closed the source, but bytes remain to be read. Its epoll events
+        would repeat without end, so the source is read only when the sink accepts bytes."""
 
     @property
     def wants_bytes(self) -> bool:
@@ -67,12 +69,13 @@ class Direction:
 
     @property
     def wants_room(self) -> bool:
-        """True if the sink must accept bytes before anything else."""
+        """True if the sink must accept buffered bytes before the source is read again."""
         return bool(self.left) or (self.is_unwatched and not self.has_ended)
 
     def pull(self, buffer: memoryview) -> None:
-        """Read from the source once, and write as many of the bytes as the sink accepts. Raises
-        OSError if a socket is broken."""
+        """Read from the source once, and write as many of the bytes as the sink accepts.
+
+        Raises OSError if a socket is broken."""
         if not self.wants_bytes:
             return
         try:
@@ -88,7 +91,8 @@ class Direction:
             self.left = memoryview(bytes(buffer[sent:count]))
 
     def push(self, buffer: memoryview) -> None:
-        """Write more of the bytes that were left. Raises OSError if a socket is broken."""
+        """Write buffered bytes that the sink has not accepted yet. Raises OSError if a socket is
+        broken."""
         if self.left:
             self.left = self.left[self._sent(self.left) :]
         if self.is_unwatched:
@@ -121,16 +125,17 @@ class SplicedConnection:
 
     @property
     def is_over(self) -> bool:
-        """True if both directions have ended."""
+        """True if both directions of the connection have ended."""
         return self.inbound.has_ended and self.outbound.has_ended
 
     @property
     def is_ending(self) -> bool:
-        """True if one direction has ended."""
+        """True if at least one direction of the connection has ended."""
         return self.inbound.has_ended or self.outbound.has_ended
 
     def interest(self, stream: SplicedSocket) -> int | None:
-        """Return the events that a socket must wait for; None if it is not to be watched."""
+        """Return the epoll events for which to watch a socket, or None if it is not to be
+        watched."""
         incoming, outgoing = self._directions(stream)
         if incoming.is_unwatched:
             return None

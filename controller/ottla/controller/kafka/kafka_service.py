@@ -1,9 +1,10 @@
 """The objects of a controller that answer clients, and their wiring. Pure.
 
 A controller serves what the Admin client of Kafka 4.4 sends to `bootstrap.controllers`. Changes are
-made by the decisions that also serve forwarded requests, and are authorized there again. Another
-controller than the active one refuses them with NOT_CONTROLLER, and the client finds the active one
-with DescribeCluster. Clients log in as at a broker, and the same gates check their permissions.
+made by the decisions that also serve forwarded requests, and are authorized there again. A
+controller that is not active refuses changes with NOT_CONTROLLER, and the client finds the active
+controller with DescribeCluster. Clients log in as at a broker, and the same gates check their
+permissions.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,8 @@ SERVED = frozenset(
 
 
 class KafkaService:
-    """Dispatcher of a controller, with the metadata and the waiting requests behind it."""
+    """The dispatcher of client requests on a controller, with its copy of the metadata and its
+    waiting requests."""
 
     def __init__(
         self,
@@ -87,11 +89,12 @@ class KafkaService:
         self.quotas = RequestQuotas(
             config.quota_windows, clock, self.dispatcher.clock, _custom_limits(config, errors)
         )
-        """Request quotas of clients. They follow the metadata by a publisher of the caller."""
+        """Request quotas of clients. A publisher of the caller updates them with each metadata
+        image."""
         self.dispatcher.quotas = self.quotas
         self.authenticators = Authenticators(config, rng, clock)
-        """Logins of clients, on listeners with SASL. They follow the metadata once `follow` is
-        called."""
+        """Authenticators of clients, on listeners with SASL. They use the credentials of the
+        metadata once `follow` is called."""
         self.dispatcher.guards = self.authenticators.guards
         self.dispatcher.on_closed.append(self.authenticators.sessions.forget)
         self.purgatory = Purgatory(errors)
@@ -104,7 +107,8 @@ class KafkaService:
 
     @property
     def publishers(self) -> tuple[Publisher, ...]:
-        """The objects that follow the metadata, in their order."""
+        """Publishers that receive every new metadata image, in the order in which they are
+        called."""
         return self._authorization, self._metadata, ImageWatch(self.purgatory, self._metadata)
 
     def _image(self) -> MetadataImage:
@@ -163,8 +167,8 @@ class KafkaService:
 def _custom_limits(
     config: ControllerConfig, errors: UnexpectedErrors
 ) -> Callable[[str], CustomLimits] | None:
-    """Return a function that returns the limits of a kind of quota, as the class in
-    `client.quota.callback.class` computes them. None if no class is set."""
+    """Return a function from a kind of quota to the limits that the class in
+    `client.quota.callback.class` computes. Returns None if no class is set."""
     name = config.mutation_quotas.callback_class
     if name is None:
         return None

@@ -442,11 +442,11 @@ def _has_ended(
 ) -> bool:
     """Return whether the process of the known incarnation has ended before its session.
 
-    One process at a time locks a log directory, and the new incarnation has a directory of the
-    known one. A copy of a directory has no such lock, so the known incarnation must also have sent
-    nothing since this controller became active, which a living broker does within a heartbeat
-    interval. Kafka waits for the session timeout: a node that is controller and broker, and was
-    killed, becomes active again and finds the session of its own broker.
+    A log directory is locked by one process at a time, and the new incarnation has a log directory
+    of the known one. A copy of a directory has no such lock, so the known incarnation must also
+    have sent nothing since this controller became active, which a living broker does within a
+    heartbeat interval. Kafka waits for the session timeout: a node that is controller and broker,
+    and was killed, becomes active again and finds the session of its own broker.
     """
     is_silent = sessions.contact_count(known.id) == 0
     return is_silent and not set(known.log_dirs).isdisjoint(wanted.log_dirs)

@@ -48,8 +48,8 @@ def are_controllers_registered(image: MetadataImage) -> bool:
 def registered_controllers(
     image: MetadataImage, remembered: Mapping[NodeId, ControllerRegistration]
 ) -> tuple[ControllerRegistration, ...]:
-    """Return the registered controllers. `remembered` are those that count below the level at which
-    registrations are records."""
+    """Return the registered controllers. `remembered` contains the registrations that count while
+    the finalized ottla.version does not store them as records."""
     found = image.controllers if are_controllers_registered(image) else remembered
     return tuple(found.values())
 
@@ -60,8 +60,9 @@ def register_controller(
     """Decide the registration of a controller, which replaces the controller's previous one. The
     reply is the registration.
 
-    Writes no record if the controller is registered with the same content, or if the level has no
-    registrations. Raises RefusedError if the request is invalid.
+    Writes no record if the controller is already registered with the same content, or if the
+    finalized ottla.version does not store registrations. Raises RefusedError if the request is
+    invalid.
     """
     if request.cluster_id != identity.cluster_id:
         raise RefusedError(

@@ -132,7 +132,8 @@ def check_hosts(
 
 
 def _host_of(image: MetadataImage, broker: NodeId) -> tuple[str | None, str | NodeId]:
-    """Return the failure domain of a broker. A broker without a host is one of its own."""
+    """Return the failure domain of a broker: its rack and host. A broker without a host is a
+    failure domain by itself."""
     found = image.brokers.get(broker)
     return (None, broker) if found is None else (found.rack, found.host or broker)
 
@@ -144,7 +145,7 @@ def _sharing_count(image: MetadataImage, replicas: Iterable[NodeId]) -> int:
 
 
 def _shared_host(image: MetadataImage, replicas: Iterable[NodeId]) -> tuple[NodeId, NodeId] | None:
-    """Return the first two replicas on one host, or None if there are none."""
+    """Return the first two replicas that share a host, or None if no replicas do."""
     known: dict[object, NodeId] = {}
     for replica in replicas:
         other = known.setdefault(_host_of(image, replica), replica)

@@ -1,10 +1,11 @@
-"""Moves of a balance: started a few at a time, until the plan is empty.
+"""Moves of partitions that a stored balance plan contains. They are started a few at a time, until
+the plan is empty.
 
 All state is in the metadata log: the moves that are left, the reassignments in progress, and the
 throttle.  Each step is a function of the image, so any controller continues.  A step ends moves
 that are complete, and starts others.  Invariants:
 - TwoMovesABroker: a broker takes part in at most two copies of the plan.
-- NoMoveOfWeakPartitions: a move starts only if all replicas that stay are in sync.
+- NoMoveOfWeakPartitions: a move starts only if all replicas that the partition keeps are in sync.
 - ThrottleFromStartToEnd: the rates are set before the first copy and removed with the last move.
 - The operator decides: a partition that a client reassigns or cancels leaves the plan.
 """
@@ -55,7 +56,8 @@ class MoveStage(Enum):
 
 
 def stage_of(state: PartitionState | None, move: StoredMove) -> MoveStage:
-    """Return the stage of a move, given the partition's state or None."""
+    """Return the stage of a move. `state` is the partition's state, or None if the partition does
+    not exist."""
     if state is None:
         return MoveStage.GONE
     target = tuple(one for one in state.replicas if one not in state.removing)
@@ -72,7 +74,7 @@ def obstacle_of(
     move: StoredMove,
     state: PartitionState,
 ) -> str | None:
-    """Return the reason why a move must wait, or None."""
+    """Return the reason why a move of a partition must wait, or None if it may start."""
     for one in move.adding:
         broker = image.brokers.get(one)
         if broker is None or not broker.is_active:
@@ -96,13 +98,14 @@ def obstacle_of(
 
 
 def advance(image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the next step of the plan.  Returns no records if nothing is to be done now."""
+    """Return the records of the next step of the balance plan. Returns none if nothing is to be
+    done now."""
     return _PlanStep(image, config).records() if stored_moves(image) else []
 
 
 def undo(before: MetadataImage, image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the records that cancel the moves in progress of a plan that was just removed, and end
-    its throttle.  `before` has the plan."""
+    """Return the records that cancel the moves in progress of a balance plan that was just removed,
+    and end its throttle. `before` is the image that still has the plan."""
     rules = TopicRules(image, config)
     lists = ThrottleLists(image)
     records: list[Record] = []
@@ -126,7 +129,7 @@ def _find(image: MetadataImage, move: StoredMove) -> tuple[Topic | None, Partiti
 
 
 class _PlanStep:
-    """One step of a plan."""
+    """One step of a balance plan, which ends complete moves of partitions and starts others."""
 
     def __init__(self, image: MetadataImage, config: ControllerConfig) -> None:
         self._image = image
@@ -137,7 +140,7 @@ class _PlanStep:
         self._busy: Counter[NodeId] = Counter()
 
     def records(self) -> list[Record]:
-        """Return the records of the step."""
+        """Return the records of this step of the balance plan."""
         moves = stored_moves(self._image)
         records: list[Record] = []
         ended: set[StoredMove] = set()
@@ -164,7 +167,8 @@ class _PlanStep:
         return [*records, *self._lists.records(), *plan_records(self._image, kept)]
 
     def _elect_preferred(self, move: StoredMove) -> Iterator[Record]:
-        """Yield the election of the preferred leader, if another replica leads."""
+        """Yield the record that elects the partition's preferred leader, if another replica
+        leads."""
         topic, state = _find(self._image, move)
         if topic is None or state is None or state.replicas != move.after:
             return
@@ -172,7 +176,8 @@ class _PlanStep:
             yield from self._changed(topic, state, move, Election.PREFERRED, None)
 
     def _start(self, move: StoredMove) -> Iterator[Record]:
-        """Yield the start of a move, unless its brokers are busy or it must wait."""
+        """Yield the record that starts a move, unless its brokers are busy or the partition must
+        wait."""
         if move.is_copy:
             if any(self._busy[one] >= MOVES_PER_BROKER for one in move.brokers):
                 return
@@ -213,13 +218,14 @@ class _PlanStep:
 
 
 def _bounded_rate(image: MetadataImage) -> Iterator[Record]:
-    """Yield the records that bring the throttle into its bounds, if it is outside or missing."""
+    """Yield the records that set the replication throttle to a value within its bounds, if it is
+    missing or outside them."""
     lowest, highest = rate_bounds(image)
     yield from rate_records(image, min(max(rate_in_force(image), lowest), highest))
 
 
 def _hosts_gone(image: MetadataImage) -> int:
-    """Return the number of hosts with a broker that is not active."""
+    """Return the number of hosts that have at least one inactive broker."""
     return len(
         {broker.host or str(broker.id) for broker in image.brokers.values() if not broker.is_active}
     )

@@ -1,8 +1,8 @@
-"""The plan of a balance in the metadata log, and the throttle of its moves.
+"""Plan of a balance in the metadata log, and the throttle of its moves.
 
-The plan and its throttle are dynamic settings, so every controller and broker knows them.  The
-throttle is cluster-wide; each topic lists the replicas that it applies to.  A rate that a single
-broker has of its own stays in force.
+The plan and its throttle are dynamic settings, so every controller and broker knows them. The
+throttle is cluster-wide, and each topic lists the replicas to which it applies. A rate that is set
+for a single broker overrides it.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ EVERY_BROKER = ""
 
 
 def stored_moves(image: MetadataImage) -> tuple[StoredMove, ...]:
-    """Return the moves of the plan that are not complete.  Empty if there is no plan."""
+    """Return the incomplete moves of the stored balance plan. Empty if there is no plan."""
     return parse_moves(image.config(BROKER_RESOURCE, EVERY_BROKER).get(BALANCE_PLAN, ""))
 
 
@@ -41,7 +41,8 @@ def has_rates(image: MetadataImage) -> bool:
 
 
 def rate_bounds(image: MetadataImage) -> tuple[int, int]:
-    """Return the lowest and the highest throttle of the plan, in bytes per second."""
+    """Return the lowest and the highest permitted throttle of the balance plan, in bytes per
+    second."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     lowest = int(settings.get(BALANCE_RATE_MIN, str(DEFAULT_RATE_MIN)))
     highest = int(settings.get(BALANCE_RATE_MAX, str(DEFAULT_RATE_MAX)))
@@ -49,13 +50,14 @@ def rate_bounds(image: MetadataImage) -> tuple[int, int]:
 
 
 def rate_in_force(image: MetadataImage) -> int:
-    """Return the present throttle of the plan, in bytes per second."""
+    """Return the present throttle of the balance plan, in bytes per second."""
     text = image.config(BROKER_RESOURCE, EVERY_BROKER).get(RATES[0])
     return rate_bounds(image)[1] if text is None else int(text)
 
 
 def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
-    """Yield the records that set the throttle, or none if it has this rate already."""
+    """Yield the records that set the replication throttle to `rate` bytes per second. Yields none
+    if it already has this rate."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     for key in RATES:
         if settings.get(key) != str(rate):
@@ -63,8 +65,8 @@ def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
 
 
 def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterator[Record]:
-    """Yield the records after which the plan consists of these moves.  Without moves, the records
-    end the plan and its throttle."""
+    """Yield the records that make the stored balance plan consist of these moves. Without moves,
+    the records end the plan and its throttle."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     if moves:
         text = moves_text(moves)
@@ -77,7 +79,8 @@ def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterato
 
 
 def under_replicated_count(image: MetadataImage) -> int:
-    """Return the number of partitions with replicas out of sync, without those being added."""
+    """Return the number of partitions with replicas out of sync. Replicas that are being added do
+    not count."""
     return sum(
         not set(state.replicas).difference(state.adding).issubset(state.isr)
         for topic in image.topics.values()
@@ -86,7 +89,7 @@ def under_replicated_count(image: MetadataImage) -> int:
 
 
 class ThrottleLists:
-    """Changes of the lists of throttled replicas, collected over many moves."""
+    """Changes of the topics' lists of throttled replicas, collected over many moves."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -94,17 +97,19 @@ class ThrottleLists:
         self._removed: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
 
     def add(self, move: StoredMove) -> None:
-        """Throttle the copies of a move.  Any present replica may be the sender."""
+        """Add the copies of a move to the lists. Any present replica of the partition may be the
+        sender."""
         for key, replicas in _listed(move):
             self._added[key] |= replicas
 
     def remove(self, move: StoredMove) -> None:
-        """End the throttle of a move."""
+        """Remove the copies of a move from the lists."""
         for key, replicas in _listed(move):
             self._removed[key] |= replicas
 
     def records(self) -> Iterator[Record]:
-        """Yield the records that change the lists.  A list of all replicas (*) is not changed."""
+        """Yield the records that change the lists of throttled replicas. A list of all replicas (*)
+        is not changed."""
         for topic, key in sorted({*self._added, *self._removed}):
             if topic not in self._image.topic_ids:
                 continue
@@ -126,9 +131,10 @@ def _listed(move: StoredMove) -> Iterator[tuple[tuple[str, str], set[tuple[int, 
 
 
 def without(image: MetadataImage, partitions: Iterable[TopicPartition]) -> list[Record]:
-    """Return the records that remove partitions from the plan, since a client has decided on them.
+    """Return the records that remove partitions from the balance plan, since a client has decided
+    on them.
 
-    Returns none if the plan has none of them.
+    Returns no records if the plan contains none of these partitions.
     """
     gone = set(partitions)
     moves = stored_moves(image)

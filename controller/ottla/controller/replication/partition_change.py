@@ -74,7 +74,8 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def without(self, leaving: Collection[NodeId]) -> "Assignment":
-        """Return the assignment without the leaving replicas, and without a reassignment."""
+        """Return the assignment without the leaving replicas, and with no reassignment in
+        progress."""
         kept = [
             (replica, directory)
             for replica, directory in zip(self.replicas, self.directories, strict=True)

@@ -36,8 +36,8 @@ class Placement:
     ) -> list[tuple[NodeId, ...]]:
         """Return the replicas of each new partition, preferred leader first.
 
-        `turn` is the position, in the order of brokers, of the first partition's leader.  The
-        caller increases it from one placement to the next.  Raises
+        `turn` is the position of the first partition's leader in the order of brokers.  The caller
+        increases it from one placement to the next.  Raises
         RefusedError(INVALID_REPLICATION_FACTOR) if there are too few brokers.
         """
         assert partition_count >= 0
@@ -56,9 +56,8 @@ class Placement:
 def turn_after(
     brokers: Iterable[BrokerRegistration], leader: NodeId, partition_count: int
 ) -> int | None:
-    """Return the position, in the order of brokers, that follows the leader of a topic's last
-    partition. Placement of further partitions continues there. Returns None if that leader is not
-    active.
+    """Return the position after the leader of a topic's last partition, in the order of brokers.
+    Placement of further partitions continues there. Returns None if that leader is not active.
 
     `partition_count` is the number of the topic's partitions.
     """

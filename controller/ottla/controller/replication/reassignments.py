@@ -45,7 +45,7 @@ def alter_partition_reassignments(
     partition.
 
     A reassignment is cancelled if the partition's replicas in the request are null.  A partition
-    that is altered leaves the plan of a balance.
+    that the request alters is removed from the stored balance plan.
     """
     may_resize = request.allow_replication_factor_change
     config = context.config
@@ -129,7 +129,8 @@ def _decided(
 
 
 def towards(image: MetadataImage, now: Assignment, replicas: tuple[NodeId, ...]) -> Assignment:
-    """Return the assignment that leads from the present replicas to the requested ones."""
+    """Return the assignment that reassigns a partition from its present replicas to the requested
+    ones."""
     before = set(now.replicas).difference(now.adding)
     removing = tuple(sorted(set(now.replicas).difference(replicas)))
     merged = (*replicas, *removing)
@@ -154,7 +155,8 @@ def cancelled(
 ) -> Record | None:
     """Return the record that gives a partition its original replicas back.
 
-    Raises RefusedError if it is not being reassigned, or if that needs an unclean election.
+    Raises RefusedError if the partition is not being reassigned, or if the cancellation needs an
+    unclean election.
     """
     now = Assignment.of(state)
     if not now.is_changing:

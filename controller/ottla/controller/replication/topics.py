@@ -60,8 +60,9 @@ from ottla.wire.messages.delete_topics_response import (
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 REPLICAS_SHARE = 10
-"""Replicas that a request may place, on average, for each partition that it may create.  With
-fewer, large replication factors are refused; with more, one request could place a million replicas.
+"""Number of replicas that a request may place, on average, for each partition that it may create.
+With fewer, large replication factors are refused; with more, one request could place a million
+replicas.
 """
 
 UNSET = -1
@@ -115,8 +116,8 @@ def create_topics(
 
 
 def _not_allowed(requester: Requester, times: Mapping[str, int]) -> set[str]:
-    """Return the names of the topics that the client may not create.  Each name is authorized
-    once."""
+    """Return the names of the topics that the client may not create. Each name is authorized once.
+    `times` is the number of occurrences of each name."""
     if requester.allows_on_cluster(AclOperation.CREATE, is_logged=False):
         return set()
     return {
@@ -300,8 +301,8 @@ class ReservedNames:
         self._image = image
         self._added: set[str] = set()
         self._alike: dict[str, str] | None = None
-        """Name of a topic by the name under which its metrics are exported. None until a check
-        first needs it."""
+        """Existing topics' names, by the name under which their metrics are exported. None until a
+        check first needs them."""
 
     def check(self, name: str) -> None:
         """Raise RefusedError if a topic with this name exists, or if its metrics would have the
@@ -325,7 +326,7 @@ class ReservedNames:
             )
 
     def add(self, name: str) -> None:
-        """Reserve the name of a topic that this request creates."""
+        """Reserve the name of a topic that the current request creates."""
         self._added.add(name)
         if self._alike is not None:
             self._alike[_metric_name(name)] = name
@@ -454,7 +455,8 @@ def _grow(
 ) -> list[Record]:
     """Return the records that add partitions to a topic.
 
-    `before_count` is the number of partitions that this request adds to topics before this one.
+    `before_count` is the number of partitions that the same request adds to the topics before this
+    one.
     """
     topic = image.topic(asked.name)
     if topic is None:

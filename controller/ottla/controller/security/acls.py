@@ -112,11 +112,11 @@ def delete_acls(
 
 
 class _TooMuchError(Exception):
-    """Error of a DeleteAcls request whose filters compare or match too many ACLs."""
+    """Exception for a DeleteAcls request whose filters compare or match too many ACLs."""
 
 
 class _Search:
-    """Search for the ACLs that match filters, within the limits of one request."""
+    """Search for the ACLs that match filters, within the limits for one request."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._acls = image.acls
@@ -159,8 +159,9 @@ def _fresh_id(image: MetadataImage, context: Context) -> UUID:
 
 
 def _entry_of(asked: AclCreation, *, has_ranges: bool) -> AclEntry:
-    """Return the ACL that an element of a CreateAcls request describes. Raises RefusedError if the
-    element is invalid."""
+    """Return the ACL that one creation in a CreateAcls request describes.
+
+    Raises RefusedError if the creation is invalid."""
     entry = AclEntry(
         resource_type=of_code(ResourceType, asked.resource_type),
         resource_name=asked.resource_name,

@@ -88,8 +88,8 @@ def _refusals(refused: Mapping[str, RefusedError]) -> list[AlterUserScramCredent
 def _record(
     image: MetadataImage, asked: ScramCredentialDeletion | ScramCredentialUpsertion
 ) -> Record:
-    """Return the record that sets or deletes one credential. Raises RefusedError if this deletion
-    or update of the request is invalid."""
+    """Return the record that sets or deletes one SCRAM credential. Raises RefusedError if the
+    requested deletion or update is invalid."""
     hashing = _checked_mechanism(asked.name, asked.mechanism)
     if isinstance(asked, ScramCredentialDeletion):
         if asked.name not in image.scram_credentials.get(hashing.number, {}):

@@ -59,7 +59,8 @@ def alter_client_quotas(
 
 
 def _records(image: MetadataImage, entry: AskedEntry) -> list[Record]:
-    """Return the records of one entry.  Raises RefusedError if the entry is invalid."""
+    """Return the records for one entry of an AlterClientQuotas request. Raises RefusedError if the
+    entry is invalid."""
     entity = _entity(entry.entity)
     keys = IP_KEYS if entity[0].type == "ip" else CLIENT_KEYS
     in_force: Mapping[str, float] = image.client_quotas.get(entity, {})

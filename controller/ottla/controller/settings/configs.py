@@ -136,8 +136,10 @@ def _alter_each(
 
 
 def _replacing(gone: Changes, wanted: Changes) -> Changes:
-    """Return the changes after which a resource has only the `wanted` settings. `gone` are the
-    changes that delete all its present ones. Raises RefusedError if a wanted value is null."""
+    """Return the changes after which a resource has only the `wanted` settings. `gone` contains the
+    changes that delete all its present settings.
+
+    Raises RefusedError if a wanted value is null."""
     if None in wanted.values():
         raise _null_values(wanted)
     return gone | wanted
@@ -157,8 +159,8 @@ def _elections_due(
 
 
 def _moves_due(before: MetadataImage, image: MetadataImage, context: Context) -> list[Record]:
-    """Return the records that start a plan of moves which was just set, or that cancel the moves of
-    a plan which was just removed."""
+    """Return the records that start the moves of a balance plan that was just set, or cancel the
+    moves of a plan that was just removed."""
     was, now = balance_plan.stored_moves(before), balance_plan.stored_moves(image)
     if now and not was:
         return balance_moves.advance(image, context.config)
@@ -219,8 +221,8 @@ def _refused(refusal: RefusedError) -> Outcome:
 
 
 def _check_allowed(requester: Requester, resource: tuple[int, str]) -> None:
-    """Refuse a change that the client may not make.  This comes before all checks that would reveal
-    whether the resource exists."""
+    """Raise RefusedError if the client may not make this change. This check precedes all checks
+    that would reveal whether the resource exists."""
     number, name = resource
     if number == ConfigKind.TOPIC:
         requester.check_topic(AclOperation.ALTER_CONFIGS, name)
@@ -264,7 +266,7 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
 
 
 def _check_controller(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
-    """Raise RefusedError if a change is of a setting that has no effect on a controller."""
+    """Raise RefusedError if a changed setting has no effect on a controller."""
     kind, name = resource
     node_id = parse_node_id(name)
     if kind != ConfigKind.BROKER or node_id is None or node_id in image.brokers:
@@ -296,10 +298,10 @@ def _check_min_isr(image: MetadataImage, resource: tuple[int, str], wanted: Chan
 
 
 def _check_balance(image: MetadataImage, requester: Requester, wanted: Changes) -> None:
-    """Refuse a plan of moves while another is in progress, or under a throttle that is not its
-    own.
+    """Raise RefusedError for a balance plan while another one is in progress, or while a throttle
+    is set that no balance plan has set.
 
-    The permission is that of reassignments, since the plan reassigns partitions.
+    The permission is the one for reassignments, since the plan reassigns partitions.
     """
     if wanted.keys().isdisjoint(BALANCE_KEYS):
         return

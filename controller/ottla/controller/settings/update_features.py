@@ -1,11 +1,12 @@
-"""Changes of the finalized features by an operator (KIP-584), with Kafka's checks and texts.
+"""Changes of the finalized features by an operator (KIP-584), with Kafka's checks and error
+messages.
 
 Every registered broker and controller must support the new level, and every voter of the quorum
-must be registered. A level that changed records is never left downwards: records of that level may
-be in the log.
+must be registered. A level that changed the format of records is never lowered, because records of
+that level may be in the log.
 
 When eligible leader replicas (ELRs, KIP-966) are enabled, the cluster first gets one value of
-min.insync.replicas for all topics without their own.  When they are disabled, all ELRs are dropped,
+min.insync.replicas for all topics without their own. When they are disabled, all ELRs are dropped,
 because they would become outdated before ELRs are enabled again.
 """
 
@@ -95,8 +96,8 @@ def update_features(
 
 
 def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Record]:
-    """Yield the records after which the cluster has exactly one default of min.insync.replicas,
-    which all controllers know."""
+    """Yield the records that give the cluster exactly one default of min.insync.replicas, which all
+    controllers know."""
     for (resource_type, name), values in image.configs.items():
         if resource_type == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in values:
             yield config_record(BROKER_RESOURCE, name, MIN_INSYNC_REPLICAS, None)
@@ -113,7 +114,7 @@ def _upgrade_type(context: Context, update: FeatureUpdateKey) -> int:
 
 
 def _check(image: MetadataImage, context: Context, update: FeatureUpdateKey) -> None:
-    """Raise RefusedError if one update is refused, in Kafka's order of checks."""
+    """Raise RefusedError if one feature update is not permitted. The checks have Kafka's order."""
     name, level, kind = update.feature, update.max_version_level, _upgrade_type(context, update)
 
     def invalid(reason: str) -> RefusedError:
@@ -159,7 +160,8 @@ def _check(image: MetadataImage, context: Context, update: FeatureUpdateKey) -> 
 def _check_partitions_without_isr(
     image: MetadataImage, invalid: Callable[[str], RefusedError]
 ) -> None:
-    """Refuse to disable eligible replicas while they alone can lead a partition."""
+    """Raise RefusedError if disabled eligible replicas would leave a partition without any replica
+    that can lead."""
     for topic in image.topics.values():
         for partition_id, state in topic.partitions.items():
             if not state.isr:
@@ -192,7 +194,7 @@ def _reason_not_supported(
 
 
 def _range_of(features: Iterable[FeatureRange], name: str) -> LevelRange:
-    """Return the levels of a feature that a node registered."""
+    """Return the range of levels that a node registered for a feature."""
     for found in features:
         if found.name == name:
             return LevelRange(found.lowest, found.highest)
