@@ -2,8 +2,8 @@
 leader's resignation.
 
 Pure functions that read a replica's state and never change it. A refusal is a normal response of
-the protocol, not a fault. Its sender learns the current epoch and leader, because it has an old
-epoch or contacted the wrong node.
+the protocol, not a fault. The requester had an old epoch or contacted the wrong node, and learns
+the current epoch and leader.
 """
 
 from typing import Any
@@ -138,7 +138,7 @@ def _leader_claim_error(
 
 
 def _is_meant_for(replica: Replica, voter_id: NodeId, directory_id: Any) -> bool:
-    """Return whether the request is addressed to this replica.
+    """Return whether a request with this voter id and directory id is addressed to this replica.
 
     A node whose disk was replaced is a different replica with the same id, so the directory id must
     match too.
@@ -158,17 +158,17 @@ def vote(
     *,
     is_granted: bool = False,
 ) -> VoteResponse:
-    """Return the response to a VoteRequest."""
+    """Return the response to a VoteRequest. It names the known leader."""
     return VoteResponse(vote_granted=is_granted, **_hints(replica, leader_id, error))
 
 
 def begin(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> BeginQuorumEpochResponse:
-    """Return the response to a BeginQuorumEpochRequest."""
+    """Return the response to a BeginQuorumEpochRequest. It names the known leader."""
     return BeginQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
 def end(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> EndQuorumEpochResponse:
-    """Return the response to an EndQuorumEpochRequest."""
+    """Return the response to an EndQuorumEpochRequest. It names the known leader."""
     return EndQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
@@ -208,8 +208,8 @@ def fetch_snapshot(
 
 
 def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict[str, Any]:
-    """Return the leader and epoch fields of a response. They are empty if the sender belongs to
-    another cluster."""
+    """Return the fields of a response that contain the known leader and epoch. They are empty if
+    the sender belongs to another cluster."""
     epoch: Epoch = replica.epoch
     if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
         leader_id, epoch = None, NO_EPOCH
@@ -271,7 +271,7 @@ def endpoints_of_leader(replica: Replica, leader_id: NodeId | None) -> tuple[Vot
 def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> int:
     """Return the time in ms that this replica must wait before it stands for election after the
     leader resigned. The first of the leader's preferred successors waits zero; each further one
-    waits longer. A replica that is not among them waits longest."""
+    waits longer. A replica that is not a preferred successor waits longest."""
     longest_ms = replica.config.election_backoff_ms_max
     ids = [key.id for key in preferred]
     if replica.identity.node_id not in ids:

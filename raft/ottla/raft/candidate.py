@@ -1,8 +1,8 @@
-"""Prospective and Candidate: the two phases of an election.
+"""The roles Prospective and Candidate: the two phases of an election.
 
 A prospective requests pre-votes (KIP-996) in its current epoch and writes nothing: a replica that
 was only partitioned cannot depose a working leader. With a majority of pre-votes it becomes a
-candidate: it enters a new epoch, votes for itself and requests binding votes.
+candidate: It enters a new epoch, votes for itself and requests binding votes.
 """
 
 from ottla.model.errors import ErrorCode
@@ -62,7 +62,8 @@ class Ballot:
 
 
 class _Election:
-    """Base class of both phases: requests votes from every voter that has not responded."""
+    """Base class of the roles Prospective and Candidate, which requests votes from every voter that
+    has not responded."""
 
     __slots__ = ("ballot", "election_deadline_ms")
 
@@ -123,11 +124,11 @@ class Prospective(_Election):
         """Voters with a shorter log that also stand for election."""
 
     def on_rival_candidate(self, voter_id: NodeId) -> None:
-        """Request the pre-vote of a rival again. A rival is a voter with a shorter log that also
-        stands for election.
+        """Record a rival, and request its pre-vote again. A rival is a voter with a shorter log
+        that also stands for election.
 
-        The rival has lost its leader since it rejected this replica, and without its pre-vote this
-        replica may not get a majority.
+        The rival has lost its leader since it rejected this replica. Without the rival's pre-vote
+        this replica may not get a majority.
         """
         self._rivals.add(voter_id)
         self.ballot.forget_rejection(voter_id)
@@ -145,8 +146,8 @@ class Prospective(_Election):
         """Return the next role, or None to continue requesting pre-votes.
 
         A majority of pre-votes makes this voter a candidate. If a majority is impossible or the
-        election times out, it follows the known leader again, or becomes unattached if none is
-        known.
+        election times out, the voter follows the known leader again, or becomes unattached if none
+        is known.
         """
         if self.ballot.is_won and replica.may_campaign:
             return Role.CANDIDATE

@@ -41,7 +41,7 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 def leader_change_batch(
     append: LeaderChangeAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
 ) -> bytes:
-    """Return the control batch at the start of a leader's epoch."""
+    """Return the control batch that starts a leader's epoch (a LeaderChange record)."""
     message = leader_change.LeaderChangeMessage(
         version=LEADER_CHANGE_VERSION,
         leader_id=append.leader_id,

@@ -73,7 +73,7 @@ Append = LeaderAppend | LeaderChangeAppend | VotersAppend | FollowerAppend
 
 @frozen(kw_only=True)
 class SnapshotChunk:
-    """Write of bytes of the leader's snapshot at `position` of its `.part` file.
+    """Write of one chunk of the leader's snapshot at `position` of the snapshot's `.part` file.
 
     A chunk at position 0 starts the file from scratch. After the chunk with `is_last`, the driver
     flushes and renames the file. It then replaces the log with an empty, flushed log that starts at
@@ -140,7 +140,7 @@ class OutgoingRequest:
     endpoints: tuple[VoterEndpoint, ...]
     request: Request
     timeout_ms: int
-    """Timeout of the response. It includes the time that a Fetch may wait at the leader."""
+    """Timeout of the response in ms. It includes the time that a Fetch may wait at the leader."""
 
 
 @frozen(kw_only=True)
@@ -177,8 +177,7 @@ class Effects:
     """
     role_change: RoleChange | None = None
     rejected: RejectedResponse | None = None
-    """A response that was rejected as impossible. It is reported to operators, and no other action
-    is needed."""
+    """A response that was rejected as impossible. It is only reported to operators."""
     next_wake_ms: int | None = None
     """Latest time, in ms, at which the driver must send the next `Tick`, or None if no timer is
     running."""

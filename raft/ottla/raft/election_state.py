@@ -18,7 +18,7 @@ from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey
 
 QUORUM_STATE_FILE = "quorum-state"
-"""The file's name inside the metadata log's directory."""
+"""Name of the file in the metadata log's directory."""
 
 NO_ELECTION_YET = Epoch(0)
 """The epoch of a replica that has not seen an election yet."""

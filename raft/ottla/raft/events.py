@@ -17,13 +17,13 @@ class RequestReceived:
     step."""
 
     token: int
-    """The driver's number for the request, which is never reused."""
+    """Number that the driver gave the request. It is never reused."""
     request: Request
 
 
 @frozen(kw_only=True)
 class ResponseReceived:
-    """The response to an `OutgoingRequest`. Responses with unknown or outdated ids are dropped."""
+    """The response to an `OutgoingRequest`. It is dropped if its id is unknown or outdated."""
 
     request_id: int
     response: Response
@@ -46,7 +46,7 @@ class LeaderRefused:
 
     leader_id: NodeId
     epoch: Epoch
-    """The leader's epoch, as this node knew it when the fetch failed."""
+    """The leader's epoch as this node knew it when its fetch failed."""
 
 
 @frozen(kw_only=True)
@@ -79,8 +79,8 @@ class ResignRequested:
 
 @frozen
 class ShutdownRequested:
-    """Event that the node is about to stop. The replica hands over the leadership and never stands
-    for election again.
+    """Event that the node is about to stop. The replica gives its leadership to a successor and
+    never stands for election again.
 
     The driver continues to call `step` until `QuorumCore.is_handed_over`, or until the shutdown
     timeout.

@@ -1,7 +1,7 @@
-"""Follower: fetches from its leader, one request at a time, while the leader responds.
+"""Role of a follower: it fetches from its leader, one request at a time, while the leader responds.
 
-The fetch offset acknowledges all entries below it, so a voter fetches only once its log is flushed
-to its end. An observer fetches without flushing, and never stands for election.
+The fetch offset acknowledges all entries below it, so a voter fetches only once its whole log is
+flushed. An observer fetches without flushing, and never stands for election.
 """
 
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ jitter, the followers of a dead leader stand for election simultaneously and spl
 more, its failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
-"""Delay before a voter stands for election after its leader's process ended. If it is shorter, the
-other voters have not noticed the failure yet and reject the voter."""
+"""Delay in ms before a voter stands for election after its leader's process ended. If it is
+shorter, the other voters have not noticed the failure yet and reject the voter."""
 
 REFUSED_STAGGER_MS = 100
-"""Additional delay of each voter over the previous one, in the order of ids. If it is shorter than
-an election, voters split the vote. If it is longer and the first voter is dead too, the election
-takes longer."""
+"""Additional delay in ms of each voter over the previous one, in the order of ids. If it is shorter
+than an election takes, voters split the vote. If it is longer, an election takes longer when the
+first voter has failed too."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class SnapshotFetch:
 
 
 class Follower:
-    """The role of a replica that has a leader."""
+    """The role of a replica that has a leader and fetches from it."""
 
     __slots__ = (
         "_fetch_deadline_ms",
@@ -83,9 +83,9 @@ class Follower:
     def on_leader_refused(self, replica: Replica, now_ms: int) -> None:
         """Stand for election soon, because the leader's process has ended.
 
-        This happens at most once per leader, and only if the leader has responded to this replica
-        before. The other voters reject the candidacy if they still receive the leader's responses;
-        this voter then waits for a whole fetch timeout.
+        A replica does this at most once per leader, and only if the leader has responded to this
+        replica before. The other voters reject the candidacy if they still receive the leader's
+        responses; this voter then waits for a whole fetch timeout.
         """
         if not self._has_fetched or not replica.may_campaign:
             return
@@ -184,10 +184,11 @@ class Follower:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Process a response of the leader. If another node responds, only the leader that it names
-        is used.
+        """Process a response of the leader. If another node responds, only its information about
+        the leader is used.
 
-        The same applies to a response of an earlier epoch, whose leader may have changed since.
+        The same applies to a response of an earlier epoch, because the leader may have changed
+        since.
         """
         if isinstance(response, VoterChangeResponse):
             return  # The voter set in the log shows whether the change was made.
@@ -260,7 +261,7 @@ class Follower:
         """Return the highest offset up to which this log may equal the leader's log.
 
         Above its own end offset for the epoch of `diverging`, this log has only entries of later
-        epochs. Above the offset of `diverging`, the leader's log has only later epochs.
+        epochs. Above the offset of `diverging`, the same is true for the leader's log.
         """
         own = replica.log.end_offset_for_epoch(diverging.epoch)
         return min(own.offset, diverging.offset)

@@ -1,9 +1,9 @@
-"""Leader: appends entries, answers fetches, and commits the entries that a majority has
-acknowledged by its fetches.
+"""Role of the leader: it appends entries, answers fetches, and commits entries that a majority has
+acknowledged by fetching.
 
 Invariant ConsistentCommittedData: the high watermark is the offset up to which a majority of voters
-has *flushed*, the leader itself included with its own flushed offset. It increases only once an
-entry of the leader's own epoch is below that offset (raft paper, 5.4.2).
+has *flushed*. The leader itself counts with its own flushed offset. The high watermark increases
+only once an entry of the leader's own epoch is below that offset (raft paper, 5.4.2).
 """
 
 from ottla.model.buggify import buggify
@@ -109,7 +109,7 @@ class Leader:
     def has_lost_majority(self, replica: Replica, now_ms: int) -> bool:
         """Return whether fewer than a majority of the voters fetched recently (check-quorum).
 
-        The other voters may then have another leader.
+        The voters that do not fetch may then have another leader.
         """
         needed_count = replica.identity.voters.majority_count - replica.is_voter
         if needed_count == 0:
@@ -141,8 +141,9 @@ class Leader:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Record that a voter has acknowledged this leader. A voter that refused gets another
-        BeginQuorumEpoch soon. A response to DescribeReplica continues a change of the voters."""
+        """Record that a voter has acknowledged this leader. A voter that refused the leader gets
+        another BeginQuorumEpoch soon. A response to DescribeReplica continues a change of the voter
+        set."""
         if isinstance(response, DescribeReplicaResponse):
             progress = self._observer_named(outgoing.to, response.replica_key)
             self._changes.on_described(replica, outgoing, response, progress, now_ms)
@@ -152,7 +153,7 @@ class Leader:
             self._postpone_begin(replica, self._voters[outgoing.to], now_ms)
 
     def on_no_response(self, replica: Replica, outgoing: OutgoingRequest) -> None:
-        """End a change of the voters if the new voter's endpoint does not answer."""
+        """End a change of the voter set if the new voter's endpoint does not answer."""
         self._changes.on_probe_failed(replica, outgoing)
 
     def on_change_request(
@@ -165,7 +166,7 @@ class Leader:
         self._changes.on_request(replica, token, request, progress, now_ms)
 
     def on_voters_changed(self, replica: Replica, now_ms: int) -> None:
-        """Track the progress of the other voters in the new set.
+        """Track the progress of the voters in the new voter set.
 
         A new voter keeps its progress as an observer; a removed voter continues as an observer.
         """
@@ -185,7 +186,7 @@ class Leader:
         return self._observers.get(key) if key.id == node_id else None
 
     def on_appended(self, replica: Replica) -> None:
-        """Answer waiting fetches, because this step's effects append new entries."""
+        """Answer waiting fetches, because new entries are being appended."""
         for parked in list(self._parked.values()):
             self._answer(replica, parked)
 
@@ -249,14 +250,14 @@ class Leader:
         self._note_contact(replica, request.replica_key, now_ms)
 
     def release(self, replica: Replica, response: FetchResponse) -> None:
-        """Send `response` to every waiting fetch, because this leadership is over."""
+        """Send `response` to every waiting fetch, because this replica no longer leads."""
         for parked in self._parked.values():
             replica.reply(parked.token, response)
         self._parked.clear()
         self._changes.release(replica)
 
     def preferred_successors(self) -> tuple[ReplicaKey, ...]:
-        """Return the other voters, the one with the longest log first."""
+        """Return the other voters, sorted by the length of their logs, the longest first."""
         ordered = sorted(self._voters.values(), key=lambda p: (-p.end_offset, p.key.id))
         return tuple(progress.key for progress in ordered)
 
@@ -332,8 +333,8 @@ class Leader:
         )
 
     def _answer(self, replica: Replica, parked: _ParkedFetch) -> None:
-        """Answer a waiting fetch with the entries that the log contains when the driver reads
-        it."""
+        """Answer a waiting fetch. The answer contains the entries that the log has when the driver
+        reads it."""
         del self._parked[parked.request.replica_key]
         bytes_max = min(parked.request.bytes_max, replica.config.fetch_bytes_max)
         read = ReadLog(offset=parked.request.fetch_offset, bytes_max=bytes_max)

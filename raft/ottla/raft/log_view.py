@@ -1,4 +1,4 @@
-"""The core's view of its log: read access only, in offsets and epochs, never in bytes."""
+"""The quorum core's view of its log: read access only, in offsets and epochs, never in bytes."""
 
 from typing import Protocol
 
@@ -36,7 +36,8 @@ class LogView(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch <= `epoch` in the log (or its snapshot) and its end offset.
+        """Return the largest epoch in the log (or its snapshot) that is not above `epoch`, and the
+        end offset of that epoch.
 
         If all entries have later epochs, returns `start_offset` and the earliest snapshot's epoch,
         or 0 if there is no snapshot.
@@ -56,8 +57,8 @@ class LogView(Protocol):
 
     @property
     def voters(self) -> VoterSet | None:
-        """The last voter set in the log or its snapshot, committed or not. None if there is
-        none."""
+        """The last voter set in the log or its snapshot, committed or not. None if they contain no
+        voter set."""
         ...
 
     @property

@@ -3,7 +3,7 @@
 Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, AddVoter,
 RemoveVoter and UpdateVoter have Kafka's fields with Kafka's meaning (KIP-595, KIP-630, KIP-853,
 KIP-996). DescribeReplica takes the place of ApiVersions, by which Kafka's leader probes a new
-voter. Nodes exchange them by gRPC. No decision is made here.
+voter. Nodes exchange these messages by gRPC. This module makes no decisions.
 
 Every response contains the leader and the epoch known to its sender. A refusal therefore gives the
 correct leader and epoch to a node that contacted the wrong replica or has an old epoch.
@@ -129,8 +129,8 @@ class FetchRequest:
     current_leader_epoch: Epoch
     fetch_offset: Offset
     last_fetched_epoch: Epoch
-    """Epoch of the sender's last entry, just below `fetch_offset`. If the leader's entry there has
-    another epoch, the logs diverge."""
+    """Epoch of the sender's last entry, which is just below `fetch_offset`. If the leader's entry
+    at that offset has another epoch, the logs diverge."""
     high_watermark: Offset
     """High watermark of the sender; the leader answers immediately if its own is higher."""
     wait_ms_max: int
@@ -205,7 +205,8 @@ class AddVoterRequest:
     cluster_id: str
     voter: Voter
     ack_when_committed: bool = True
-    """True if the response waits for the commit, otherwise it follows the append."""
+    """True if the response is sent once the change is committed. Otherwise it is sent once the
+    change is appended."""
 
 
 @frozen(kw_only=True)
@@ -231,7 +232,7 @@ class VoterChangeResponse:
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Reason for the error, one sentence."""
+    """Reason for the error, as one sentence."""
     leader_id: NodeId | None = None
     leader_epoch: Epoch
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
@@ -239,7 +240,8 @@ class VoterChangeResponse:
 
 @frozen(kw_only=True)
 class DescribeReplicaRequest:
-    """A leader's question to the endpoint of a new voter: which replica answers there?"""
+    """A leader's request to the endpoint of a new voter, which asks for the identity of the replica
+    there."""
 
     cluster_id: str
     leader_id: NodeId
@@ -247,7 +249,7 @@ class DescribeReplicaRequest:
 
 @frozen(kw_only=True)
 class DescribeReplicaResponse:
-    """Identity and range of kraft.version of the replica at an endpoint."""
+    """Identity of the replica at an endpoint, and the range of kraft.version that it supports."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None

@@ -1,9 +1,9 @@
-"""Performs the effects of a core's step in their fixed order, through a driver's ports.
+"""Performs the effects of one step of a quorum core in their fixed order, through a driver's ports.
 
-Every driver uses this function: the quorum member of a process, the tests' random walks and the
-fuzzers differ only in their ports. Ports that need not wait never suspend, so that `run_now`
-performs them without an event loop. The caller performs one step at a time, each with all its
-effects.
+Every driver uses this function: the quorum member of a process, the tests' random runs of the core,
+and the fuzzers differ only in their ports. Ports that need not wait never suspend, so that
+`run_now` performs them without an event loop. The caller performs one step at a time, each with all
+its effects.
 
 PersistedBeforeAnswered follows from this order. After a failed step a replica must not answer, so
 every failure except a refused append is passed to `EffectPorts.fail`.
@@ -92,12 +92,12 @@ class EffectPorts(Protocol):
         ...
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """End this replica, and raise the exception to the caller of the step."""
+        """Stop this replica, and raise the exception to the caller of the step."""
         ...
 
 
 async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: EffectPorts) -> Effects:
-    """Pass an event to the core, perform the effects of the step, and return them.
+    """Pass an event to the core, perform the effects of the resulting step, and return them.
 
     Raises RefusedError if the core refuses an AppendRequested; nothing has changed in that case.
     """
@@ -142,8 +142,8 @@ async def perform(effects: Effects, ports: EffectPorts) -> None:
 
 
 async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
-    """Return the reply with the log records that it requests. They are read within the step, so
-    that they belong to the epoch that the response names."""
+    """Return the reply with the log records that it requests. They are read before the step ends,
+    so that they belong to the epoch that the response names."""
     if not isinstance(reply.read, ReadLog):
         return reply
     records: Records = b""

@@ -22,8 +22,8 @@ class Progress:
     last_contact_ms: int
     """Time of the replica's last fetch; initially the start of the epoch."""
     end_offset: Offset = NO_OFFSET
-    """End of the entries that the replica has flushed. For an observer, end of those that it has
-    fetched."""
+    """End of the entries that the replica has flushed. For an observer, the end of the entries that
+    it has fetched."""
     last_caught_up_ms: int = -1
     """Last time at which the replica had the leader's whole log, or -1 if it never had."""
     begin_due_ms: int = 0

@@ -95,8 +95,8 @@ class QuorumCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Create the core from the contents of the files. It takes no action before the first
-        `Tick`."""
+        """Create the core from the contents of the replica's files. It takes no action before the
+        first `Tick`."""
         self._persisted = ElectionState() if election is None else election
         self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
@@ -379,7 +379,7 @@ class QuorumCore:
     # --- changes of role ----------------------------------------------------------------------
 
     def _on_voters_changed(self, now_ms: int) -> None:
-        """Adapt the role to the voter set that the previous step has appended or truncated."""
+        """Adapt the role after the previous step has appended a voter set, or truncated one."""
         if isinstance(self._state, Leader):
             self._state.on_voters_changed(self._replica, now_ms)
         elif isinstance(self._state, Prospective | Candidate):

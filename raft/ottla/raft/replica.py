@@ -1,8 +1,8 @@
 """State shared by all roles: identity, log, facts of the current epoch, effects of the step.
 
-A mutable class owned by one `QuorumCore`. Invariants: MonotonicEpoch, MonotonicHighWatermark, and
-this replica's part of OneLeaderPerEpoch: in one epoch it votes at most once and accepts at most one
-leader.
+`Replica` is a mutable class owned by one `QuorumCore`. Invariants: MonotonicEpoch,
+MonotonicHighWatermark, and this replica's part of OneLeaderPerEpoch: in one epoch it votes at most
+once and accepts at most one leader.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint
 
 
 class Replica:
-    """The state of a replica that all roles share. Every call of a role receives this object."""
+    """The state of a replica that all roles share. It is an argument of every method of a role."""
 
     __slots__ = (
         "_credit",
@@ -108,13 +108,14 @@ class Replica:
 
     @property
     def may_complete_removal(self) -> bool:
-        """True if this replica was a voter, its log removes it, and it does not know whether that
-        is committed.
+        """True if this replica was a voter, its log removes it from the voters, and it does not
+        know whether the removal is committed.
 
-        It may be the only replica with the record: a leader that removes itself and crashes. The
-        other voters may then need its vote, which it cannot grant, because its log is longer. It
-        therefore stands for election itself, by the votes of the new set (raft dissertation,
-        section 4.2.2). Kafka's controllers do not, and have no leader permanently.
+        The replica may be the only one with the record: a leader that removes itself and crashes.
+        The other voters may then need its vote, which it cannot grant because its log is longer. It
+        therefore stands for election itself, and counts the votes of the new set (raft
+        dissertation, section 4.2.2). Kafka's controllers do not, and then have no leader
+        permanently.
         """
         return (
             self.was_voter
@@ -125,15 +126,16 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica is a voter that can keep all its promises."""
+        """True if this replica is a voter that can keep all its promises, and therefore votes."""
         return self.is_voter and self.standing is Standing.FULL
 
     @property
     def grants_votes(self) -> bool:
         """True if this replica may grant its vote.
 
-        A controller that is not in its own voter set grants it, too. Its log may lack the record
-        that makes it a voter, and the candidate may need the vote to commit that record (KIP-853).
+        A controller that is missing from the voter set in its own log grants votes, too. Its log
+        may lack the record that makes it a voter, and the candidate may need the vote to commit
+        that record (KIP-853).
         """
         return self.identity.keeps_votes and self.standing is Standing.FULL
 
@@ -154,9 +156,9 @@ class Replica:
             self.identity = replace(self.identity, are_voters_fixed=False)
 
     def note_membership(self) -> None:
-        """Record that this controller is or was in a voter set that is committed.
+        """Record that this controller is or was in a committed voter set.
 
-        Its removal may be committed by the time at which it learns of its addition.
+        The controller may learn of its addition only after its removal is committed.
         """
         if self.was_voter or not self.identity.is_controller:
             return
@@ -167,8 +169,8 @@ class Replica:
 
     @property
     def is_added_in_log(self) -> bool:
-        """True if this replica is in a voter set of its log or snapshot, committed or not. It may
-        read its addition and its removal before it knows that both are committed."""
+        """True if a voter set in this replica's log or snapshot includes it, committed or not. The
+        replica may read its addition and its removal before it knows that both are committed."""
         return self.log.has_voter_below(self.key, self.log.end_offset)
 
     @property
@@ -194,9 +196,9 @@ class Replica:
     def record_epoch_of(self, voter_id: NodeId) -> None:
         """Record that a voter has reported its epoch, and that this epoch is not above ours.
 
-        A vote that this replica has forgotten was requested in an epoch that its candidate had
-        already entered. Once every voter has reported its epoch after the loss, no forgotten vote
-        can be in an epoch above ours.
+        The candidate of a forgotten vote had already entered the vote's epoch when it requested the
+        vote. Once every voter has reported its epoch after the loss, no forgotten vote can be in an
+        epoch above ours.
         """
         if self.standing is Standing.AMNESIAC:
             self.unheard.discard(voter_id)
@@ -227,8 +229,8 @@ class Replica:
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """The log end that this replica acknowledges. For a controller it is the flushed end,
-        because it may become a voter at any time; other observers need not flush."""
+        """The end of the log that this replica acknowledges. For a controller it is the flushed
+        end, because a controller may become a voter at any time. Other observers need not flush."""
         return self.log.flushed_offset if self.identity.keeps_votes else self.log.end_offset
 
     @property
@@ -238,7 +240,7 @@ class Replica:
         return bool(out.append) or out.truncate_to is not None or out.snapshot_chunk is not None
 
     def enter_epoch(self, epoch: Epoch) -> None:
-        """Enter a higher epoch, without a known leader or a vote."""
+        """Enter a higher epoch, in which no leader is known and no vote is granted yet."""
         assert epoch > self.epoch, f"MonotonicEpoch: {self.epoch} cannot be followed by {epoch}"
         self.epoch = epoch
         self.epoch_leader_id = None
@@ -306,8 +308,8 @@ class Replica:
         self.leader_endpoints = endpoints or self.leader_endpoints
 
     def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
-        """Return whether a log with this end is at least as up to date as ours (raft paper,
-        5.4.1)."""
+        """Return whether a log that ends with this epoch and offset is at least as up to date as
+        ours (raft paper, 5.4.1)."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
@@ -354,7 +356,7 @@ class Replica:
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
         """Return whether a request may be sent to a voter now.
 
-        If not, schedules a wake-up for the time when it may be sent.
+        If it may not, schedules a wake-up for the time when it may.
         """
         busy_until_ms = self.requests.busy_until_ms(node_id, now_ms)
         if busy_until_ms is None:
@@ -401,16 +403,17 @@ class Replica:
         """Request the epochs of the voters from which a replica with standing AMNESIAC has no
         response yet.
 
-        It sends a fetch of epoch 0, whose refusal contains epoch and leader. A fetch of a later
-        epoch would acknowledge entries, perhaps to a leader that a forgotten vote has deposed.
+        It sends a fetch of epoch 0, and the refusal contains the voter's epoch and leader. A fetch
+        of a later epoch would acknowledge entries, perhaps to a leader that a forgotten vote has
+        deposed.
         """
         for peer in self.peers:
             if peer.id in self.unheard and self.is_free(peer.id, now_ms):
                 self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
-        """Request the leader's id from some voter. It sends a fetch that does not wait; the refusal
-        names the leader."""
+        """Ask a voter for the leader's id. Sends a fetch that does not wait at the voter; the
+        refusal names the leader."""
         if self.is_log_changing or self.acknowledged_offset != self.log.end_offset:
             return
         contacts = (*self.peers, *self.identity.bootstrap)

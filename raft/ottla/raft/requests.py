@@ -1,7 +1,8 @@
-"""One request in flight per voter, its deadline, and the back-off after a failure.
+"""Bookkeeping of requests: one request in flight per voter, its deadline, and the back-off after a
+failure.
 
-A mutable class that owns only this bookkeeping. It drops a response that matches no request in
-flight: the request timed out, or the replica has changed its role since.
+`Requests` is a mutable class that owns only this bookkeeping. It drops a response that matches no
+request in flight, because the request timed out or the replica has changed its role since.
 """
 
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from ottla.model.ids import NodeId
 from ottla.raft.effects import OutgoingRequest
 
 BACKOFF_DOUBLINGS_MAX = 3
-"""Number of doublings of the back-off of 20 ms, up to 160 ms. Fewer sends too many requests to a
-dead voter; more finds a restarted voter, or a new leader, later."""
+"""Maximum number of doublings of the back-off, which starts at 20 ms and ends at 160 ms. With
+fewer, a dead voter gets too many requests. With more, a restarted voter or a new leader is found
+later."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,8 @@ class Requests:
         connection.busy_until_ms = now_ms + outgoing.timeout_ms
 
     def take(self, request_id: int) -> OutgoingRequest | None:
-        """Remove and return the request in flight with this id, or None if there is none."""
+        """Remove the request in flight with this id, and return it. Returns None if there is
+        none."""
         for connection in self._connections.values():
             outgoing = connection.in_flight
             if outgoing is not None and outgoing.request_id == request_id:
@@ -55,7 +58,7 @@ class Requests:
         return None
 
     def succeeded(self, node_id: NodeId) -> None:
-        """Reset the back-off of a voter."""
+        """Reset the back-off of a voter after a response."""
         self._connections.setdefault(node_id, _Connection()).failure_count = 0
 
     def back_off(self, node_id: NodeId, now_ms: int) -> None:

@@ -10,7 +10,8 @@ from ottla.raft.transitions import Role
 
 
 class RoleState(Protocol):
-    """One role with its state; a change of role creates a new one."""
+    """One role of a replica, with the state of that role. Each change of role creates a new
+    object."""
 
     @property
     def role(self) -> Role:

@@ -41,7 +41,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
 
 
 def file_name(snapshot_id: OffsetAndEpoch) -> str:
-    """Return the name of a snapshot's file; sorting by name sorts by id."""
+    """Return the name of a snapshot's file. Sorting names sorts the snapshots by id."""
     assert snapshot_id.offset >= 0
     assert snapshot_id.epoch >= 0
     return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{SUFFIX}"
@@ -110,7 +110,7 @@ def check_whole(data: bytes | memoryview) -> None:
 
 
 class KeptSnapshot(NamedTuple):
-    """The properties of a snapshot on disk by which its retention is decided."""
+    """The properties of a snapshot on disk that decide whether it is kept."""
 
     size_bytes: int
     last_contained_timestamp_ms: int
@@ -148,7 +148,7 @@ def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_rec
 
 
 def _control_records(data: memoryview) -> list[tuple[int, bytes]]:
-    """Return type and value of every control record, after checking each batch's CRC."""
+    """Return the type and value of every control record, after checking each batch's CRC."""
     found: list[tuple[int, bytes]] = []
     for at, header in batches(data):
         if not check_crc(data, at, header):

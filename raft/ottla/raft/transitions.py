@@ -58,7 +58,7 @@ OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
 
 
 class Standing(Enum):
-    """The promises that a voter can keep; the values are those of the voter checkpoint."""
+    """The promises that a voter can keep. The voter checkpoint stores the numeric values."""
 
     FULL = 0
     """All acknowledged entries and the vote are present: the voter votes and may be elected."""

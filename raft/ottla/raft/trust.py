@@ -19,9 +19,9 @@ value excludes a replica that was offline for long; a larger one lets a few mess
 epochs."""
 
 EPOCHS_PER_SECOND = 10
-"""Long-run rate at which requests may raise the epoch, since elections are not more frequent.
-Smaller excludes replicas during frequent elections; at this rate a forger needs years to exhaust
-the epochs."""
+"""Long-term rate at which requests may raise the epoch. Elections are not more frequent. A smaller
+rate excludes replicas during frequent elections. At this rate a forger needs years to exhaust the
+epochs."""
 
 EPOCH_MAX = Epoch(INT32_MAX - 1)
 """The largest epoch accepted; a candidate may be one epoch higher."""
@@ -30,8 +30,8 @@ MS_PER_EPOCH = 1_000 // EPOCHS_PER_SECOND
 
 
 class EpochCredit:
-    """The amount by which requests may currently raise the epoch. Each raise reduces it, and it is
-    refilled at `EPOCHS_PER_SECOND`."""
+    """The amount by which requests may currently raise the epoch. Each increase reduces it, and it
+    is refilled at `EPOCHS_PER_SECOND`."""
 
     __slots__ = ("_left", "_refilled_ms")
 
@@ -48,5 +48,5 @@ class EpochCredit:
         return rise <= self._left
 
     def spend(self, rise: int) -> None:
-        """Charge an increase of the epoch by a request."""
+        """Charge an increase of the epoch by `rise` to the credit."""
         self._left = max(0, self._left - rise)

@@ -12,7 +12,7 @@ from ottla.raft.transitions import Role
 
 
 class Unattached:
-    """The role of a replica that has no leader."""
+    """The role of a replica that knows no leader to follow."""
 
     __slots__ = ("awaits_address", "election_deadline_ms")
 

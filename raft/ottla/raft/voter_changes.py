@@ -1,14 +1,14 @@
-"""Changes of the voter set, one at a time (KIP-853), and the requests of a controller whose entry
-is wrong.
+"""Changes of the voter set, one at a time (KIP-853), and requests by controllers whose entry in the
+set is wrong.
 
 **By the leader.** `VoterChanges` is a mutable class owned by one leader. It decides AddVoter,
 RemoveVoter and UpdateVoter in the order of checks of Kafka 4.4, and appends the new set. The set
 takes effect at its append; the change ends when the record is committed by a majority of the new
 set.
 
-While the set is fixed (`QuorumIdentity.are_voters_fixed`), every change is refused with
-UNSUPPORTED_VERSION, as Kafka does at kraft.version 0, and no controller asks for one. Once it is
-fixed no longer, the leader appends the set that is in effect, so that the log has it.
+While the set is fixed (`QuorumIdentity.are_voters_fixed`), no controller requests a change, and
+every change is refused with UNSUPPORTED_VERSION, as in Kafka at kraft.version 0. Once the set is no
+longer fixed, the leader appends the set that is in effect, so that the log contains it.
 
 Invariants: OneChangeAtATime (no set is appended while the previous one is uncommitted, or before an
 entry of the leader's own epoch is committed, so that two consecutive sets always share a majority),
@@ -18,9 +18,8 @@ appended).
 **By a controller.** A controller whose endpoints have changed sends UpdateVoter. A controller that
 may join by itself (`controller.quorum.auto.join.enable`) adds itself, after it has removed a voter
 with its id and a lost directory (KIP-1186). A controller that was a voter once does not join by
-itself: it was removed on purpose. Kafka adds it again. A set in its log counts, whether it is known
-to be committed or not.
-"""
+itself: it was removed on purpose. Kafka, in contrast, adds it again. Every voter set in its log
+that includes it counts, even if it is not known to be committed."""
 
 from dataclasses import dataclass
 
@@ -55,10 +54,10 @@ NO_KEY = "The id and the directory id of the voter are required."
 
 @dataclass(slots=True)
 class _Change:
-    """The change in progress."""
+    """A change of the voter set that is in progress."""
 
     token: int | None
-    """Token of the request that waits for its response, or None after the response."""
+    """Token of the client's request that waits for its response, or None after the response."""
     deadline_ms: int
     probed: Voter | None = None
     """New voter whose endpoint is being probed. None once the set is appended."""
@@ -67,11 +66,11 @@ class _Change:
     acks_append: bool = False
     """True if the response does not wait for the commit."""
     offset: Offset = NO_OFFSET
-    """Offset of the appended record, or NO_OFFSET before the append."""
+    """Offset of the record with the new voter set, or NO_OFFSET before it is appended."""
 
 
 class VoterChanges:
-    """The voter change that one leader has in progress, if any."""
+    """The change of the voter set that one leader has in progress, if any."""
 
     __slots__ = ("_change", "_epoch_start_offset")
 
@@ -174,8 +173,8 @@ class VoterChanges:
         return ErrorCode.NONE, ""
 
     def _refusal_of_now(self, replica: Replica) -> tuple[ErrorCode, str] | None:
-        """Return the refusal of any change at this time, or None if one may begin. The checks are
-        in the order of Kafka 4.4."""
+        """Return the reason for which a leader refuses any change of the voter set at this time, or
+        None if a change may begin. The checks are in the order of Kafka 4.4."""
         wait = self._reason_to_wait(replica)
         if wait is not None:
             return ErrorCode.REQUEST_TIMED_OUT, wait
@@ -185,7 +184,8 @@ class VoterChanges:
         return None if wait is None else (ErrorCode.REQUEST_TIMED_OUT, wait)
 
     def _reason_to_wait(self, replica: Replica) -> str | None:
-        """Return the reason why this leader may not begin a change yet, or None."""
+        """Return the reason why this leader may not begin a change of the voter set yet, or None if
+        it may."""
         if self._change is not None:
             return "Request timed out waiting for the leader to handle a previous voter change."
         if replica.high_watermark <= self._epoch_start_offset:
@@ -193,7 +193,7 @@ class VoterChanges:
         return None
 
     def _reason_to_wait_for_log(self, replica: Replica) -> str | None:
-        """Return the reason why the log may not get another voter set yet, or None."""
+        """Return the reason why the log may not get another voter set yet, or None if it may."""
         if replica.log.voters_offset >= replica.high_watermark:
             return "Request timed out waiting for the previous set of voters to be committed."
         if replica.is_log_changing:
@@ -210,8 +210,8 @@ class VoterChanges:
         progress: Progress | None,
         now_ms: int,
     ) -> None:
-        """Append the set with the new voter if the replica at the probed endpoint is that voter.
-        Otherwise end the change with an error."""
+        """Append the voter set with the new voter if the replica at the probed endpoint is that
+        voter. Otherwise end the change with an error."""
         change = self._change
         if change is None or change.probed is None or change.probe_id != outgoing.request_id:
             return
@@ -246,13 +246,14 @@ class VoterChanges:
             self._answer(replica, ErrorCode.NONE)
 
     def on_probe_failed(self, replica: Replica, outgoing: OutgoingRequest) -> None:
-        """End the change whose probe got no response."""
+        """End the change of the voter set whose probe of the new voter got no response."""
         change = self._change
         if change is not None and change.probe_id == outgoing.request_id:
             self._fail_probe(replica, change)
 
     def poll(self, replica: Replica, now_ms: int) -> None:
-        """End the change if its record is committed, and answer its request at the deadline.
+        """End the change of the voter set if its record is committed, and answer its request at the
+        deadline.
 
         If no change is in progress, append the first voter set if the log lacks it, or correct this
         leader's own entry in the voter set if the endpoints of this leader have changed.
@@ -277,9 +278,10 @@ class VoterChanges:
             )
 
     def _probe(self, replica: Replica, change: _Change, now_ms: int) -> None:
-        """Ask the endpoint of a new voter which replica answers there.
+        """Ask the endpoint of a new voter for the identity of its replica.
 
-        The endpoint is stored in the log, and no election succeeds with one that does not work.
+        The endpoint is stored in the log, and an endpoint that does not work would prevent
+        elections.
         """
         voter = change.probed
         if voter is None or change.probe_id is not None or not replica.is_free(voter.id, now_ms):
@@ -290,7 +292,8 @@ class VoterChanges:
         change.probe_id = replica.send(voter, probe, now_ms)
 
     def release(self, replica: Replica) -> None:
-        """Answer the waiting request, because this leadership is over."""
+        """Answer the request that waits for a change of the voters, because this replica no longer
+        leads."""
         self._answer(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership has ended.")
         self._change = None
 
@@ -336,9 +339,8 @@ def is_first_set_missing(replica: Replica) -> bool:
     """Return whether the voters are missing from the log and its snapshots, although the log may
     contain them.
 
-    A leader then appends the set with which its directory was formatted. Otherwise a
-    controller that was formatted with other voters would remain one of them after it has read the
-    log.
+    A leader then appends the set with which its directory was formatted. Otherwise a controller
+    that was formatted with another voter set would keep that set after it has read the log.
     """
     log, latest = replica.log, replica.log.latest_snapshot_id
     is_in_snapshot = latest is not None and latest.offset > 0
@@ -370,7 +372,7 @@ def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
 
 
 def _fault_of(voter: Voter) -> str | None:
-    """Return the reason why an entry of the voter set is incomplete, or None."""
+    """Return the reason why an entry of the voter set is incomplete, or None if it is complete."""
     if voter.id < 0 or voter.directory_id == ZERO_UUID:
         return NO_KEY
     if not voter.endpoints:
@@ -392,8 +394,8 @@ def _name(voter: Voter) -> str:
 
 
 class VoterEntryUpkeep:
-    """Schedule of a follower's requests to change the voter set. At most one is sent per fetch
-    timeout."""
+    """Schedule of the requests by which a follower corrects its own entry in the voter set. At most
+    one is sent per fetch timeout."""
 
     __slots__ = ("_due_ms",)
 
@@ -401,8 +403,8 @@ class VoterEntryUpkeep:
         self._due_ms = now_ms
 
     def due_request(self, replica: Replica, now_ms: int) -> VoterChangeRequest | None:
-        """Return the request to send now. Returns None if none is needed, or if the previous one
-        was sent less than a fetch timeout ago."""
+        """Return the request for a change of the voter set to send now. Returns None if none is
+        needed, or if the previous one was sent less than a fetch timeout ago."""
         request = wanted_request(replica)
         if request is None:
             return None

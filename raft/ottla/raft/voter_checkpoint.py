@@ -1,9 +1,10 @@
 """Checkpoint of a voter's promises: its flushed log end, its epoch and its vote.
 
 Pure. A truncated log, a lost vote, and a file restored from an older copy are each
-indistinguishable from the state of a younger voter. The checkpoint is a second witness: checkpoint,
-log and `quorum-state` each reveal losses of the others. Invariant: no voter votes or stands for
-election with less than it promised.
+indistinguishable from the state of a younger voter. The checkpoint is an independent copy of what
+the voter has promised: checkpoint, log and `quorum-state` each reveal losses of the other two.
+Invariant: a voter whose files lack something that it promised neither votes nor stands for
+election.
 
 The file has two slots: one that is durable, and one that is being written until it is durable, too.
 It is written after each flush, before the flush is acknowledged, and made durable a little later,
@@ -11,9 +12,9 @@ because a further fsync for each append would double the time of a commit. After
 may therefore contain the end of an earlier flush, never of a later one; after the end of a process
 it is exact. It is made durable before the log is shortened, and with each vote.
 
-Rejected: writing the end before the flush, in the same window: after a power failure it could not
-be distinguished from a promise. `leader-epoch-checkpoint` as a witness: after a truncation it may
-be the older one.
+Rejected alternatives: writing the log end before the flush, because after a power failure it could
+not be distinguished from a promise; using `leader-epoch-checkpoint` instead, because after a
+truncation it may be older than the log.
 """
 
 import struct
@@ -29,7 +30,7 @@ from ottla.raft.voters import ReplicaKey
 from ottla.wire.crc import crc32c
 
 VOTER_CHECKPOINT_FILE = "voter-checkpoint"
-"""The file's name inside the metadata log's directory."""
+"""Name of the file in the metadata log's directory."""
 
 SLOT_BYTES = 512
 """Size of a slot: one disk sector, which the disk writes completely or not at all."""
@@ -123,7 +124,7 @@ def _decode_slot(data: bytes) -> Slot | None:
 
 @frozen(kw_only=True)
 class VoterFiles:
-    """Contents of a stopped voter's files, and the end of its log."""
+    """Contents of a stopped voter's files, and the end of its log: the input of their check."""
 
     checkpoint: VoterCheckpoint | None
     """The checkpoint, or None if no slot is complete."""
@@ -152,11 +153,12 @@ class VoterVerdict:
     """Result of the check of a voter's files, and the standing that it allows."""
 
     checkpoint: VoterCheckpoint
-    """Checkpoint to be written before the voter starts."""
+    """Voter checkpoint to be written before the voter starts."""
     damages: tuple[str, ...] = ()
     """Promises that the voter can no longer keep. Each is one clause of a log message."""
     repairs: tuple[str, ...] = ()
-    """Damage that the voter's other files compensate. Each is one clause of a log message."""
+    """Damage to a file that the voter's other files compensate. Each is one clause of a log
+    message."""
     is_state_stale: bool = False
     """True if `quorum-state` must be written again."""
 
@@ -198,8 +200,8 @@ def check_files(files: VoterFiles) -> VoterVerdict:
 
 
 def _lowest(kept: VoterCheckpoint | None, state: ElectionState | None) -> Standing:
-    """Return the lower of the standings in the voter checkpoint and in `quorum-state`, because one
-    file may be out of date."""
+    """Return the lower of the two standings in the voter checkpoint and in `quorum-state`, because
+    one of these files may be out of date."""
     found = [Standing.FULL.value]
     if kept is not None:
         found.append(kept.election.standing.value)
@@ -248,8 +250,8 @@ def _with_checkpoint(
 
 
 def _knowledge(state: ElectionState) -> tuple[int, int]:
-    """Return a sort key that orders a voter's states by how much they know. Within an epoch, vote
-    and leader never change once set."""
+    """Return a sort key that orders the states in `quorum-state` by how much the voter knew. Within
+    an epoch, vote and leader never change once set."""
     return state.epoch, (state.voted is not None) + (state.leader_id is not None)
 
 

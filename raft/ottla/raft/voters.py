@@ -41,7 +41,7 @@ class ReplicaKey(NamedTuple):
 
 @frozen(kw_only=True)
 class Voter:
-    """One member of the voter set.
+    """One voter of a quorum: its id, directory id and endpoints.
 
     `directory_id` is ZERO_UUID if the set was configured by ids alone (`controller.quorum.voters`);
     such a voter is identified by its id only.
@@ -147,8 +147,8 @@ class QuorumIdentity:
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""
     configured: tuple[Voter, ...] = ()
-    """Addresses of `controller.quorum.voters`, which `addresses_of` puts after those of the voter
-    set."""
+    """Addresses in `controller.quorum.voters`. `addresses_of` returns them after the addresses in
+    the voter set."""
     listener: str = CONTROLLER_LISTENER
     """Name of the controllers' listener to which this node connects: the first name in
     `controller.listener.names`."""
@@ -197,5 +197,5 @@ class QuorumIdentity:
 
     @property
     def keeps_votes(self) -> bool:
-        """True if this replica has the files of a voter: it is one, or can become one."""
+        """True if this replica has the files of a voter, because it is one or can become one."""
         return self.is_controller or self.is_voter
