@@ -127,7 +127,7 @@ class ArrayOffsetMap:
         self._hasher = hasher
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless the stored offset is larger."""
+        """Set the offset of a key, unless the map already has a larger offset for it."""
         if offset > self.offset_of(key):
             self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
 

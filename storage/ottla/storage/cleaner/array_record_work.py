@@ -1,8 +1,9 @@
-"""The work per record of both passes with numpy, without a Python object per record.
+"""The work per record in both passes of a cleaning, with numpy and without a Python object per
+record.
 
-Interface and results equal those of `PlainRecordWork`, on the same map. The plain implementation
-processes the records whenever their fields cannot be verified here. Header names are not checked:
-only the plain implementation rejects a name that is not UTF-8. Pure.
+Interface and results equal those of `PlainRecordWork`, on the same map. Whenever the fields of
+records cannot be verified here, the plain implementation processes the records instead. Header
+names are not checked: only the plain implementation rejects a name that is not UTF-8. Pure.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ Ints = NDArray[np.int64]
 
 
 class ArrayRecordWork:
-    """The numpy implementation, which processes all records of a run at once."""
+    """The numpy implementation of the work per record, which processes all records of a run at
+    once."""
 
     def __init__(self, offset_map: ArrayOffsetMap, hasher: KeyHasher) -> None:
         self.map = offset_map

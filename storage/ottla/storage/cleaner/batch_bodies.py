@@ -19,7 +19,8 @@ RUN_BYTES_MAX = 2 * MIB
 
 
 def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
-    """Return the records of the batch at position `at`. Uncompressed records are not copied.
+    """Return the records of the batch at position `at` of `data`. Uncompressed records are not
+    copied.
 
     Raises CorruptDataError if they cannot be decompressed.
     """
@@ -30,7 +31,8 @@ def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
 
 
 class RunBounds:
-    """The number of records and bytes in the current run, compared with the maximum of a run."""
+    """Counter of the records and bytes in the current run of batch bodies, which ends the run at a
+    maximum."""
 
     __slots__ = ("byte_count", "record_count")
 

@@ -1,4 +1,5 @@
-"""Pass 2: the part of each batch that is kept, in log order from the first batch.
+"""Pass 2 of a cleaning: determines the part of each batch that is kept, in log order from the first
+batch.
 
 Invariants:
 
@@ -53,7 +54,7 @@ class KeptBatch(NamedTuple):
 
 
 class FilteredBlock(NamedTuple):
-    """The part of a block that pass 2 keeps."""
+    """The part of a scanned block that pass 2 of a cleaning keeps."""
 
     data: bytes
     batches: list[KeptBatch]
@@ -63,7 +64,7 @@ class FilteredBlock(NamedTuple):
     """Aborted transactions whose markers are in the block and still needed."""
 
     def chunks(self) -> list[Chunk]:
-        """Return the bytes of all batches. Adjacent unchanged batches form one chunk."""
+        """Return the bytes of all kept batches. Adjacent unchanged batches form one chunk."""
         view = memoryview(self.data)
         chunks: list[Chunk] = []
         run_start = run_end = -1

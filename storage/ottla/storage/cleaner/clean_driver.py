@@ -117,7 +117,7 @@ class _CleaningPass:
         self._index_seconds = self._now_s() - begun
 
     async def _index_segment(self, segment: CleanableSegment) -> bool:
-        """Add the keys of a segment to the offset map. Returns False once the map is full."""
+        """Add the keys of a dirty segment to the offset map. Returns False once the map is full."""
         path = self._path(segment, LOG)
         file = self._disk.open(path)
         try:
@@ -168,7 +168,8 @@ class _CleaningPass:
             file.close()
 
     async def _clean_group(self, group: Sequence[CleanableSegment]) -> CleanedGroup | None:
-        """Write one new segment. Returns None if it would be identical to its only source."""
+        """Write one new segment that replaces a group of old ones. Returns None if it would be
+        identical to its only source."""
         cleaned = CleanedSegment(self._disk, self._task, group[0].base_offset)
         try:
             if len(group) > 1:

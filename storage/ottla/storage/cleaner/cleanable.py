@@ -78,7 +78,8 @@ class Cleanable(NamedTuple):
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, config: LogConfig) -> bool:
-        """Return whether the log should be cleaned now."""
+        """Return whether the log should be cleaned now, because of its dirty ratio or the age of
+        its oldest dirty record."""
         if not self.cleanable_bytes:
             return False
         return self.delay_ms > 0 or self.ratio > config.min_cleanable_dirty_ratio

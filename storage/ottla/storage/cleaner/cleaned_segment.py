@@ -108,8 +108,8 @@ class CleanedSegment:
         self._bytes_since_entry += size
 
     async def write_back(self) -> None:
-        """Start write-back of the added bytes if at least `WRITE_BACK_EVERY_BYTES` of them are not
-        written back."""
+        """Start writing the added bytes back to the device if at least `WRITE_BACK_EVERY_BYTES` of
+        them have not been written back yet."""
         if self._log is None or self.size_bytes - self._written_back_bytes < WRITE_BACK_EVERY_BYTES:
             return
         self._written_back_bytes = self.size_bytes
@@ -119,8 +119,8 @@ class CleanedSegment:
         """Make all files durable. Returns the finished segment.
 
         The log file keeps the modification time of its last source, as in Kafka. For tombstones of
-        the formats v0 and v1, `delete.retention.ms` counts from this time. A new time would make
-        them young again after each cleaning.
+        the formats v0 and v1, `delete.retention.ms` counts from this time. With a new time, the
+        retention of these tombstones would start again after each cleaning.
         """
         assert self._log is not None
         self._log.set_modified_ms(sources[-1].modified_ms)

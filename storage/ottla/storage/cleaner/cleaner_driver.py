@@ -99,7 +99,7 @@ class CleanerFigures:
 
 
 class _RunningTask:
-    """A cleaning in progress."""
+    """A cleaning in progress, of one log."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -123,7 +123,7 @@ class LogCleaner:
         self.runner = runner
         self.figures = CleanerFigures(last_round_ms=clock.wall_ms())
         self.last: dict[TopicPartition, LastCleaning] = {}
-        """Result of the last cleaning of each partition on this broker."""
+        """Result of the last cleaning of each partition by this broker."""
         self.manager = CleanerManager()
         self._disk = disk
         self._clock = clock
@@ -180,7 +180,7 @@ class LogCleaner:
         return True
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the dirtiest logs that may be due. Yields to other tasks after every
+        """Return the dirtiest logs that may be due for cleaning. Lets other tasks run after every
         `LOGS_PER_TURN` logs."""
         found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
@@ -333,8 +333,8 @@ class LogCleaner:
             _LOGGER.warning("retention of %s: %s", log.directory, error.message)
 
     async def _take(self, byte_count: int) -> None:
-        """Wait until the given number of bytes may be read or written, under the rate limit that
-        all cleanings share."""
+        """Wait until a cleaning may read or write the given number of bytes under the rate limit
+        that all cleanings share."""
         rate = self.config.io_bytes_per_second_max
         now = trio.current_time()
         self._throttle_free_at = max(self._throttle_free_at, now) + byte_count / rate
@@ -405,19 +405,18 @@ class LogCleaner:
             pass
 
     def abort(self, partition: TopicPartition) -> None:
-        """Stop the cleaning of a log that went offline."""
+        """Stop the cleaning of a partition whose log went offline."""
         running = self._running.get(partition)
         if running is not None:
             running.scope.cancel()
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove the state of a partition that is deleted."""
+        """Remove the cleaner's state of a partition that is deleted."""
         self.manager.forget(partition)
         self.last.pop(partition, None)
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Ensure that a truncation of the log first waits until a cleaning of the log has
-        stopped."""
+        """Make each truncation of the log wait until a cleaning of the log has stopped."""
 
         async def before_truncation(offset: Offset) -> None:
             await self.pause(partition)

@@ -24,9 +24,9 @@ Shorter delays read a failing log more often; longer ones leave it dirty after a
 
 
 SHORTLIST_MAX = 100
-"""Maximum number of due logs that are inspected again before one is chosen; they are the dirtiest
-ones. With a smaller number, none may remain if many change in the meantime. A larger number blocks
-the event loop for longer."""
+"""Maximum number of due logs that are inspected again before one is chosen. The dirtiest logs are
+inspected. With a smaller number, none may remain if many change in the meantime. A larger number
+blocks the event loop for longer."""
 
 
 class CleaningState(Enum):
@@ -45,21 +45,22 @@ LEGAL = {
     CleaningState.ABORTED: {CleaningState.PAUSED, CleaningState.CLEANING},
     CleaningState.PAUSED: {CleaningState.NONE},
 }
-"""Legal successors of each state. ABORTED returns to CLEANING if no task waits any longer."""
+"""Legal successors of each cleaning state. ABORTED returns to CLEANING once no task waits for the
+end of the cleaning."""
 
 
 @frozen
 class CleaningFailure:
-    """Failure of the last cleaning of a log."""
+    """Failure of the last cleaning of a log, with the reason and the time of the next attempt."""
 
     reason: str
     count: int
     retry_at_ms: int | None
-    """Wall time of the next attempt, or None if the log is excluded."""
+    """Wall time of the next attempt in ms, or None if the log is excluded from cleaning."""
 
 
 class _Entry:
-    """Cleaning state of one partition."""
+    """Cleaning state of one partition, with its pauses and failures."""
 
     __slots__ = ("pause_count", "state")
 
@@ -202,7 +203,7 @@ class CleanerManager:
         return failure
 
     def on_ended(self, partition: TopicPartition) -> None:
-        """Record that no cleaning uses the files of a partition any longer."""
+        """Record that a cleaning of a partition has ended and uses its files no longer."""
         entry = self._entries[partition]
         is_paused = entry.pause_count > 0
         entry.become(CleaningState.PAUSED if is_paused else CleaningState.NONE)

@@ -1,8 +1,8 @@
-"""The interface between the cleaner, which decides, and the process that runs a cleaning.
+"""Interface between the cleaner, which chooses logs, and the runner that performs a cleaning.
 
-A real broker has worker processes; simulated brokers and tests run the passes in place. In both
-cases a cleaning reports each new segment and waits until it was swapped in before it begins the
-next one.
+A real broker has worker processes. In simulated brokers and tests, the event loop itself performs
+the passes of a cleaning. In both cases a cleaning reports each new segment, and waits until it was
+swapped in before it begins the next one.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ class WorkerDiedError(Exception):
 
 
 class CleaningRunner(Protocol):
-    """Interface of a runner of cleanings."""
+    """Interface of a runner, which performs cleanings in a worker process or in the event loop."""
 
     @property
     def died_count(self) -> int:

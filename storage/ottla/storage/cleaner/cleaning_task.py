@@ -1,12 +1,12 @@
 """The task of one cleaning of one partition, its reports, and their encoding as lines of a pipe.
 
-A task names closed segments and contains everything that decides about their records. To perform
-it, a worker needs only the log files and no state of the broker. On a pipe each value is one line
-of JSON of at most `LINE_BYTES_MAX`. Any other line raises CorruptDataError: the other end is not
-the expected program, and its process is ended.
+A task names closed segments, and contains everything on which the selection of their records
+depends. To perform it, a worker needs only the log files and no state of the broker. On a pipe each
+value is one line of JSON of at most `LINE_BYTES_MAX`. Any other line raises CorruptDataError: the
+other end is not the expected program, and its process is ended.
 
-Dialogue after the task's line: the worker writes a report and reads an answer, `GO` or `STOP`. It
-repeats this until it has written `CleaningDone` or `CleaningFailed`, which are not answered.
+After the task's line, the worker writes a report and reads an answer, `GO` or `STOP`. It repeats
+this until it has written `CleaningDone` or `CleaningFailed`, which are not answered.
 """
 
 import json
@@ -51,14 +51,14 @@ class LastRecord(NamedTuple):
     """The last record of an active producer. Its batch is kept, even if it becomes empty."""
 
     data_offset: int
-    """Offset of the last record of the producer's last data batch, or -1 if it is unknown."""
+    """Offset of the producer's last data record, or -1 if it is unknown."""
     epoch: int
     """The producer's epoch. If no data batch with this epoch is left, a marker preserves it."""
 
 
 @frozen(kw_only=True)
 class CleaningTask:
-    """All inputs of one cleaning."""
+    """All inputs of one cleaning of a partition's log, besides the log files."""
 
     directory: str
     """The partition's directory."""
@@ -86,7 +86,7 @@ class CleaningTask:
     """The active producers by producer id."""
     aborted_beyond: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions that began below `end_offset` and whose markers are in later segments.
-    The others are read from the transaction indexes of the segments."""
+    All other aborted transactions are read from the transaction indexes of the segments."""
     hash_seed: int = 0
     """Key of the map's hash function, unpredictable for clients, from 0 to 2^128 - 1."""
 

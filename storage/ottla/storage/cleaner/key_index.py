@@ -1,8 +1,9 @@
-"""Pass 1: the keys of the dirty section and their largest offsets, up to the capacity of the map.
+"""Pass 1 of a cleaning: collects the keys of the dirty section and their largest offsets, up to the
+capacity of the offset map.
 
 Records of aborted transactions, control records and records without a key are skipped. The pass
-ends when a key does not fit into the map. The cleaning then makes only the records before that
-key's record clean.
+ends when a key does not fit into the map. Only the records before that key's record are then clean
+after the cleaning.
 """
 
 from itertools import groupby
@@ -82,7 +83,7 @@ class KeyIndex:
 
 
 def bytes_of_block(block: ScannedBlock) -> bytes:
-    """Return the bytes object behind a block. Reading single bytes of it is faster than through a
-    memoryview."""
+    """Return the bytes object that a block's memoryview refers to. Reading its single bytes is
+    faster than through a memoryview."""
     data = block.data.obj
     return data if isinstance(data, bytes) else bytes(block.data)

@@ -1,9 +1,9 @@
 """Compaction of entries in the message formats v0 and v1, in the logs of old brokers.
 
-An entry is a single message, which is kept or dropped, or a compressed wrapper of messages. The
-kept messages of a wrapper are compressed again with the same codec. The new wrapper has the offset
-of the last kept message. Inner offsets do not change. In v1 they are relative to a base offset: the
-wrapper's offset minus the inner offset of its last message.
+An entry is either a single message, which is kept or dropped, or a wrapper with compressed
+messages. The kept messages of a wrapper are compressed again with the same codec. The new wrapper
+has the offset of the last kept message. Inner offsets do not change. In v1 they are relative to a
+base offset: the wrapper's offset minus the inner offset of its last message.
 """
 
 import zlib

@@ -30,7 +30,7 @@ _OFFSET = Struct(">q")
 
 
 class OffsetMap(Protocol):
-    """Interface of the map from keys to offsets that both passes use."""
+    """Interface of the map from keys to offsets, which both passes of a cleaning use."""
 
     @property
     def count(self) -> int:
@@ -82,7 +82,7 @@ def md5_digest(data: bytes) -> bytes:
 
 
 class SlotTable:
-    """The map in plain Python: one block of memory, probed slot by slot."""
+    """The offset map in plain Python: one block of memory, probed slot by slot."""
 
     __slots__ = ("_digest", "_slot_count", "_slots", "count", "count_max", "probe_count")
 

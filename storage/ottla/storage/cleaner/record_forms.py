@@ -1,5 +1,5 @@
-"""Choice of the implementation of the work per record: numpy arrays if installed, otherwise plain
-Python."""
+"""Choice of the implementation of a cleaning's work per record: numpy arrays if numpy is installed,
+otherwise plain Python."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,13 +12,14 @@ RecordForm = Callable[[CleaningTask], RecordWork]
 
 
 def plain_record_work(task: CleaningTask) -> RecordWork:
-    """Return the implementation in plain Python."""
+    """Return the implementation of a cleaning's work per record in plain Python."""
     digest = keyed_digest(task.hash_seed)
     return PlainRecordWork(SlotTable(task.map_bytes, task.map_load_factor, digest))
 
 
 def array_record_work(task: CleaningTask) -> RecordWork:
-    """Return the implementation with numpy. Raises ImportError if numpy is not installed."""
+    """Return the implementation of a cleaning's work per record with numpy. Raises ImportError if
+    numpy is not installed."""
     from ottla.storage.cleaner.array_offset_map import ArrayOffsetMap, KeyHasher
     from ottla.storage.cleaner.array_record_work import ArrayRecordWork
 

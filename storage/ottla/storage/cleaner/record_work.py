@@ -1,7 +1,8 @@
-"""The work per record of both passes in plain Python, the reference for `array_record_work`.
+"""The work per record of both passes of a cleaning in plain Python, the reference for
+`array_record_work`.
 
-`RecordWork` is the common interface of the plain and the numpy implementation. A body is the
-uncompressed records of one v2 data batch. Invariants:
+`RecordWork` is the common interface of the plain and the numpy implementation. A body consists of
+the uncompressed records of one v2 data batch. Invariants:
 
 - OrderKept, OffsetsKept: the result for a body consists of ascending ranges of its records' own
   bytes.
@@ -31,13 +32,14 @@ class KeptRecords(NamedTuple):
 
     kept_count: int
     ranges: list[tuple[int, int]]
-    """Byte ranges of the kept records in the body's data. Adjacent records form one range."""
+    """Byte ranges of the kept records in the data of their batch body. Adjacent records form one
+    range."""
     max_timestamp_ms: int
     """Largest timestamp of the kept records."""
     has_tombstone: bool
     """True if a kept record is a tombstone."""
     keyless_count: int
-    """Number of records dropped because they have no key."""
+    """Number of records that were dropped because they have no key."""
 
 
 class KeepRule(NamedTuple):
@@ -51,7 +53,8 @@ class KeepRule(NamedTuple):
 
 
 class RecordWork(Protocol):
-    """Interface of the work per record, which the plain and the numpy implementation share."""
+    """Interface of a cleaning's work per record, which the plain and the numpy implementation
+    share."""
 
     @property
     def map(self) -> OffsetMap:
@@ -75,7 +78,8 @@ class RecordWork(Protocol):
 
 
 class PlainRecordWork:
-    """The plain implementation, which processes one record after another."""
+    """The plain implementation of a cleaning's work per record, which processes one record after
+    another."""
 
     def __init__(self, offset_map: OffsetMap) -> None:
         self.map = offset_map

@@ -1,7 +1,7 @@
-"""Transactions in a cleaning: aborted data, and the markers that are still needed.
+"""Transactions in a cleaning: finds aborted data, and the markers that are still needed.
 
 Every transaction below the end of a cleaning has ended, so the transaction indexes list the aborted
-ones. A marker is needed as long as a batch of its transaction is in the log, even an empty one.
+ones. A marker is needed as long as the log contains a batch of its transaction, even an empty one.
 `OpenTransactionProducers` processes all batches in log order from the first one, and records which
 producers have had a batch since their last marker.
 """

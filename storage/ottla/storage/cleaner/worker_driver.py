@@ -3,7 +3,8 @@
 Tasks arrive as lines on standard input, one after another; `cleaning_task` describes the dialogue.
 The worker asks for permission before each further MiB of input and output, so that all cleanings
 share one rate and a task can be stopped. It runs with a high niceness. It exits at once when its
-input ends: the broker has exited, and the next broker may already be using the same files.
+input ends, because the broker has then exited, and the next broker may already be using the same
+files.
 """
 
 import os
@@ -36,9 +37,9 @@ from ottla.storage.cleaner.cleaning_task import (
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 NICENESS = 10
-"""Niceness of the process: cleaning can wait, clients cannot. The process gets the idle time of the
-machine, and about a tenth of a core if there is none. With a higher niceness a log grows without
-limit on a machine that is never idle; with a lower one producers wait longer."""
+"""Niceness of the worker process. It gets the idle time of the machine, and about a tenth of a core
+if there is none. With a higher niceness a log grows without limit on a machine that is never idle.
+With a lower one clients wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
 """File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
@@ -52,8 +53,8 @@ class _StoppedError(Exception):
 
 
 def _end() -> NoReturn:
-    """Exit at once, because the broker has exited and another process may already be using its
-    files."""
+    """Exit this worker at once, because the broker has exited and the next broker may already be
+    using the same files."""
     os._exit(0)
 
 
@@ -73,7 +74,7 @@ class _Dialogue:
         _end()
 
     def next_line(self) -> bytes:
-        """Wait for the next line and return it."""
+        """Wait for the next line from the broker, and return it."""
         return self._lines.get()
 
     def report(self, report: Report) -> None:
@@ -112,7 +113,7 @@ async def _carry_out(task: CleaningTask, dialogue: _Dialogue) -> None:
 
 
 def _serve(line: bytes, dialogue: _Dialogue) -> None:
-    """Perform one task, and report its result or its failure."""
+    """Perform one cleaning task, and report its result or its failure."""
     try:
         trio.run(_carry_out, parse_task(line), dialogue)
     except _StoppedError:

@@ -58,7 +58,7 @@ def _error_of(failed: CleaningFailed) -> Exception:
 
 
 class _Worker:
-    """One worker process."""
+    """One worker process that performs cleanings."""
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdin is not None
@@ -69,14 +69,15 @@ class _Worker:
         self._received = bytearray()
 
     async def send(self, line: bytes) -> None:
-        """Write a line. Raises WorkerDiedError if the process has closed its input."""
+        """Write a line to the worker. Raises WorkerDiedError if the process has closed its
+        input."""
         try:
             await self._stdin.send_all(line)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerDiedError(f"the worker process {self.process.pid} is gone") from None
 
     async def receive(self) -> bytes:
-        """Return the next line. Raises WorkerDiedError if there is none."""
+        """Return the next line from the worker. Raises WorkerDiedError if there is none."""
         searched = 0
         while (end := self._received.find(b"\n", searched)) < 0:
             searched = len(self._received)
@@ -99,7 +100,7 @@ class _Worker:
             await self.kill()
 
     async def kill(self) -> None:
-        """Kill the process and wait for its end."""
+        """Kill the worker process and wait for its end."""
         with trio.CancelScope(shield=True):
             with suppress(ProcessLookupError):
                 self.process.kill()
@@ -109,7 +110,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """The worker processes of one broker."""
+    """The worker processes that perform cleanings for one broker."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0

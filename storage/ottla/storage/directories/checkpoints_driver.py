@@ -64,7 +64,7 @@ class Checkpoints:
         self._lines: dict[str, dict[TopicPartition, Offset]] = {
             name: {} for name in CHECKPOINT_FILES
         }
-        """Contents of each file. After a failed write, the contents that the file may have."""
+        """Lines of each checkpoint file. After a failed write, the lines that the file may have."""
         self._durable: dict[str, dict[TopicPartition, Offset]] = {}
         """The lines of each file's last successful write."""
         self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)
@@ -178,13 +178,14 @@ class Checkpoints:
             self.is_whole = True
 
     def close(self) -> None:
-        """Make later calls of `write` have no effect. Only `write_last` may follow."""
+        """Make later calls of `write` have no effect. Only `write_last` may be called
+        afterwards."""
         self._is_closed = True
 
     async def write_last(
         self, lines: Mapping[str, Mapping[TopicPartition, CheckpointLine]]
     ) -> None:
-        """Replace the lines of all files by those of the closed logs."""
+        """Replace the lines of all checkpoint files by `lines`, the offsets of the closed logs."""
         assert self._is_closed
         async with self._writing:
             for name, of_partition in lines.items():
@@ -193,10 +194,11 @@ class Checkpoints:
     async def forget(
         self, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
     ) -> None:
-        """Durably remove the lines of a name whose directory is about to be created.
+        """Durably remove the checkpoint lines of a partition's name, because a directory of that
+        name is about to be created.
 
-        Lines of all other names that are not in `kept` are removed as well, so that re-creating a
-        thousand topics costs one write.
+        Lines of all other partitions that `kept` does not return are removed as well, so that
+        re-creating a thousand topics costs one write.
         """
         if not self._writing.locked() and not self._has_line(partition):
             return

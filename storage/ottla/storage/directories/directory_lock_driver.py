@@ -1,5 +1,5 @@
-"""The lock file `.lock` of a directory, which only one process can lock (with flock). The lock ends
-with the process."""
+"""The lock file `.lock` of a log directory. Only one process at a time can lock it (with flock).
+The lock ends with the process."""
 
 import fcntl
 import os
@@ -12,8 +12,8 @@ LOCK_FILE = ".lock"
 _held: dict[tuple[int, int], str] = {}
 """Directories that this process has locked, by device and inode of their lock files.
 
-A flock belongs to its open file description. It therefore cannot distinguish another process from a
-second name of the same directory in this process (a trailing slash, a symbolic link, a bind mount).
+A failed flock does not show whether another process holds the lock, or this process under another
+path (a trailing slash, a symbolic link, a bind mount).
 """
 
 
@@ -21,8 +21,8 @@ def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskF
     """Lock a directory for this process until `unlock_directory` is called with the returned file.
 
     Raises ConfigError, naming `setting`, if another process holds the lock, or if this process
-    holds it under another name of the directory. A simulated disk has no descriptors and belongs to
-    one node by construction, so nothing is locked there.
+    holds it under another path. A simulated disk has no file descriptors and belongs to one node,
+    so nothing is locked there.
     """
     file = disk.open(f"{path}/{LOCK_FILE}", create=True)
     file.pin()  # Closing the descriptor would release the lock.

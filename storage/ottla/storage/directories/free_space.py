@@ -1,9 +1,9 @@
 """Free space on a directory's volume (enough, filling or full), and the log line of each change.
 
-Pure. Inputs are measurements and refused writes with their time; the output is a change to log.
+Pure. Inputs are measurements and refused writes with their times. Outputs are changes to log.
 Invariants: OneLineForEachChange (a state is logged once, and again only after another state), and
 FullUntilWritesFit (a full directory counts as having space again only once no write was refused for
-a while and more is free than a few batches need).
+a while, and more space is free than a few batches need).
 """
 
 from enum import Enum
@@ -15,9 +15,9 @@ from ottla.model.values import frozen
 from ottla.storage.disk.disk_seam import Space
 
 QUIET_MS = 10_000
-"""Time without a refused write after which a full directory counts as having space again. Shorter
-reports space between two writes that a disk quota refuses, which no measurement shows; longer
-reports new space later."""
+"""Time in ms without a refused write after which a full directory counts as having space again. A
+shorter time reports space between two writes that a disk quota refuses, which no measurement shows.
+A longer one reports new space later."""
 
 FREE_AGAIN_BYTES = 16 * MIB
 """Bytes that must be free before a full directory counts as having space again. Less would be used
@@ -28,8 +28,8 @@ FREE_AGAIN_PART = 20
 `FREE_AGAIN_BYTES`."""
 
 CLEARANCE = 1.25
-"""Factor by which the free space must exceed the warning level before the warning ends. Smaller
-logs a line each time that retention frees and producers fill space."""
+"""Factor by which the free space must exceed the warning level before the warning ends. With a
+smaller factor, a line is logged each time that retention frees space and producers fill it."""
 
 SILENT_MS = 30_000
 """Duration of a measurement in ms after which the disk counts as hanging. An unmounted network
@@ -81,7 +81,7 @@ class FreeSpaceReport:
 
 @frozen
 class FreeSpaceTexts:
-    """The words that log lines use for one kind of directory."""
+    """Parts of log lines that differ between kinds of directories."""
 
     title: str
     full_means: str
@@ -119,7 +119,7 @@ class FreeSpace:
         self._subject = f"{words.title} {path}"
         self._refused_ms: int | None = None
         self._is_measured_since = True
-        """True if a measurement has been made since the current state began."""
+        """True if a measurement has been made since the current level of free space was entered."""
         self._asked_ms: int | None = None
         self._is_hanging = False
 
@@ -131,8 +131,8 @@ class FreeSpace:
             self._asked_ms = now_ms
 
     def on_silence(self, now_ms: int) -> FreeSpaceChange | None:
-        """Check a measurement that is still in progress. Returns a change to log if the disk counts
-        as hanging now, or None."""
+        """Check whether a measurement in progress takes too long. Returns a change to log if the
+        disk counts as hanging now, or None."""
         if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
             return None
         self._is_hanging = True
@@ -177,17 +177,17 @@ class FreeSpace:
 
     @property
     def problem(self) -> str | None:
-        """Sentence with the reason why the directory refuses writes, or None if it accepts them."""
+        """The reason why the directory refuses writes, as a sentence. None if it accepts writes."""
         return self._full() if self.state is FreeSpaceLevel.FULL else None
 
     @property
     def warning(self) -> str | None:
-        """Sentence with the reason why the directory will refuse writes unless an operator acts, or
-        None."""
+        """The reason why the directory will refuse writes unless an operator acts, as a sentence.
+        None if there is none."""
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:
-        """Return a sentence that says for how long the disk has not answered, or None if it is not
+        """Return for how long the disk has not answered, as a sentence, or None if it is not
         hanging."""
         return self._hanging(now_ms) if self._is_hanging else None
 

@@ -34,14 +34,14 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile, Space
 _LOGGER = logging.getLogger(__name__)
 
 LOGS_CLOSED_AT_ONCE = 4
-"""Number of logs of one directory that are closed concurrently. Fewer leaves the disk idle between
-the steps of a log; more only queues requests."""
+"""Number of logs of one directory that are closed concurrently. With fewer, the disk is idle
+between the steps of closing a log. With more, requests only wait in a queue."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryProgress:
-    """Progress of one directory's recovery. All numbers are zero before it starts, and after a
-    clean shutdown."""
+    """Progress of one directory's recovery. All numbers are zero before the recovery starts, and
+    after a clean shutdown."""
 
     remaining_log_count: int = 0
     remaining_segment_count: int = 0
@@ -53,7 +53,7 @@ class RecoveryProgress:
 
 
 class LogDirectory:
-    """One directory that this process has locked."""
+    """One log directory that this process has locked."""
 
     def __init__(self, disk: Disk, path: str, bounds: DiskConfig | None = None) -> None:
         self.path = path
@@ -103,7 +103,8 @@ class LogDirectory:
             self.fail(f"{self.path}: {error.strerror or error}")
 
     def fail(self, reason: str) -> None:
-        """Take the directory offline until the next start. The first reason is kept."""
+        """Take the directory offline until the next start. If it fails more than once, the first
+        reason is kept."""
         if self.failure is None:
             self.failure = reason
             _LOGGER.error("log directory is offline: %s", reason)

@@ -95,7 +95,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _check_format(values: Mapping[str, str], key: str, known: int) -> None:
-    """Raise NewerReleaseError if a format is above the known one."""
+    """Raise NewerReleaseError if the format in property `key` is above the known one."""
     found = values.get(key, "0")
     if _is_number(found) and int(found) > known:
         raise NewerReleaseError(

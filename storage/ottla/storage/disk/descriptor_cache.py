@@ -28,8 +28,8 @@ class OpenFile(Protocol):
     was_used: bool
     """True if the file was used since the cache last examined it."""
     is_set_apart: bool
-    """True if the cache skips the file when it looks for a descriptor to close, because it found
-    the file unclosable."""
+    """True if the cache skips the file when it searches for a descriptor to close, because the file
+    could not be closed before."""
 
     @property
     def is_kept(self) -> bool:
@@ -84,8 +84,8 @@ class DescriptorCache(Generic[F]):
 
     def settle(self, file: F) -> None:
         """Consider a file for closing again if nothing keeps its descriptor open any longer. The
-        cache skipped the file because an earlier attempt found that it had to stay open. The file
-        is not closed by this call."""
+        cache had skipped the file because an earlier attempt to close it found that it had to stay
+        open. This call itself does not close the file."""
         if file.is_set_apart and not file.is_kept:
             del self._kept[file]
             file.is_set_apart = False

@@ -27,12 +27,12 @@ class DirectoryKind(Enum):
     STRAY = auto()
     FUTURE = auto()
     OTHER = auto()
-    """Not a user's partition: the metadata log, a cache, or a foreign directory. The broker does
-    not touch it."""
+    """Not the directory of a user's partition: the metadata log, a cache, or a foreign directory.
+    The broker does not change it."""
 
 
 class DirectoryName(NamedTuple):
-    """A parsed name: its kind, and the partition of a LOG or FUTURE directory."""
+    """A parsed directory name: its kind, and the partition of a LOG or FUTURE directory."""
 
     kind: DirectoryKind
     partition: TopicPartition | None

@@ -1,12 +1,12 @@
 """The interface through which the rest of storage uses files and directories.
 
 Operations that may run on the event loop are plain calls: writing, reading cached data, opening.
-Operations that may block a thread (fsync, unlink, truncate, rename, scans) are awaited and run on a
-worker of their directory.
+Operations that may block a thread (fsync, unlink, truncate, rename, scans) are awaited, and run in
+a worker thread of the file's directory.
 
 Nodes have two implementations: `RealDisk` (real_disk_driver.py) and the disk of the simulator. The
-command line has a third, which keeps its changes in memory to show the effect of a recovery before
-it is done. Every failure is an `OSError` with its errno; no other exception is raised.
+command line has a third, which keeps its changes in memory, so that it can show the effect of a
+recovery in advance. Every failure is an `OSError` with its errno; no other exception is raised.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -175,8 +175,8 @@ class Disk(Protocol):
         ...
 
     def unlink_empty(self, path: str) -> None:
-        """Remove a file that contains only a hole, without waiting. A missing file is not an
-        error."""
+        """Remove a file that contains only a hole (no data), without waiting. A missing file is not
+        an error."""
         ...
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
@@ -312,8 +312,8 @@ async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
     the look-up is repeated.
 
     The last look-up runs in the same event-loop iteration as the return. The state may change
-    between two look-ups. A look-up must therefore begin with the state that it depends on, and must
-    change nothing before it has read everything.
+    between two look-ups. A look-up must therefore read the state that it depends on at its start.
+    It must change nothing before it has read everything.
     """
     while True:
         try:

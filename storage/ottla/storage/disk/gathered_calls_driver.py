@@ -1,8 +1,8 @@
 """Collects concurrent disk calls of one kind and runs them as one batch in a worker thread, because
-the hand-over to a thread costs more than many of the calls.
+passing work to a thread costs more than many of the calls.
 
-The first caller waits for a worker. Calls that arrive before the worker starts are performed
-together with it, in order. Each caller receives only its own error.
+The first caller waits for a worker. Calls that arrive before the worker starts are performed in the
+same batch, in order. Each caller receives only its own error.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,8 @@ class GatheredCalls(Generic[T]):
     def __init__(
         self, work: Callable[[T], object], workers: trio.CapacityLimiter, *, most: int
     ) -> None:
-        """Create an empty queue of calls. `work` performs one call, in a thread that `workers`
-        limits. At most `most` calls are performed together."""
+        """Create an empty collector. `work` performs one call, in a thread that `workers` limits.
+        At most `most` calls form one batch."""
         self._work = work
         self._workers = workers
         self._most = most
@@ -54,7 +54,8 @@ class GatheredCalls(Generic[T]):
         self._threads = trio.CapacityLimiter(workers.total_tokens)
 
     async def run(self, asked: T) -> None:
-        """Perform one call in a worker thread. Raises the exception that `work` raises for it."""
+        """Perform one call with the argument `asked` in a worker thread. Raises the exception that
+        `work` raises for it."""
         while True:
             call = _Call(asked)
             batch = self._waiting

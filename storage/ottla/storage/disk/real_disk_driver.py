@@ -37,29 +37,31 @@ SLOW_FSYNC_S = 1.0
 """Duration of a flush above which it is logged. Shorter flushes are usual while a device is busy; a
 flush that takes little longer can cause an election."""
 SLOW_REPEAT_S = 60.0
-"""Interval between log lines about slow flushes of one directory; shorter fills the log."""
+"""Minimum interval in seconds between log lines about slow flushes of one directory. A shorter one
+fills the log."""
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Maximum number of concurrent fsyncs of different files and directories. With fewer, partitions
-that flush every batch wait for each other; more only queue in the device."""
+that flush every batch wait for each other. With more, fsyncs only wait in the device's queue."""
 
 MAKING_WORKERS_PER_DIRECTORY = 2
-"""Number of workers that create directories; as many other workers make them durable. Fewer leaves
-the disk idle while one returns its results; more contend for the interpreter lock, which slows the
-event loop."""
+"""Number of workers that create directories. The same number of other workers make them durable.
+With fewer, the disk is idle while a worker returns its results. With more, workers contend for the
+interpreter lock, which slows the event loop."""
 
 NAMES_TOGETHER = 32
-"""Number of directories that one worker call creates, makes durable or renames. Fewer means more
-hand-overs to threads, which cost more than the call itself. With more, the first result is delayed
-until nearly all are done."""
+"""Number of directories that one worker call creates, makes durable or renames. With fewer, passing
+calls to threads costs more than the calls themselves. With more, the first result is delayed until
+nearly all are done."""
 
 READ_WORKERS_PER_DIRECTORY = 4
-"""Number of ranges that are loaded concurrently. Fewer makes readers of old records wait for each
-other; more makes disks seek between the ranges."""
+"""Number of ranges that are loaded concurrently. With fewer, readers of old records wait for each
+other. With more, disks seek between the ranges."""
 
 PROBE_EVERY_BYTES = 1 << 18
-"""Distance between two probed bytes when a range is checked for being cached. Larger misses pages
-that the kernel reclaimed within a range; smaller costs more calls per large response."""
+"""Distance in bytes between two probed bytes when a range is checked for being cached. A larger
+distance misses pages that the kernel has reclaimed within a range. A smaller one costs more calls
+per large response."""
 
 READ_AHEAD_BLOCK_BYTES = 1 << 16
 """Bytes per read of `read_ahead`. The buffer is small and reused, so it stays in the processor's
@@ -81,12 +83,12 @@ class _Workers:
         seem to hang while the removal of a huge topic occupies the other threads."""
         self.making = GatheredCalls(_make_directory, _makers(), most=NAMES_TOGETHER)
         self.keeping = GatheredCalls(_fsync_with_files, _makers(), most=NAMES_TOGETHER)
-        """Batched calls that make new directories durable. They have separate workers, so that
-        flushes of clients continue while many logs are created."""
+        """Batched calls that make new directories durable. They have their own worker threads, so
+        that flushes of clients' records continue while many logs are created."""
         self.renaming = GatheredCalls(_rename, self.other, most=NAMES_TOGETHER)
 
     def warn_slow(self, path: str, took_s: float) -> None:
-        """Log a slow flush of a file, at most once per directory every `SLOW_REPEAT_S`."""
+        """Log a slow flush of a file, at most once per directory within `SLOW_REPEAT_S`."""
         now = trio.current_time()
         if now < self.said_slow_at + SLOW_REPEAT_S:
             return

@@ -1,4 +1,4 @@
-"""A file of the real disk, whose descriptor is closed while it is idle.
+"""A file of the real disk, whose descriptor may be closed while the file is idle.
 
 Only the event loop closes descriptors, and never in the middle of a call; a file that a worker uses
 is pinned. Therefore no descriptor is closed while a call uses it.
@@ -18,8 +18,9 @@ from ottla.storage.disk.disk_seam import Chunk, NotCachedError
 from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
 
 OPEN_FILES_MAX = 512
-"""Maximum number of closable files that keep their descriptors. Smaller reopens files more often,
-at about 5 us each; larger leaves fewer descriptors for connections."""
+"""Maximum number of closable files that keep their descriptors. With a smaller number, files are
+reopened more often, at about 5 us each. With a larger one, fewer descriptors are left for
+connections."""
 
 FREED_AT_ONCE = 16
 """Number of descriptors closed at once when the process has none left. With a smaller number, it
@@ -54,8 +55,8 @@ class RealFile:
     )
 
     def __init__(self, path: str, fd: int, cache: "OpenRealFiles | None" = None) -> None:
-        """Wrap a descriptor. With a `cache` the descriptor may be closed while the file is idle.
-        With a `cache`, `fd` may also be -1: the file is not open yet."""
+        """Wrap a file descriptor. With a `cache`, the descriptor may be closed while the file is
+        idle. `fd` may then also be -1 for a file that is not open yet."""
         self._path = path
         self._fd = fd
         self._pin_count = 0
@@ -276,8 +277,8 @@ class RealFile:
         return -1
 
     def note_open(self) -> None:
-        """Add a descriptor that a worker may have opened to the cache. Must be called on the event
-        loop."""
+        """Add the file to the cache if a worker has opened its descriptor. Must be called on the
+        event loop."""
         if self._cache is not None and self._fd >= 0:
             self._cache.descriptors.add(self)
 
@@ -331,7 +332,8 @@ class OpenRealFiles:
         already."""
 
     def places_to_come(self, path: str) -> Iterator[str]:
-        """Yield the other paths that a file may already have because a worker is renaming it."""
+        """Yield the paths that a file may already have because a worker is renaming it or its
+        directory."""
         for source, target in list(self.renames):
             if path == source or path.startswith(source + "/"):
                 yield target + path[len(source) :]
@@ -355,8 +357,8 @@ def _lowest_descriptor() -> int:
 
 
 class Fsyncs:
-    """Number of a file's fsyncs that have begun and that have ended, and the error of a failed
-    one."""
+    """Number of a file's fsyncs that have begun, number that have ended, and the error of a failed
+    fsync."""
 
     __slots__ = ("begun_count", "done_count", "failure", "running")
 

@@ -2,7 +2,7 @@
 
 A run that has already begun when a call arrives may miss the caller's last change. The caller
 therefore waits for the next run. That run begins when the current one has ended, and serves all
-callers that have arrived by then.
+callers whose calls have arrived by then.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,8 @@ class _SharedCall:
 
 
 class SharedCalls:
-    """For each key, the run in progress, and the next run, which further callers share."""
+    """Shared runs of disk calls. For each key, at most one run is in progress, and one further run
+    waits for it."""
 
     def __init__(self) -> None:
         self._running: dict[str, _SharedCall] = {}

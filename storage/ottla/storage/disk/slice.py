@@ -9,9 +9,9 @@ from ottla.model.errors import CorruptDataError
 from ottla.storage.disk.disk_seam import DiskFile
 
 CACHED_FOR_MS = 50
-"""Time in ms for which a range found in memory counts as cached. Longer may block the event loop on
-a disk if the kernel has reclaimed memory; shorter checks again for each portion that a socket
-accepts."""
+"""Time in ms for which a range found in memory counts as cached. A longer time may block the event
+loop on a disk read, if the kernel has reclaimed the memory. With a shorter time, the range is
+checked again for each portion that a socket accepts."""
 
 
 @mypyc_attr(native_class=False)

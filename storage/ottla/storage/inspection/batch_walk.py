@@ -1,11 +1,12 @@
-"""A walk over the batches of a `.log` as they are stored, damage included, for inspection tools.
+"""Iteration over the batches of a `.log` as they are stored, damage included, for inspection tools.
 
-Formats v0, v1 and v2 may follow each other in one file. The walk keeps only one block of the file
-in memory, because the length field of a batch may have any value; CRCs are computed block by block.
-The walk continues after a wrong CRC. It ends at the first bytes that are not a batch, with a
+Formats v0, v1 and v2 may follow each other in one file. Only one block of the file is in memory at
+a time, because the length field of a batch may have any value; CRCs are computed block by block.
+The iteration continues after a wrong CRC. It ends at the first bytes that are not a batch, with a
 `Problem` that gives position and reason.
 
-Recovery has a separate walk (`batch_scan`), because it must stop at damage that this walk reports.
+Recovery iterates over batches separately (`batch_scan`), because it must stop at damage that is
+only reported here.
 """
 
 import zlib
@@ -79,7 +80,8 @@ class BatchRow(NamedTuple):
 
 
 def walk(file: Readable) -> Iterator[BatchRow | Problem]:
-    """Yield the batches of a file, and the problem that ends the walk before the file's end."""
+    """Yield the batches of a `.log` file, and the problem that ends the iteration before the file's
+    end."""
     window = Window(file)
     at = 0
     while at < window.size_bytes:
@@ -159,7 +161,8 @@ def _row(at: int, header: BatchHeader, *, is_crc_valid: bool) -> BatchRow:
 
 
 def _legacy_row(file: Readable, window: Window, at: int) -> BatchRow | Problem:
-    """Return one message of v0 or v1. A wrapper has the offsets of its wrapped messages."""
+    """Return the row of one message of v0 or v1. A wrapper has the offsets of its wrapped
+    messages."""
     head = window.bytes_at(at, _LEGACY.size + _TIMESTAMP.size)
     if len(head) < _LEGACY.size + _TIMESTAMP.size:
         return Problem(at, f"only {len(head)} bytes of a message's header are there")
@@ -213,7 +216,7 @@ def _with_wrapped(file: Readable, row: BatchRow) -> BatchRow:
 
 
 def records_of(file: Readable, row: BatchRow) -> Iterator[Record]:
-    """Yield the records of a batch that the walk has found.
+    """Yield the records of a batch that `walk` has found.
 
     Raises CorruptDataError if the data is corrupt, or if it needs more memory than any valid batch.
     """

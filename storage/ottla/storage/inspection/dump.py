@@ -1,9 +1,9 @@
-"""Rows for every file of a log directory, the content of `ottla log dump`.
+"""Rows for every kind of file in a log directory: the content of `ottla log dump`.
 
-Pure iterators over a file, which they read in blocks. They never raise on corrupt data: the row
-before the damage is followed by a `Problem` with position and reason, because a dump exists to show
-damage. Index entries include violations of their order; `index_checks.py` checks them against the
-log.
+Pure iterators over a file, which they read in blocks. They never raise an error for corrupt data,
+because a dump exists to show damage: the row before the damage is followed by a `Problem` with
+position and reason. Rows of index entries include violations of their order; `index_checks.py`
+checks them against the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,21 +60,21 @@ class RecordRow(NamedTuple):
 
 
 class OffsetIndexRow(NamedTuple):
-    """An entry of `.index`."""
+    """Row for one entry of an offset index (`.index`)."""
 
     offset: int
     position: int
 
 
 class TimeIndexRow(NamedTuple):
-    """An entry of `.timeindex`."""
+    """Row for one entry of a time index (`.timeindex`)."""
 
     timestamp_ms: int
     offset: int
 
 
 class AbortedTransactionRow(NamedTuple):
-    """An entry of `.txnindex`."""
+    """Row for one entry of a transaction index (`.txnindex`)."""
 
     producer_id: int
     first_offset: int
@@ -83,7 +83,7 @@ class AbortedTransactionRow(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """A producer of a `.snapshot`."""
+    """Row for one producer in a producer snapshot (`.snapshot`)."""
 
     producer_id: int
     producer_epoch: int
@@ -96,7 +96,7 @@ class ProducerRow(NamedTuple):
 
 
 class ProducerBatchRow(NamedTuple):
-    """A batch of `producer-batches`."""
+    """Row for one batch in a `producer-batches` file."""
 
     producer_id: int
     last_seen_ms: int
@@ -108,7 +108,7 @@ class ProducerBatchRow(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A line of an offset checkpoint."""
+    """Row for one line of an offset checkpoint."""
 
     topic: str
     partition: int
@@ -118,7 +118,7 @@ class CheckpointRow(NamedTuple):
 
 
 class EpochRow(NamedTuple):
-    """A line of `leader-epoch-checkpoint`."""
+    """Row for one line of `leader-epoch-checkpoint`."""
 
     leader_epoch: int
     start_offset: int
@@ -278,7 +278,8 @@ def _rows(found: Iterator[Entry | Problem]) -> Iterator[Row]:
 
 
 def _left_over(file: Readable, at: int) -> Iterator[Problem]:
-    """Yield a problem if nonzero bytes follow an empty entry; preallocated zeros are no damage."""
+    """Yield a problem if nonzero bytes follow an empty index entry. Preallocated zeros are not
+    damage."""
     if Window(file).first_nonzero(at) is not None:
         yield Problem(at, "an empty entry is followed by others")
 
@@ -341,8 +342,8 @@ def dump_partition_metadata(data: Buffer) -> Iterator[FieldRow]:
 
 
 def rows_or_problem(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
-    """Yield the rows. If the file is corrupt as a whole, yield a `Problem` instead of raising
-    CorruptDataError."""
+    """Yield the rows of a file. If the file is corrupt as a whole, yield a `Problem` instead of
+    raising CorruptDataError."""
     try:
         yield from rows()
     except CorruptDataError as error:

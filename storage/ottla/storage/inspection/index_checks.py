@@ -1,6 +1,6 @@
 """Checks of a segment's three indexes against its log.
 
-The caller walks over the log's batches once, and calls `on_batch` of each check for each batch,
+The caller iterates over the log's batches once, and calls `on_batch` of each check for each batch,
 then `finish` after the last batch. Both return the entries that have been checked by then. Entries
 and batches are read in parallel, and none of them are kept in memory.
 
@@ -30,7 +30,7 @@ Checked = Entry | Problem
 
 
 class _IndexCheck:
-    """Base of the three checks, which reads one entry ahead of the batches."""
+    """Base class of the three index checks, which reads one entry ahead of the batches."""
 
     def __init__(self, entries: Iterator[Checked]) -> None:
         self._entries = entries

@@ -13,7 +13,8 @@ from ottla.model.limits import KIB, MIB
 from ottla.wire.batch import Buffer
 
 BLOCK_BYTES = MIB
-"""Bytes per read. Smaller needs more calls; larger uses memory without benefit."""
+"""Number of bytes per read. Smaller reads need more calls; larger ones use memory without
+benefit."""
 
 INDEX_BLOCK_BYTES = 64 * KIB
 """Bytes per read of an index. Most indexes have few entries, followed by a hole of ten
@@ -63,14 +64,14 @@ class BytesReadable:
 
 
 def readable(data: Readable | Buffer) -> Readable:
-    """Wrap bytes as a `Readable`. A `Readable` is returned unchanged."""
+    """Return bytes wrapped as a `Readable`. A `Readable` is returned unchanged."""
     if isinstance(data, bytes | bytearray | memoryview):
         return BytesReadable(data)
     return data
 
 
 class Window:
-    """Cache of the block that was read last, for a walk from the start of a file to its end."""
+    """Cache of the last block read, for reading a file from its start to its end."""
 
     def __init__(self, file: Readable, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file

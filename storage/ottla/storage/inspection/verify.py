@@ -44,11 +44,11 @@ from ottla.wire.batch import MAGIC
 
 TEMPORARY = ".tmp"
 PASSING_SUFFIXES = (DELETED, CLEANED, SWAP, TEMPORARY)
-"""Suffixes of temporary files, which were being created or removed when the broker stopped."""
+"""Suffixes of temporary files, whose creation or removal the end of the broker interrupted."""
 
 
 class Flaw(NamedTuple):
-    """A problem that the check of a file found, with its position and reason."""
+    """A problem that the check of a partition's file found, with its position and reason."""
 
     file: str
     position: int | None
@@ -221,8 +221,8 @@ class _Partition:
         return checks, missing
 
     def _end_of_walk(self, name: str, problem: Problem, *, is_last: bool) -> Flaw:
-        """Return the flaw for the problem that ended a walk. Zeros are preallocated space in the
-        last segment only."""
+        """Return the flaw for the problem that ended the iteration over a segment's batches. Zeros
+        count as preallocated space only in the last segment."""
         is_damage = problem.is_damage or not is_last
         if is_last and self._expected.is_live:
             return Flaw(
@@ -265,9 +265,9 @@ class _Partition:
 
     def _epoch_problem(self, row: BatchRow) -> str | None:
         """Return a description if a batch contradicts the leader epoch checkpoint, or None. Each
-        epoch is reported once.
+        epoch is reported at most once.
 
-        Epochs above the recovery point need not be in the file yet.
+        Epochs that begin above the recovery point need not be in the file yet.
         """
         epochs, flushed_offset = self._epochs, self._expected.recovery_point
         if epochs is None or row.leader_epoch < 0:

@@ -1,8 +1,8 @@
 """Appends to a log, as leader and as follower.
 
-No method awaits, so nothing happens between a check and its write. A batch's bytes are not copied,
-and its records are examined only for topics that require it. Invariant NoTornAppend: a failed write
-is undone before its request is answered; if the undo fails too, the log goes offline.
+No method awaits, so no other task runs between a check and its write. A batch's bytes are not
+copied, and its records are examined only for topics that require it. Invariant NoTornAppend: a
+failed write is undone before its request is answered; if the undo fails too, the log goes offline.
 """
 
 from typing import NoReturn
@@ -54,13 +54,13 @@ class Appender:
         guard: VerificationGuard | None,
         transaction_version: int,
     ) -> AppendInfo:
-        """Check batches, assign their offsets and write them. Returns the offsets of the records;
-        for a duplicate, those of the first copy.
+        """Check batches, assign their offsets and write them. Returns the offsets of the records.
+        For a duplicate, returns the offsets of the first copy.
 
         A client appends one batch; raft and coordinators may append several, in one write. `first`
-        is the first batch if it was checked before, `guard` the verification of a transactional
-        batch, `transaction_version` the version of a marker. Offsets and epoch are set in `records`
-        itself if that memory is writable. Raises RefusedError with Kafka's code.
+        is the first batch if it was checked before. `guard` is the verification of a transactional
+        batch. `transaction_version` is the version of a marker. Offsets and epoch are set in
+        `records` itself if that memory is writable. Raises RefusedError with Kafka's code.
         """
         state = self._state
         if self._health.failure is not None:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class FileTasks:
-    """The running tasks of one log that change its files."""
+    """The running tasks of one log that use its files."""
 
     __slots__ = ("count", "on_idle")
 

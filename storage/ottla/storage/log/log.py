@@ -47,8 +47,9 @@ from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.timestamp_lookup import TimestampedOffset
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""Largest lead of a record's timestamp over the broker's clock that is not reported, in ms. Smaller
-reports clocks that are slightly wrong; larger lets a disk fill up unexplained for longer."""
+"""Largest lead in ms of a record's timestamp over the broker's clock that is not reported. A
+smaller value reports clocks that are slightly wrong. With a larger value, a disk may fill up
+unexplained for longer."""
 
 
 async def open_log(
@@ -116,7 +117,7 @@ def new_log(
 
 
 class Log:
-    """The log of one partition."""
+    """The log of one partition, with its segments, watermarks, epochs and producers."""
 
     def __init__(
         self,
@@ -239,8 +240,8 @@ class Log:
         self.state.epochs.assign(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch up to `epoch` in the log, and its end offset. Returns (-1, -1)
-        if there is no such epoch."""
+        """Return the largest epoch in the log that is not above `epoch`, and the end offset of that
+        epoch. Returns (-1, -1) if there is no such epoch."""
         return self.state.epochs.end_offset_for(epoch, self.state.end_offset)
 
     def epoch_of(self, offset: Offset) -> Epoch:
@@ -249,7 +250,8 @@ class Log:
         return state.epochs.epoch_of(offset) if offset < state.end_offset else NO_EPOCH
 
     def refuse_slice(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError that belongs to an error of a slice's file."""
+        """Raise the RefusedError for an error of a file slice. A failed disk takes the log
+        offline."""
         self.health.refuse(error)
 
     # --- appends ---
@@ -467,8 +469,8 @@ class Log:
         self.state.first_dirty_offset = offset
 
     def note_clean_to(self, offset: Offset) -> None:
-        """Set the first dirty offset. The whole log counts as dirty if the offset is outside of
-        it."""
+        """Set the first dirty offset. The whole log counts as dirty if `offset` is outside the
+        log."""
         state = self.state
         is_here = state.log_start_offset <= offset <= state.end_offset
         state.first_dirty_offset = offset if is_here else state.log_start_offset
@@ -497,7 +499,7 @@ class Log:
     # --- two logs of one partition ---
 
     def take_over(self, other: "Log") -> None:
-        """Adopt the state of another log of the partition, whose batches are all in this log.
+        """Adopt the state of another log of the same partition, whose batches are all in this log.
 
         The other log supplies state that batches lack: leader epochs without a record, producers
         whose records are deleted, watermarks.
@@ -514,8 +516,8 @@ class Log:
         self._files.replace_producers(producers)
 
     def holds_all_of(self, other: "Log") -> bool:
-        """Return whether this log contains all batches of the other: the other's last leader epoch
-        must not end earlier here."""
+        """Return whether this log contains all batches of another log of the same partition. The
+        other log's last leader epoch must not end earlier in this log."""
         if other.end_offset == other.log_start_offset:
             return True
         place = self.end_offset_for_epoch(other.last_epoch)

@@ -1,8 +1,8 @@
-"""The state of a log after an error of its files, and the refusals that follow from it.
+"""Health of a log: its state after an error of its files, and the refusals that follow from it.
 
-When the disk is full, requests are refused; the log accepts requests again as soon as there is
-space. Any other error takes the log offline with its reason, and is reported once as a failure of
-the disk.
+If the disk is full, requests are refused; the log accepts requests again as soon as there is space.
+Any other error takes the log offline with its reason, and is reported once as a failure of the
+disk.
 """
 
 from typing import NoReturn
@@ -56,13 +56,14 @@ class LogHealth:
         self.fail(f"{where}: {in_words(error)}")
 
     def fail_disk(self, reason: str) -> None:
-        """Take the log offline and report the failure of its disk. The first reason is kept."""
+        """Take the log offline and report the failure of its disk. If this happens more than once,
+        the first reason is kept."""
         if self.failure is None:
             self.failure = reason
             self._hooks.on_disk_failed(reason)
 
     def fail(self, reason: str) -> None:
-        """Take the log offline. The first reason is kept."""
+        """Take the log offline. If this happens more than once, the first reason is kept."""
         if self.failure is None:
             self.failure = reason
 

@@ -53,4 +53,4 @@ class LogHooks:
         """Awaited before all records from an offset on are removed. The cleaner stops a cleaning of
         the log."""
         self.after_truncation: Callable[[], None] = lambda: None
-        """Called after the truncation. The cleaner may clean the log again."""
+        """Called after a truncation. The cleaner may then clean the log again."""

@@ -40,17 +40,17 @@ class LogRead(NamedTuple):
 
 
 SMALL_READ_BYTES_MAX = 4096
-"""Size of the largest range that `read_single` copies. Larger uses more memory for slow clients,
-and copies bytes that could be sent from a file."""
+"""Size in bytes of the largest range that `read_single` copies. A larger size uses more memory for
+slow clients, and copies bytes that could be sent from a file."""
 
 KEPT_READ_BYTES_MAX = 2048
-"""Maximum size of a range that a log keeps for the next reader of the same offset. Larger uses more
-memory in every partition that is read."""
+"""Maximum size in bytes of a range that a log keeps for the next reader of the same offset. A
+larger size uses more memory in every partition that is read."""
 
 
 class KeptRead:
-    """The last small read of a log. It is kept because consumers at the log's end read the same
-    batch one after another."""
+    """The last small read of a log. It is kept because many consumers at the log's end read the
+    same batch."""
 
     __slots__ = ("data", "first_bytes", "generation", "offset", "position", "segment")
 

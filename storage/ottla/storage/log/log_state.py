@@ -48,15 +48,15 @@ class LogState:
         self.unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
         """Closed segments whose files, indexes included, are not known to be durable."""
         self.passed: list[Segment] = []
-        """Oldest segments that are removed from the log but whose files are still in its
-        directory."""
+        """Oldest segments that were removed from the log in memory, but whose files are still in
+        its directory."""
         self.generation = 0
         """Number of truncations and removals so far. Overlapping tasks compare it to detect one."""
         self.is_truncating = False
         """True while a truncation is running. After a crash, records that it has removed may
         reappear."""
         self.is_removing = False
-        """True while files of `passed` are being removed."""
+        """True while files of segments in `passed` are being removed."""
         self.is_being_cleaned = False
         """True while segments are being rewritten. No segment is removed until that ends."""
         self.epochs = loaded.epochs

@@ -1,6 +1,6 @@
-"""Files of a log's segments: created, flushed, renamed to `.deleted`, and removed.
+"""Files of a log's segments: creates, flushes and removes them, and renames them to `.deleted`.
 
-Invariant: if a write fails and cannot be undone, the log is offline, with its reason.
+Invariant: if a write fails and cannot be undone, the log goes offline, with the reason.
 """
 
 from contextlib import suppress
@@ -100,7 +100,7 @@ class SegmentFiles:
             self._health.refuse(error)
 
     def replace_producers(self, states: ProducerStates) -> None:
-        """Use the given producer states from now on, in place of the present ones."""
+        """Replace the present producer states of the log by the given ones."""
         self.producer_files.forget()
         states.share_budget(self._state.producers.leave_budget())
         self._state.producers = states

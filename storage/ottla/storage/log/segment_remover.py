@@ -1,8 +1,8 @@
 """Removal of a log's oldest segments, by retention or because records were deleted.
 
 A removal has two phases: the segments are removed from the log in memory, then their files are
-renamed to `.deleted`, the oldest first. While the log is being cleaned the files are kept; the
-cleaner removes them when it has ended.
+renamed to `.deleted`, the oldest first. While the log is being cleaned its files are kept; the
+cleaner removes them at its end.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -33,8 +33,8 @@ class SegmentRemover:
         """Raise the log start offset durably, and remove the segments below it.
 
         Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark. A full
-        disk also causes a refusal, because the records could reappear after a kill. Their segments
-        are removed nevertheless.
+        disk also causes a refusal, because the records could reappear if the process is killed.
+        Their segments are removed nevertheless.
         """
         self.raise_log_start(offset)
         is_full = False
@@ -114,8 +114,8 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move those of the given segments that are still the log's oldest from the log to
-        `passed`."""
+        """Move the given segments from the log to `passed`, as far as they are still the log's
+        oldest."""
         state = self._state
         below = state.segments[: state.index_of(state.log_start_offset)]
         found = [segment for segment in below if segment in doomed]

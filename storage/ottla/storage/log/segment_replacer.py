@@ -1,4 +1,4 @@
-"""Replacement of a log's segments by a cleaned one.
+"""Replacement of some of a log's segments by one cleaned segment.
 
 Readers that have opened old segments can finish reading them. After a crash the directory has
 either the old segments or the new one.
@@ -87,7 +87,7 @@ class SegmentReplacer:
         return found
 
     def _read_from(self, new: Segment, olds: list[Segment]) -> None:
-        """Make reads use the new segment instead of the old ones."""
+        """Make readers use the new segment instead of the old ones."""
         self._health.check_online()
         segments = self._state.segments
         at = segments.index(olds[0])

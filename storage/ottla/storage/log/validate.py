@@ -47,9 +47,9 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import read_varint, record_body, scan_body_as
 
 INSPECTED_RECORDS_MAX = 100_000
-"""Maximum number of records in a batch whose records are inspected. Smaller splits legitimate
-batches (Java's producer splits at MESSAGE_TOO_LARGE); larger lets a megabyte cost seconds of
-processor time."""
+"""Maximum number of records in a batch whose records are inspected. A smaller number splits
+legitimate batches (Java's producer splits at MESSAGE_TOO_LARGE). With a larger one, a megabyte may
+cost seconds of processor time."""
 
 UNPACKED_RATIO_MAX = 16
 """Maximum decompressed size of an inspected batch, as a multiple of `max.message.bytes`. Producers
@@ -179,7 +179,7 @@ def _refusal_of_start(records: memoryview) -> RefusedError:
 
 
 def _refusal_of_size(batch_size: int, size: int, config: LogConfig) -> RefusedError:
-    """Return the refusal for a client's batch of a wrong size."""
+    """Return the refusal for a client's batch whose size is not permitted."""
     if batch_size < size:
         return RefusedError(
             ErrorCode.INVALID_RECORD, "A partition accepts exactly one record batch per request"
@@ -224,12 +224,12 @@ def accepted(
     now_ms: int,
     is_in_thread: bool = False,
 ) -> Accepted:
-    """Check the first batch. Returns it in the topic's codec, with the size of the batch in the
-    request.
+    """Check the first batch. Returns its header, its bytes in the topic's codec, and its size in
+    the request.
 
     Uses no state of the log, so that records may be inspected outside the event loop
     (`is_in_thread`). Raises RefusedError with Kafka's code. On the event loop, raises
-    RecordsToInspectError if a large batch's header contradicts itself.
+    RecordsToInspectError if the header of a large batch contradicts itself.
     """
     header, is_suspect = checked_header(records, origin, config, now_ms)
     taken_bytes = header.batch_length + LENGTH_END

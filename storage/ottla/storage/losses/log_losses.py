@@ -1,9 +1,9 @@
 """Losses of a replica: records that its checkpoints promise but that broker startup did not find.
 
 Pure. The directory's own checkpoints and the cluster's metadata record how far a replica's log
-reached. A replica counts as damaged if its log ends below its checkpointed high watermark or
-recovery point, is missing, or cannot be assigned to its topic (KIP-966 has the same idea for
-unclean shutdowns). A torn tail above both checkpoints is not a loss.
+reached. A replica counts as damaged if its log is missing, ends below its checkpointed high
+watermark or recovery point, or cannot be assigned to its topic. KIP-966 has the same idea for
+unclean shutdowns. A torn tail above both checkpoints is not a loss.
 
 Records below the log start offset were deleted on purpose and are never promised. A checkpoint line
 is written only after the directory of its log is durable, so a line without a log is damage. If an
@@ -83,8 +83,8 @@ class LogPromise:
     log_start_offset: Offset = ZERO
     """Checkpointed log start offset, below which records were deleted on purpose."""
     is_counted_on: bool = False
-    """True if the replica is in the ISR or ELR of the image, and the partition has changed since
-    its creation. Its records then count."""
+    """True if the image has the replica in the ISR or ELR, and the partition has changed since its
+    creation. The cluster then relies on the replica's records."""
 
     @property
     def end_offset(self) -> Offset | None:
@@ -102,8 +102,8 @@ class ReplicaPlacement(NamedTuple):
     directory_id: UUID | None
     """Log directory that the cluster has assigned to the replica, or None if there is none."""
     is_counted_on: bool
-    """True if the replica is in the ISR or ELR, and the partition has changed since its
-    creation."""
+    """True if the replica is in the ISR or ELR, and the partition has changed since its creation.
+    The cluster then relies on the replica's records."""
 
 
 @frozen(kw_only=True)
@@ -281,7 +281,8 @@ class StartFindings:
         return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
 
     def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
-        """Return the current state of a stored loss. The original promise is kept."""
+        """Return the updated state of a stored loss. `again` is the same loss as found at this
+        startup, or None. The highest promised offset is kept."""
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
@@ -309,7 +310,7 @@ def reason_of(
     end_offset: Offset,
     cause: str | None = None,
 ) -> str:
-    """Return the sentence that describes a loss to the operator."""
+    """Return a sentence that describes a loss to the operator."""
     if kind is LossKind.TRUNCATED:
         text = f"its log ends at offset {end_offset}, though it had reached {promised}"
     elif kind is LossKind.INCOMPLETE:

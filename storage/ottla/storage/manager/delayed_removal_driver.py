@@ -1,9 +1,9 @@
 """Removal of files that logs have renamed to `.deleted`, each after its topic's
 file.delete.delay.ms.
 
-Readers that opened a file earlier keep their descriptors and need no name. The delay gives the
-operator time to copy back files that a wrong setting removed. Files that remain when the process
-ends are removed at the next start.
+Readers that opened a file earlier keep their descriptors and need no name. During the delay, the
+operator can restore files that were removed because of a wrong setting. Files that remain when the
+process ends are removed at the next start.
 """
 
 import logging
@@ -22,7 +22,7 @@ class DelayedRemoval:
     """The files of one directory that wait for their removal."""
 
     def __init__(self, disk: Disk, on_error: Callable[[OSError], None]) -> None:
-        """Create the schedule. `on_error` handles an error of the disk."""
+        """Create the schedule of removals. `on_error` is called with each error of the disk."""
         self._disk = disk
         self._on_error = on_error
         self._waiting: list[tuple[float, int, Sequence[str]]] = []

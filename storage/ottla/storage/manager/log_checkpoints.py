@@ -1,4 +1,4 @@
-"""Lines of logs for the checkpoint files of their directory. Pure."""
+"""Checkpoint lines: the offset of each log for its directory's checkpoint files. Pure."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,7 +23,7 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset | None]] = {
 def lines_of(
     name: str, logs: Iterable[tuple[TopicPartition, Log]]
 ) -> dict[TopicPartition, CheckpointLine]:
-    """Return the lines of the given logs for the checkpoint file `name`."""
+    """Return the lines for the checkpoint file `name`, one for each of the given logs."""
     value_of = CHECKPOINTS[name]
     lines: dict[TopicPartition, CheckpointLine] = {}
     for partition, log in logs:

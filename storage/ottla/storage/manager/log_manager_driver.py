@@ -122,7 +122,7 @@ class LogManager:
         """Locks held while a partition's log is created or deleted."""
         self._new = NewLogs(self._errors, self.checkpoint_high_watermarks)
         self._log_counts: Counter[str] = Counter()
-        """Number of logs that are online or being created, by directory."""
+        """Number of logs that are online or being created, by directory path."""
         self._is_closing = False
         self._producer_budget = ProducerBudget()
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
@@ -209,8 +209,8 @@ class LogManager:
         """Open all logs of all directories, and bring the logs of replicas that are placed here
         online.
 
-        The two steps are `open_logs` and `settle`. A broker registers with the controller between
-        them.
+        Calls `open_logs`, then `settle`. A broker calls these two itself, and registers with the
+        controller between them.
         """
         await self.open_logs(config_of, placements)
         await self.settle(is_stray, directory_id_of, placements)
@@ -248,7 +248,7 @@ class LogManager:
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """The losses of replicas that are not complete again yet."""
+        """The losses of replicas whose logs are not complete again yet."""
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
@@ -356,8 +356,8 @@ class LogManager:
     async def delete(self, partition: TopicPartition) -> None:
         """Remove a partition at once. Its files are deleted after file.delete.delay.ms.
 
-        When this returns, the name can be used by a new topic, even after a crash. Tasks of the log
-        are awaited first, because they remove files by name.
+        When this returns, a new topic can use the partition's name, even after a crash. Tasks of
+        the log are awaited first, because they remove files by name.
         """
         async with self._changing.alone_with(partition), self.cleaner.paused(partition):
             self.cleaner.forget(partition)
@@ -377,7 +377,8 @@ class LogManager:
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Free a partition's name in its directory. The files are deleted after the delay.
+        """Rename a partition's directory so that a new log can use its name. The files are deleted
+        after `delay_ms`.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails.
         """
@@ -466,7 +467,8 @@ class LogManager:
     # ---- periodic work
 
     async def run_periodically(self) -> None:
-        """Write checkpoints, flush and delete old segments, each directory at its own intervals."""
+        """Run the periodic work of each directory until cancelled: write checkpoints, flush logs
+        and delete old segments."""
         async with trio.open_nursery() as nursery:
             for upkeep in self._upkeep.values():
                 nursery.start_soon(upkeep.run)
@@ -531,16 +533,16 @@ class LogManager:
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
 
     async def _write_lower_checkpoints(self, directory: LogDirectory) -> None:
-        """Write the checkpoints of a directory in which a log was truncated. Raises OSError if a
-        write fails."""
+        """Write the checkpoints of a directory in which a truncated log now has lower offsets.
+        Raises OSError if a write fails."""
         await self.write_checkpoint(directory, RECOVERY_POINT_FILE)
         await self.write_checkpoint(directory, HIGH_WATERMARK_FILE)
 
     async def _keep_log_start(
         self, directory: LogDirectory, partition: TopicPartition, log: Log
     ) -> None:
-        """Write the log start offset of a log unless the checkpoint already contains it. Many logs
-        share one write."""
+        """Write a log's start offset to the directory's checkpoint, unless the checkpoint already
+        contains it. Concurrent calls share one write."""
         assert log.topic_id is not None
         kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
         if log.log_start_offset > (kept or 0):

@@ -1,17 +1,17 @@
-"""The move of one partition's log to another directory of its broker, while it is online (KIP-113).
+"""One move of a partition's log to another log directory of its broker, while the log is online
+(KIP-113).
 
-The copy is a separate log in a directory with the suffix `-future`. It grows as a follower's log
-does, one piece at a time; other tasks run between pieces. When little is missing, the copy is
-flushed and gets the partition's name in its directory, and the cluster is informed. One event-loop
-iteration then copies the rest and switches the partition to the copy. Only afterwards is the old
-log removed.
+The copy is a separate log in a directory with the suffix `-future`. It grows like a follower's log,
+one piece at a time; other tasks run between pieces. When little is missing, the copy is flushed and
+gets the partition's name in its directory, and the cluster is informed. One event-loop iteration
+then copies the rest and switches the partition to the copy. Only afterwards is the old log removed.
 
-A crash leaves one of two states. Either there is the old log and a `-future` copy, which the next
-start removes before the move begins again. Or there are two logs of the same name, of which the
-next start uses the longer one. No record that was written to either is lost.
+A crash leaves one of two states. In the first, the old log and a `-future` copy exist; the next
+start removes the copy, and the move begins again. In the second, two logs of the same name exist,
+of which the next start uses the longer one. In neither case is a written record lost.
 
 Invariants: CopyIsAPrefix (records that a truncation removes from the old log are removed from the
-copy before anything is added to it), OneServes (the partition appends to only one of them).
+copy before anything is added to it), OneServes (the partition appends to only one of the two logs).
 """
 
 import logging
@@ -41,14 +41,13 @@ PIECE_BYTES = 256 * KIB
 reads."""
 
 LAST_BYTES = MIB
-"""Maximum number of bytes copied in the iteration that switches the partition. No other task runs
-for about two milliseconds. With fewer, a busy log may never be close enough to its end; more blocks
-the event loop for longer."""
+"""Maximum number of bytes copied in the event-loop iteration that switches the partition, in which
+no other task runs for about two milliseconds. With a smaller maximum, the copy of a busy log may
+never come close enough to the log's end. A larger one blocks the event loop for longer."""
 
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Bytes copied between two starts of write-back. Appends to other logs may wait while the device
-writes these bytes, in the file system's journal and in the device's queue. More lengthens that
-wait."""
+"""Number of bytes copied between two starts of write-back. While the device writes these bytes,
+appends to other logs may have to wait. With more bytes, they wait for longer."""
 
 FLUSH_EVERY_BYTES = 64 * MIB
 """Bytes copied between two flushes of the copy. With more, the final flush is larger."""
@@ -93,7 +92,7 @@ class LogMove:
         self.copy: Log | None = None
         """The log that grows in the target directory."""
         self._path: str | None = None
-        """The copy's directory, set before it is created."""
+        """Path of the copy's directory, set before the directory is created."""
         self.has_changed_over = False
         self.has_name = False
         """True if the copy's directory has the partition's own name instead of a `-future` name."""
@@ -164,9 +163,10 @@ class LogMove:
     # ---- steps
 
     async def _begin(self) -> Log:
-        """Create an empty log as the copy. Returns the copy.
+        """Create an empty log as the copy, and return it.
 
-        No broker startup mistakes the name of its directory for that of a partition's log.
+        At a broker startup, the name of its directory is not mistaken for that of a partition's
+        log.
         """
         name = future_name(self.partition, self._ports.rng.uuid())
         path = self._path = f"{self.target.path}/{name}"
@@ -191,7 +191,7 @@ class LogMove:
         )
 
     def _watch(self, copy: Log) -> None:
-        """Fail the target directory if a file of the copy fails."""
+        """Take the target directory offline if a file of the copy fails."""
         copy.hooks.on_disk_failed = self._ports.fail_target
 
     async def _catch_up(self, copy: Log) -> None:
@@ -355,4 +355,4 @@ def _ignore(offset: Offset) -> None:
 
 
 def _idle() -> None:
-    """Default callback if no task waits. Does nothing."""
+    """Default callback of a move for whose end no task waits. Does nothing."""

@@ -25,8 +25,8 @@ from ottla.storage.manager.log_names_driver import wait_until_idle
 _LOGGER = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
-"""Time in seconds for which the old log remains readable after its partition switched. Shorter
-fails requests that read it in several steps; longer occupies disk space."""
+"""Time in seconds for which the old log remains readable after its partition switched. With a
+shorter time, requests that read it in several steps fail. A longer one occupies disk space."""
 
 
 class Logs(Protocol):
@@ -55,7 +55,8 @@ class Logs(Protocol):
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Free a partition's name in its directory. The files are deleted after the delay."""
+        """Rename a partition's directory so that a new log can use its name. The files are deleted
+        after `delay_ms`."""
         ...
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
@@ -89,7 +90,7 @@ class LogMoves:
     def __init__(
         self, disk: Disk, clock: Clock, rng: Rng, errors: UnexpectedErrors, logs: Logs, *, most: int
     ) -> None:
-        """Create the moves of a broker. At most `most` moves copy at the same time
+        """Create the collection without any moves. At most `most` moves copy at the same time
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
@@ -220,7 +221,7 @@ class LogMoves:
 
     async def _abandon_move(self, move: LogMove, directory: LogDirectory) -> None:
         """Remove the old log of a completed move, once the new log and its checkpoints are durable.
-        If they cannot be made durable, the old log's files are kept."""
+        If that fails, the old log's files are kept."""
         old, new = move.source, move.copy
         assert new is not None
         await wait_until_idle(old)

@@ -1,6 +1,7 @@
 """Names of partition directories: assigned to new logs, and freed when a log is deleted.
 
-The caller ensures that changes of a name do not overlap, and that no task of its log is running.
+The caller ensures that changes of one name do not overlap, and that no task of the log with that
+name is running.
 """
 
 from collections import deque
@@ -26,17 +27,17 @@ from ottla.storage.segments.partition_metadata import encode_partition_metadata,
 
 KEPT_AFTER_S = 0.05
 """Time in seconds for which a new log waits for other new logs, so that they are made durable
-together. Shorter flushes while more logs are created, which delays both; longer leaves new logs
-exposed to a power failure for longer."""
+together. With a shorter time, logs are flushed while more are created, which delays both. With a
+longer one, new logs are exposed to a power failure for longer."""
 
 NOTED_AFTER_S = 1.0
-"""Time in seconds for which the checkpoint waits for other new logs. If the directory of a log
-without a checkpoint line is removed while the broker is down, the next start does not detect a
-loss. Shorter writes the file more often."""
+"""Time in seconds for which a new log's checkpoint line waits for further new logs. A log without a
+line is not missed if its directory is removed while the broker is down. With a shorter time, the
+file is written more often."""
 
 KEPT_TOGETHER = 32
-"""Number of new logs that are made durable together. Fewer means more hand-overs to the disk's
-worker; more blocks the event loop for longer when they are started."""
+"""Number of new logs that are made durable together. With fewer, more calls are passed to the
+disk's worker threads. With more, starting them blocks the event loop for longer."""
 
 NOTHING = Offset(0)
 EMPTY_SEGMENT = {file_name(0, LOG): b""}
@@ -160,9 +161,10 @@ async def _is_whole(disk: Disk, path: str, topic_id: UUID) -> bool:
 async def free_name(
     disk: Disk, rng: Rng, directory: LogDirectory, partition: TopicPartition
 ) -> str | None:
-    """Durably rename a deleted log's directory. Returns its new path, or None if it was removed.
+    """Durably rename the directory of a deleted log, so that a new log can use its name. Returns
+    the new path, or None if the directory was removed.
 
-    Raises OSError if the disk fails. On a full disk the directory is removed at once instead.
+    On a full disk, the directory is removed at once instead. Raises OSError if the disk fails.
     """
     path = f"{directory.path}/{partition}"
     target = f"{directory.path}/{deleted_name(partition, rng.uuid())}"

@@ -1,12 +1,12 @@
-"""Choice of the directory for a new log, and of the valid one of two logs.
+"""Choice of the directory for a new log, and choice between two logs of one partition.
 
 Pure. An empty log that replaces one on a missing disk would be taken for a complete replica, and
 could be elected leader. Therefore a log may be created in any directory only for a replica that
 cannot have had committed records. Any other replica must use its assigned directory, and is offline
 while that directory is missing.
 
-A cordoned directory gets a log only if no other directory is online, or if the cluster assigned it.
-A full directory gets a log only if all others are full too.
+A cordoned directory gets a log only if no other directory is online, or if the cluster assigned the
+directory. A full directory gets a log only if all others are full too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class PlacedLog(NamedTuple):
 
 
 class CandidateDirectory(Protocol):
-    """The properties of a log directory that decide the choice."""
+    """The properties of a log directory that decide whether a new log is created in it."""
 
     path: str
 
@@ -88,13 +88,14 @@ def choose_place(
 def choose_log(
     partition: TopicPartition, one: PlacedLog, other: PlacedLog, wanted: UUID | None
 ) -> tuple[PlacedLog, PlacedLog]:
-    """Choose between a partition's two logs, which an interrupted move leaves. Returns the valid
-    log, then the other.
+    """Choose between two logs of one partition, which an interrupted move leaves. Returns the valid
+    log, then the other one.
 
-    The log with the later leader epoch is valid. If the epochs are equal, the longer log is. If the
-    lengths are equal too, the log in the directory that the cluster assigned (`wanted`) is.
+    The log with the later leader epoch is valid. If the epochs are equal, the longer log is valid.
+    If the lengths are equal too, the log in the directory that the cluster assigned (`wanted`) is
+    valid.
 
-    Raises ConfigError if none of this decides.
+    Raises ConfigError if none of these rules decides.
     """
     ends = [(each.log.last_epoch, each.log.end_offset) for each in (one, other)]
     if ends[0] != ends[1]:

@@ -54,11 +54,12 @@ _LOGGER = logging.getLogger(__name__)
 
 SURVEYED_AT_ONCE = 100
 """Number of directories surveyed in one worker call. The overhead of a call equals three surveys.
-More delays the first logs and other work of the worker; fewer costs more calls."""
+With more, the first logs are opened later and other calls wait for the worker. With fewer, there
+are more calls."""
 
 LOGS_OPENED_AT_ONCE = 8
 """Number of logs opened concurrently. At most num.recovery.threads.per.data.dir of them are checked
-concurrently. Fewer leaves the disk idle while logs with little to check are opened."""
+concurrently. With fewer, the disk is idle while logs with little to check are opened."""
 
 CHECKED_BYTES_MIN = MIB
 """Number of unchecked bytes from which a log waits for a recovery thread. Logs with less are
@@ -78,7 +79,7 @@ ZERO = Offset(0)
 
 @frozen(kw_only=True)
 class RecoveryPlan:
-    """The broker's settings and decisions for the recovery of the logs that are found."""
+    """The broker's settings and decisions for the recovery of its logs."""
 
     config_of: Callable[[TopicPartition], LogConfig]
     worker_count: int
@@ -104,15 +105,17 @@ class DirectoryContents:
     cut_bytes: dict[TopicPartition, int]
     """Bytes removed from the ends of logs, because they were not complete records."""
     receded: list[TopicPartition]
-    """Logs whose checkpointed recovery point is too high, so that the next start must check them
-    from a lower offset."""
+    """Partitions of logs whose checkpointed recovery point is too high, so that the next start must
+    check them from a lower offset."""
 
 
 async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> DirectoryContents:
-    """Open all logs of a directory. Returns them, with the other directories and the damage that
-    were found. The caller handles OSError and RefusedError(KAFKA_STORAGE_ERROR)."""
+    """Open all logs of a directory. Returns the logs, the directory's other contents, and any
+    damage found.
+
+    The caller handles OSError and RefusedError(KAFKA_STORAGE_ERROR)."""
     found = DirectoryContents(
         logs={},
         corrupt={},
@@ -170,7 +173,7 @@ async def recover_directory(
 
 
 class Surveys:
-    """Surveys of partition directories, made in batches. Each is dropped after its only use."""
+    """Surveys of partition directories, made in batches. Each survey is used once, then dropped."""
 
     def __init__(
         self, disk: Disk, directory: LogDirectory, partitions: Sequence[TopicPartition]
@@ -358,8 +361,8 @@ async def _recover_log(
 def _note_cut(
     found: DirectoryContents, partition: TopicPartition, survey: DirectorySurvey, log: Log
 ) -> None:
-    """Log and count the bytes that were removed from the end of a log, as far as file sizes show
-    it."""
+    """Log and count the bytes that recovery removed from the end of a log, as far as file sizes
+    show them."""
     cut_bytes = size_of_log(survey) - log.size_bytes
     # Sizes also shrink if recovery finishes a cleaning or removes preallocated zeros.
     if cut_bytes > 0 and is_tidy(sorted(survey.sizes)) and not log.config.preallocate:
@@ -431,10 +434,11 @@ async def _find_topic_id(
 async def _name_again(
     disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
 ) -> UUID | None:
-    """Restore and return a log's topic id from the checkpoints, or None if they lack the id.
+    """Restore a log's topic id from the checkpoints, and return it. Returns None if the checkpoints
+    lack it.
 
-    The checkpoint lines of a name are removed before another topic's log is created under it, so
-    the line belongs to this log.
+    Checkpoint lines of a partition's name are removed before another topic's log is created under
+    that name, so the line belongs to this log.
     """
     topic_id = directory.checkpoints.topic_id_of(partition)
     if topic_id is not None:
@@ -454,10 +458,9 @@ async def rename_to_stray(
     """Durably add the suffix `-stray` to a partition's directory, so that no log uses it and the
     partition's name is free. The operator may inspect its files.
 
-    Used for the directory of a partition that the cluster does not place here; of a log without a
-    topic id; of another topic with the same name; and of the log that was not chosen of a
-    partition's two logs. A move also uses it if the target directory already has the partition's
-    name.
+    Used for partitions that the cluster does not place here, for logs without a topic id, and for
+    logs of another topic with the same name. Also used for the log that was not chosen if a
+    partition has two logs, and by a move if the target directory already has the partition's name.
     """
     source = f"{directory.path}/{partition}"
     target = f"{directory.path}/{stray_name(partition, rng.uuid())}"

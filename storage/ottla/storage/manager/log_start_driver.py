@@ -1,9 +1,10 @@
-"""Startup of a broker's logs: opens all logs, finds losses, and brings the right logs online.
+"""Startup of a broker's logs: opens all logs, finds losses, and brings the logs online that the
+cluster places here.
 
 There are two steps, and the broker registers with the controller between them. The controller must
-know the losses before it may elect this broker. The second step decides which logs are strays, for
-which it needs an image with the broker's own registration: an older image may lack a topic whose
-records are here.
+know the losses before it may elect this broker. The second step decides which logs are strays. For
+this it needs an image with the broker's own registration, because an older image may lack a topic
+whose records are here.
 """
 
 import logging
@@ -78,7 +79,8 @@ class StartedLogs(Protocol):
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Free a partition's name in its directory. Raises RefusedError if the disk fails."""
+        """Rename a partition's directory so that a new log can use its name. The files are deleted
+        after `delay_ms`. Raises RefusedError if the disk fails."""
         ...
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
@@ -135,7 +137,7 @@ class LogStart:
         placements: Sequence[ReplicaPlacement] | None,
     ) -> None:
         """Bring the opened logs online that the cluster places on this broker. The directories of
-        all others are renamed to `-stray`.
+        all other logs are renamed to `-stray`.
 
         Raises ConfigError if a partition has logs in two directories and no rule decides which is
         valid.
@@ -171,7 +173,7 @@ class LogStart:
         self._findings.clear()
 
     def abandon(self, directories: Sequence[LogDirectory]) -> None:
-        """Close those opened logs of the given directories that were not brought online."""
+        """Close the opened logs in the given directories that were not brought online."""
         for directory in directories:
             held = self._found.pop(directory, None)
             for partition, log in () if held is None else held.logs.items():
@@ -213,7 +215,8 @@ class LogStart:
         self._note_holes()
 
     def _note_holes(self) -> None:
-        """Set the holes in logs that an earlier startup found and no follower has filled yet."""
+        """Mark the holes in logs that an earlier startup found and replication has not filled
+        yet."""
         for loss in self._logs.known_losses.by_partition.values():
             for _, held in self._contents():
                 log = held.logs.get(loss.partition)
@@ -234,8 +237,8 @@ class LogStart:
     async def _choose(
         self, partition: TopicPartition, one: PlacedLog, other: PlacedLog, wanted: UUID | None
     ) -> None:
-        """Choose one of a partition's two logs. The other is removed, or its directory is renamed
-        to `-stray`."""
+        """Choose one of a partition's two logs. The other one is removed, or its directory is
+        renamed to `-stray`."""
         kept, stray = choose_log(partition, one, other, wanted)
         _LOGGER.error(
             TWO_LOGS, partition, *(at.directory.path for at in (one, other)), kept.directory.path
@@ -255,8 +258,9 @@ class LogStart:
             await self._rename_to_stray(partition, stray)
 
     async def _rename_to_stray(self, partition: TopicPartition, stray: PlacedLog) -> None:
-        """Close a log without flushing, and add the suffix `-stray` to its directory. The cluster
-        does not place the partition there, or the partition's other log was chosen."""
+        """Close a log without flushing, and add the suffix `-stray` to its directory. Used if the
+        cluster does not place the partition in that directory, or if the partition's other log was
+        chosen."""
         stray.log.abandon()
         try:
             await rename_to_stray(self._disk, self._rng, stray.directory, partition)

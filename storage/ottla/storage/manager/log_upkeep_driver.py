@@ -36,8 +36,9 @@ IDLE_FLUSH_INTERVAL_MS = 15_000
 files that are still being written; longer keeps descriptors that other files need."""
 
 RETENTION_PAUSE_S = 0.1
-"""Delay in seconds that collects configuration changes of many topics. Shorter checks all logs more
-often; longer is noticeable to the operator."""
+"""Delay in seconds after a configuration change, so that changes of many topics cause one check of
+all logs. With a shorter delay, all logs are checked more often. A longer one is noticeable to the
+operator."""
 
 LOGS_PER_TURN = 100
 """Number of logs inspected before other tasks run; each takes about 10 us. A larger number delays
@@ -122,7 +123,7 @@ class DirectoryUpkeep:
     # ---- flushes
 
     def request_flush(self, partition: TopicPartition, log: Log) -> None:
-        """Schedule a flush of a log, after a roll or when flush.ms requires it."""
+        """Schedule a flush of a log, after a new segment was begun or when flush.ms requires it."""
         self._to_flush[partition] = log
         self._flush_wanted.set()
 
@@ -206,8 +207,8 @@ def _flush_target(log: Log) -> Offset | None:
 
 
 async def _every(first_ms: int, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` after `first_ms`, and then at each interval. If `first_ms` is 0, the first run is
-    after one interval."""
+    """Run `work` after `first_ms`, and then every `interval_ms`. If `first_ms` is 0, the first run
+    is after one interval."""
     await trio.sleep(max(first_ms or interval_ms, 1) / 1_000)
     while True:
         await work()

@@ -12,7 +12,7 @@ from ottla.model.ids import TopicPartition
 
 
 class NameLocks:
-    """Locks of the partition names whose logs are being created, moved or deleted."""
+    """Locks on the names of partitions whose logs are being created, moved or deleted."""
 
     def __init__(self) -> None:
         self._locks: dict[TopicPartition, trio.Lock] = {}
@@ -27,7 +27,8 @@ class NameLocks:
 
 
 class _Alone:
-    """The context of one change of a name. The last waiting task removes the name's lock."""
+    """Context in which one task changes logs with a partition's name. The last waiting task removes
+    the name's lock."""
 
     __slots__ = ("_lock", "_locks", "_partition")
 

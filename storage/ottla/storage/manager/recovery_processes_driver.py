@@ -59,7 +59,7 @@ class RecoveryTask:
 
 
 MAY_START_PROCESSES: ContextVar[bool] = ContextVar("may_start_processes", default=False)
-"""True if large recoveries may use worker processes. False in the simulator."""
+"""True if large recoveries may use worker processes. False in simulations."""
 
 
 class RecoveryWorker:
@@ -180,7 +180,7 @@ class RecoverySlot(NamedTuple):
 
 
 class RecoverySlots:
-    """The slots of a directory for checking logs, with their worker processes."""
+    """The slots of a log directory for checking logs, with their worker processes."""
 
     def __init__(self, count: int, *, uses_processes: bool) -> None:
         self._count = count

@@ -58,7 +58,7 @@ class KnownProducer(NamedTuple):
 
 
 def decode_batches(data: bytes) -> tuple[int, list[KnownProducer]]:
-    """Return the CRC of the file's snapshot, and the producers in the file.
+    """Return the CRC of the snapshot that the file belongs to, and the producers in the file.
 
     Raises CorruptDataError if the file is corrupt.
     """
@@ -87,7 +87,8 @@ def decode_batches(data: bytes) -> tuple[int, list[KnownProducer]]:
 
 
 def add_batches(states: ProducerStates, data: bytes, snapshot: bytes) -> None:
-    """Add the data of the file to producer states that were loaded from a snapshot.
+    """Add the data of a `producer-batches` file to producer states that were loaded from a
+    snapshot.
 
     Raises CorruptDataError if the file is corrupt, or belongs to another snapshot.
     """

@@ -25,8 +25,8 @@ class ProducerFiles:
     """The producer files of one log."""
 
     def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
-        """Create the files of a log. `snapshots` are the offsets of the valid snapshots, or None if
-        they are not known."""
+        """Create the object for a log's producer files. `snapshots` are the offsets of the valid
+        snapshots, or None if they are not known."""
         self._known = None if snapshots is None else set(snapshots)
         self._disk = disk
         self._directory = directory
@@ -58,7 +58,7 @@ class ProducerFiles:
     async def sync(self) -> None:
         """Make all previous writes durable by an fsync of each changed file.
 
-        If another call's fsync of a file has begun but not ended, the file is not durable yet. Each
+        If an fsync that another call has begun is still running, its file is not durable yet. Each
         call therefore flushes all files that are not known to be durable.
         """
         for path in list(self._unsynced):
@@ -100,8 +100,8 @@ class ProducerFiles:
             self._digests = data
 
     async def _write_list(self, closed: Sequence[Segment]) -> None:
-        """Write the list of closed segments that a clean start needs, unless it is there
-        already."""
+        """Write the list of closed segments that a clean start needs, unless the file already
+        contains it."""
         path = f"{self._directory}/{CLOSED_SEGMENTS}"
         before = await self._disk.read_file(path) if self._disk.exists(path) else None
         data = format_segments(closed_segment_of(each) for each in closed if each.is_sealed)

@@ -45,8 +45,8 @@ exists."""
 _new: Final = tuple.__new__
 
 EVICTED_PART = 8
-"""Divisor of the number of producers; the quotient is the number evicted at once. Smaller evicts
-more than needed; larger searches all producers more often."""
+"""Divisor of the number of producers. The quotient is the number evicted at once. A smaller divisor
+evicts more than needed. With a larger one, all producers are searched more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -136,7 +136,7 @@ class ProducerStates:
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
         self.replayed_ms = 0
-        """Time that is recorded as the last-seen time of producers of replayed batches."""
+        """Last-seen time, in ms, that producers get whose batches are replayed from the log."""
         self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
@@ -207,8 +207,8 @@ class ProducerStates:
         return None
 
     def _check_guard(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Refuse a transaction's first batch if the transaction was not verified since the
-        producer's previous one ended."""
+        """Raise RefusedError for a transaction's first batch if the transaction was not verified
+        since the producer's previous transaction ended."""
         if guard is UNGUARDED:
             return
         found = self.verifications.get(header.producer_id)
@@ -219,8 +219,8 @@ class ProducerStates:
             )
 
     def _check_first_sequence(self, header: BatchHeader, *, is_known: bool) -> None:
-        """Refuse the first batch of a transaction if an earlier batch of the producer has not
-        arrived yet."""
+        """Raise RefusedError for the first batch of a transaction if an earlier batch of the
+        producer has not arrived yet."""
         found = self.verifications.get(header.producer_id)
         if found is None:
             return
@@ -370,7 +370,8 @@ class ProducerStates:
         self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
 
     def _check_transactions(self) -> None:
-        """Refuse another transaction if half of the maximum number of producers have an open one.
+        """Raise RefusedError for another transaction if half of the maximum number of producers
+        already have an open one.
 
         Those producers cannot be evicted, so the other half is left for all new producers.
         """
@@ -386,7 +387,8 @@ class ProducerStates:
         budget.count += len(self.producers)
 
     def leave_budget(self) -> ProducerBudget:
-        """Release this log's share of the bound on producers, and return the bound."""
+        """Stop sharing the bound on the number of producers with other logs, and return the
+        bound."""
         budget, self._budget = self._budget, ProducerBudget()
         budget.count -= len(self.producers)
         self._budget.count = len(self.producers)
@@ -447,10 +449,10 @@ def _check_epoch(producer: ProducerEntry, producer_id: int, epoch: int) -> None:
 def _check_marker(
     producer: ProducerEntry, header: BatchHeader, marker: EndMarker, transaction_version: int
 ) -> None:
-    """Refuse a marker of an earlier transaction or of an earlier coordinator.
+    """Raise RefusedError for a marker of an earlier transaction or of an earlier coordinator.
 
-    From transaction.version 2 on, the epoch of a marker is above that of its transaction. If the
-    epochs are equal and no transaction is open, the marker is accepted, because a newly elected
+    From transaction.version 2 on, the epoch of a marker is above the epoch of its transaction. If
+    the epochs are equal and no transaction is open, the marker is accepted, because a newly elected
     coordinator has sent it again.
     """
     epoch = header.producer_epoch

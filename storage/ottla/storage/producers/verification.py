@@ -1,10 +1,10 @@
 """Guards between a transaction coordinator's confirmation and the append (KIP-890).
 
-Pure. Before a leader appends, it asks the coordinator whether the transaction contains this
-partition. A marker may end that transaction before the response arrives. Therefore the append
-requires the guard that was created before the request. The first batch of the transaction removes
-the guard, and so does the marker that ends it. Guards exist only in memory; a leader without a
-guard repeats the request.
+Pure. Before a leader appends the first batch of a transaction, it asks the coordinator whether the
+transaction contains this partition. A marker may end that transaction before the response arrives.
+Therefore the append requires the guard that was created before the request. The first batch of the
+transaction removes the guard, and so does the marker that ends it. Guards exist only in memory; a
+leader without a guard repeats the request.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class VerificationGuard:
 
 
 UNGUARDED = VerificationGuard()
-"""The guard that is used if verification is off
+"""Guard that is used if verification of transactions is off
 (`transaction.partition.verification.enable=false`)."""
 
 
@@ -52,14 +52,14 @@ class Verifications:
 
     def __init__(self) -> None:
         self.by_producer: dict[int, Verification] = {}
-        """The transactions by producer id."""
+        """The transactions that wait for their first batch, by producer id."""
 
     def __len__(self) -> int:
-        """Return the number of waiting transactions."""
+        """Return the number of transactions that wait for their first batch."""
         return len(self.by_producer)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the producer ids of waiting transactions."""
+        """Yield the producer ids of the transactions that wait for their first batch."""
         return iter(self.by_producer)
 
     def get(self, producer_id: int) -> Verification | None:

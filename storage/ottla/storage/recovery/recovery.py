@@ -92,11 +92,11 @@ async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UU
 
 
 async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) -> None:
-    """Write the topic id of a new directory durably, if the directory has none. This also makes the
-    name of the first segment durable.
+    """Durably write the topic id of a new directory, if the directory has none. This also makes the
+    name of the first segment's file durable.
 
-    Otherwise a power failure could lose the first segment's name but keep a later segment's, and
-    the log would begin at the later segment.
+    Otherwise a power failure could lose the first segment's name but keep a later segment's. The
+    log would then begin at the later segment.
     """
     path = f"{view.path}/{PARTITION_METADATA}"
     if topic_id is not None and not view.has(path):
@@ -104,7 +104,7 @@ async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) 
 
 
 class LogLoader:
-    """Loader of the log of one directory."""
+    """Loader of a partition's log from its directory."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Comparison of closed segments with the files that describe them: `closed-segments` and
+"""Check of closed segments against the files that describe them: `closed-segments` and
 `abort-digests`.
 
 A clean start accepts a closed segment without opening it if its files have the listed sizes. Every
-start compares the aborts of sealed segments with their digests, because neither size nor entries
-reveal that a `.txnindex` was replaced.
+start compares the aborted transactions of sealed segments with their digests, because neither size
+nor entries reveal that a `.txnindex` was replaced.
 """
 
 import logging

@@ -43,17 +43,17 @@ class CleanedFiles(Protocol):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Base offsets of the replaced segments, in order."""
+        """Base offsets of the replaced segments, in ascending order."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Size of the log file in bytes."""
+        """Size of the new segment's log file in bytes."""
         ...
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest timestamp, or -1 for none."""
+        """Largest timestamp in ms, or -1 if the segment has none."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class CleanedFiles(Protocol):
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the first batch, or -1 for none."""
+        """Timestamp of the first batch in ms, or -1 if it has none."""
         ...
 
 
@@ -73,10 +73,10 @@ class CleanedFiles(Protocol):
 async def open_cleaned(
     disk: Disk, directory: str, cleaned: CleanedFiles, config: LogConfig, *, now_ms: int
 ) -> Segment:
-    """Open the files of a cleaned segment, and return the segment. The files become its own after
-    the swap.
+    """Open the `.cleaned` files of a new segment, and return the segment. After the swap, the files
+    belong to it.
 
-    Raises CorruptDataError if they do not match `cleaned`.
+    Raises CorruptDataError if the files do not match `cleaned`.
     """
     base_offset = Offset(cleaned.base_offset)
     path = f"{directory}/{file_name(base_offset, LOG)}{CLEANED}"
@@ -135,7 +135,8 @@ async def _rename_all(disk: Disk, directory: str, base_offset: int, old: str, ne
 
 
 def is_swap_decided(disk: Disk, directory: str, base_offset: int) -> bool:
-    """Return whether the rename of the log in `decide_swap` has happened."""
+    """Return whether `decide_swap` has renamed the log file to `.swap`, so that startup completes
+    the swap."""
     return not disk.exists(f"{directory}/{file_name(base_offset, LOG)}{CLEANED}")
 
 
@@ -189,7 +190,7 @@ def _begins_without_timestamp(segment: Segment) -> bool:
 
 
 def is_tidy(names: list[str]) -> bool:
-    """Return whether a directory with these names needs no `clean_directory`."""
+    """Return whether a directory with these file names needs no `clean_directory`."""
     logs = set(offsets_of(names, LOG))
     for name in names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
@@ -220,10 +221,10 @@ async def clean_directory(disk: Disk, directory: str) -> None:
 
 
 async def _keep_decided(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Durably remove the files of undecided swaps. Returns the names of the decided swaps' files.
+    """Durably remove the files of undecided swaps. Returns the names of the files of decided swaps.
 
-    The `.cleaned` log of a swap shows that the swap is undecided. The swap's other files are
-    removed before it.
+    A `.cleaned` log file shows that its swap is undecided. The swap's other files are removed
+    before it.
     """
     first_cleaned = min(offsets_of(names, LOG + CLEANED), default=None)
     bases = {

@@ -2,9 +2,9 @@
 segment's `.txnindex`.
 
 The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
-committed ones; only a walk over the segment's markers would detect it. Instead, startup compares
-the digests, and rebuilds an index that differs. A log without aborts has no such file, and neither
-has a directory that Kafka wrote, whose indexes are accepted unchecked.
+committed ones; only a check of all markers in the segment would detect it. Instead, startup
+compares the digests, and rebuilds an index that differs. A log without aborts has no such file, and
+neither has a directory that Kafka wrote, whose indexes are accepted unchecked.
 
 Format: text with version, count, then one line `base-offset entries crc` for each segment; the last
 line is the CRC of the others.

@@ -1,8 +1,8 @@
-"""A scan of the batches in a segment's file, in large blocks and with all checks, for recovery.
+"""Scan of the batches in a segment's file, in large blocks and with all checks, for recovery.
 
 Entries of the formats v0 and v1, which old brokers may have written, count as batches. A scan ends
 at the end of the range or at the first bytes that are not a complete, valid batch. `valid_end` is
-then the position, and `problem` the reason. Blocks are read on the directory's worker. Headers and
+then the position, and `problem` the reason. A worker of the directory reads the blocks. Headers and
 CRCs are checked on the event loop, without any work per record.
 """
 
@@ -16,8 +16,8 @@ from ottla.wire.crc import crc32c
 from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
 
 BLOCK_BYTES = 1 * MIB
-"""Bytes per read. Smaller costs more hand-overs to the worker; larger exceeds the processor's cache
-and blocks the event loop for longer."""
+"""Number of bytes per read. With smaller reads, more calls are passed to the worker. Larger ones
+exceed the processor's cache and block the event loop for longer."""
 
 
 class ScannedBlock(NamedTuple):

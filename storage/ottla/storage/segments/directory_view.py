@@ -1,4 +1,4 @@
-"""Contents of a partition's directory, answered from a survey without further calls to the disk.
+"""Contents of a partition's directory, looked up in a survey without further calls to the disk.
 
 Startup surveys many directories in one call, because each worker call costs more than its work. A
 log that was closed cleanly is then opened from its survey alone.
@@ -22,7 +22,7 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
-    """Return those of the names whose files a clean startup reads as a whole."""
+    """Return the names of the files that a clean startup reads as a whole."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
     found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)
@@ -68,7 +68,7 @@ class DirectoryView:
         return await self._disk.read_file(f"{self.path}/{name}")
 
     def size_of(self, path: str) -> int | None:
-        """Return the size of the file at a path, or None if it is not known."""
+        """Return the size of the file at a path in bytes, or None if it is not known."""
         return None if self._survey is None else self._survey.sizes.get(posixpath.basename(path))
 
     def has(self, path: str) -> bool:

@@ -1,4 +1,5 @@
-"""A file of fixed-size entries that grows only at its end, the common form of all three indexes.
+"""A file of fixed-size entries that grows only at its end: the common base of a segment's three
+indexes.
 
 While the segment is active all entries are in memory, and are written to the file in groups. If a
 write fails, the next one writes the missing entries too, at the latest when the segment is sealed.
@@ -18,8 +19,8 @@ LOOK_UP_BLOCK_BYTES = 1 << 18
 wait for the disk more often; larger reads more bytes than needed."""
 
 WRITTEN_AT_ONCE = 32
-"""Number of pending entries of a rebuildable file at which an append writes them. Smaller costs one
-system call for each append of a large batch; larger leaves more work to one append. No start
+"""Number of pending entries of a rebuildable file at which an append writes them. With fewer, each
+append of a large batch costs a system call. With more, a single append has more work. No startup
 depends on these entries."""
 
 

@@ -90,7 +90,7 @@ class EpochCache:
         self.change_count += 1
 
     def clear(self) -> None:
-        """Remove all epochs."""
+        """Remove all leader epochs."""
         self._epochs.clear()
         self._starts.clear()
         self.latest = NO_EPOCH

@@ -57,7 +57,7 @@ class LogConfig:
     def of_topic(
         cls, topic: TopicConfig, *, producer_id_expiration_ms: int = DAY_MS
     ) -> "LogConfig":
-        """Return the settings of the logs of a topic."""
+        """Return the settings of a topic's logs."""
         return cls(
             segment_bytes=topic.segment_bytes,
             segment_ms=_segment_ms_of(topic),
@@ -89,8 +89,8 @@ class LogConfig:
 
 
 def _record_bound_of(topic: TopicConfig) -> int | None:
-    """Return the bound on decompressed records, or None at its default. Every batch is checked only
-    if there is a bound."""
+    """Return the bound on the size of decompressed records, or None if it has its default. Batches
+    are checked against it only if there is a bound."""
     bound = topic.max_decompressed_message_bytes
     return None if bound == DECOMPRESSED_RECORD_BYTES_MAX else bound
 

@@ -55,7 +55,7 @@ _TIMESTAMP: Final = Struct(">q")
 _NOTHING_FOUND: Final = (-1, 0)
 LAST_OFFSET_DELTA_AT: Final = 23
 WALK_HEADER_BYTES: Final = MAX_TIMESTAMP_AT + _TIMESTAMP.size
-"""Bytes of a batch header that are read when a scan moves from batch to batch."""
+"""Number of bytes of a batch header that are read when a scan moves from batch to batch."""
 
 WALK_BLOCK_BYTES = 8192
 """Bytes per read during a scan for an offset. Twice the index interval finds nearly every batch in
@@ -68,13 +68,13 @@ the disk more often; larger delays the first response and reads bytes that may n
 assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
 
 HOT_BLOCK_COUNT_MAX = 64
-"""Number of blocks that a scan over a segment's headers reads before other tasks run. Smaller costs
-more hand-overs to the worker; larger blocks the event loop for longer."""
+"""Number of blocks that a scan over a segment's headers reads before other tasks run. With fewer,
+more calls are passed to the worker. With more, the event loop is blocked for longer."""
 
 RECENT_BATCH_COUNT_MAX = 128
-"""Number of batches whose position is kept in memory, so that fetches near the end and the high
-watermark need no look-up. With fewer, slow followers cause searches; more uses memory in every
-partition."""
+"""Number of recent batches whose positions are kept in memory, so that fetches near the log's end
+and the high watermark need no look-up. With fewer, slow followers cause searches. With more, every
+partition uses more memory."""
 
 SEGMENT_OFFSETS_MAX: Final = INT32_MAX + 1
 """Maximum span of offsets of a segment. An index entry stores an offset relative to the segment's
@@ -241,7 +241,7 @@ class Segment:
         """Return whether a batch does not fit into this segment, whatever the settings are.
 
         A new log rolls for no other reason before its directory is durable. Otherwise a power
-        failure might keep the name of a later segment and lose that of the first.
+        failure might keep the name of a later segment and lose the name of the first one.
         """
         is_far = last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX
         return is_far or self.size_bytes + size > INT32_MAX
@@ -317,10 +317,11 @@ class Segment:
         return self.find_from(offset, position, known_offset if position else None)
 
     def place_to_cut(self, offset: int) -> tuple[int, int, int] | None:
-        """Return the same as `find`, except that the base offset of a wrapper of an old format is
-        that of its first message.
+        """Return the position, base offset and size of the batch at which a truncation to `offset`
+        cuts the file, or None if there is none.
 
-        Also raises NotCachedError if `activate` would have to wait.
+        The result is that of `find`, except that a wrapper of an old format has the base offset of
+        its first message. Also raises NotCachedError if `activate` would have to wait.
         """
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.check_cached()
@@ -545,7 +546,8 @@ class Segment:
         none.
 
         The next start removes indexes without a log. The opposite order could leave a log without
-        its transaction index, which could not be rebuilt. Two tasks may remove a segment at once.
+        its transaction index, which could not be rebuilt. Two tasks may call this for one segment
+        at the same time.
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES:

@@ -4,8 +4,8 @@ segment except the active one.
 The file is Ottla's own. If the segments' files have the listed sizes, a clean start opens none of
 them (KIP-263 has the same aim). The file also contains the largest timestamps, for which startup
 would otherwise scan the indexes and the log. A segment whose `.log` is shorter than listed, or
-missing, is damaged. Its bytes alone may not show the damage, if the file was cut off at the end of
-a batch.
+missing, is damaged. The bytes alone may not show the damage: the file may have been cut off at the
+end of a batch.
 
 Format: text with version, count, then one line per segment; the last line is the CRC of the others.
 """

@@ -40,7 +40,7 @@ async def first_at_or_after(
     end_offset: Offset,
 ) -> TimestampedOffset | None:
     """Return the first record in `[start_offset, end_offset)` whose timestamp is at least
-    `timestamp_ms`, or None if there is none."""
+    `timestamp_ms`. Returns None if there is none."""
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
