@@ -13,7 +13,7 @@ explanations.py       limit of the error messages in one response
 internal_topics.py    names of the topics in which brokers store their own state
 garbage.py            pauses of the garbage collector
 compiled.py           the installed form, compiled or interpreted, and mypyc's attributes
-buggify.py            rare choices that only the simulation makes
+buggify.py            rare choices that only simulations make
 run_now.py            runs a coroutine that never waits, without an event loop
 signal_handlers_driver.py
                       signal handlers that are installed for the duration of a block

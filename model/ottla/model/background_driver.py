@@ -1,9 +1,9 @@
 """Restarts of background tasks: an unexpected exception is logged and counted, and the task is
 restarted.
 
-An exception that escaped from the task would cancel its nursery, and in the end the process; if the
-task were not restarted, its work would not be done. Work that must not be lost is stored by the
-owner of the task, so that the task finds it again when `work` starts.
+Without this, the exception would cancel the task's nursery and finally end the process; or the
+task's work would no longer be done. Work that must not be lost is stored by the owner of the task,
+so that the task finds it again when `work` starts.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

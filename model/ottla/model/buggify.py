@@ -1,8 +1,8 @@
-"""Rare choices that only the simulation makes: a tiny fetch, an early election.
+"""Rare choices that only simulations make, such as a tiny fetch or an early election.
 
-Production code offers a choice by `if buggify("name")` where the choice is legal but seldom or
-never made. While the choices are disabled, that costs one test of a global variable. A simulation
-enables the choices and decides them by its own random numbers.
+Production code offers a choice by `if buggify("name")` where the choice is legal but rarely or
+never made. While the choices are disabled, this costs one test of a global variable. A simulation
+enables the choices and decides each of them with its own random numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ _dice: Dice | None = None
 
 
 def buggify(name: str) -> bool:
-    """Return whether to make the rare choice. Always False in production."""
+    """Return whether to make the rare choice with this name. Always False in production."""
     return _dice is not None and _dice(name)
 
 

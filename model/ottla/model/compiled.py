@@ -1,4 +1,5 @@
-"""The compiled form: which form is installed, and a module's attributes for the compiler.
+"""Compiled and interpreted form of Ottla: which form is installed, and class attributes for the
+compiler mypyc.
 
 `mypyc_attr` has no effect on an interpreted class; mypyc reads and removes it. It replaces the
 function of the same name in the package mypy_extensions, which only the compiler needs. See
@@ -24,5 +25,5 @@ COMPILED_LIBRARY = "ottla__mypyc"
 
 
 def installed_form() -> str:
-    """Return "compiled" or "interpreted"."""
+    """Return "compiled" or "interpreted": the form of Ottla that is installed."""
     return "interpreted" if find_spec(COMPILED_LIBRARY) is None else "compiled"

@@ -508,12 +508,13 @@ ERRORS: dict[int, Row] = {row.code: row for row in ROWS}
 
 
 def row_of(code: int) -> Row:
-    """Return the row of a code. An unknown code has the row of UNKNOWN_SERVER_ERROR."""
+    """Return the row of an error code. An unknown code has the row of UNKNOWN_SERVER_ERROR."""
     return ERRORS.get(code, ERRORS[ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
 def code_of(number: int) -> ErrorCode:
-    """Return the code with a number from a response. An unknown number is UNKNOWN_SERVER_ERROR."""
+    """Return the error code with a number from a response. An unknown number gives
+    UNKNOWN_SERVER_ERROR."""
     return ErrorCode(row_of(number).code)
 
 
@@ -534,9 +535,9 @@ class ProtocolError(OttlaError):
 
 
 REFUSAL_CHARS_MAX = 500
-"""Maximum length of a refusal's sentence, in characters. A smaller limit cuts our own longest
-sentences. A longer sentence fits neither into the headers of a gRPC response once it is escaped,
-nor beside a long name in a Kafka response."""
+"""Maximum length of a refusal's message, in characters. A smaller limit cuts off our own longest
+messages. A longer message fits neither into the headers of a gRPC response once it is escaped, nor
+beside a long name in a Kafka response."""
 
 
 def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
@@ -549,7 +550,7 @@ def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
 
 
 class RefusedError(OttlaError):
-    """A well-formed request that is refused; `code` is a row of `ERRORS`.
+    """A well-formed request was refused; `code` is a row of `ERRORS`.
 
     `message` is one sentence for the person who sent the request. Its length is limited even if it
     quotes an untrusted request. The default is the meaning in the row of the code.
@@ -559,7 +560,7 @@ class RefusedError(OttlaError):
         self.code = code
         """Kafka's error code."""
         self.message = ERRORS[code].meaning if message is None else shortened(message)
-        """Reason in one sentence."""
+        """Reason for the refusal, as one sentence."""
         super().__init__(f"{code.name}: {self.message}")
 
     @property
@@ -585,7 +586,8 @@ class NewerReleaseError(OttlaError):
 class ConfigError(OttlaError):
     """A setting is wrong.
 
-    A client raises it when it is opened or configured; a node or a command exits with its sentence.
+    A client raises this error when it is opened or configured. A node or a command prints its
+    message and exits.
     """
 
     def __init__(self, setting: str, problem: str) -> None:
@@ -593,7 +595,7 @@ class ConfigError(OttlaError):
         self.setting = setting
         """Kafka's key of the setting, or the command-line option."""
         self.problem = problem
-        """The value, and what is allowed."""
+        """The wrong value, and the values that are allowed."""
 
 
 assert len(ERRORS) == len(ROWS) == len(ErrorCode)

@@ -11,7 +11,8 @@ with a larger number, a request of 1 MiB can cause a response of tens of MiB."""
 
 
 class Explanations:
-    """The messages of one response. Only its first refusals have a message."""
+    """The error messages of one response. After `EXPLAINED_MAX` messages, further errors have only
+    their code."""
 
     __slots__ = ("_left",)
 

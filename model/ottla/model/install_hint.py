@@ -1,4 +1,5 @@
-"""The command that installs an extra of Ottla, which is not on any package index."""
+"""The command that installs an optional extra of Ottla. Ottla itself is not on any package
+index."""
 
 from pathlib import Path
 
@@ -9,8 +10,8 @@ CHECKOUT = Path(__file__).parents[3]
 def install_hint(extra: str, checkout: Path = CHECKOUT) -> str:
     """Return the command that installs an extra in the same way as Ottla itself was installed.
 
-    For a checkout it is the README's command. For an installed wheel it names the extra's packages,
-    which are on every index.
+    For a checkout, it is the command in the README. For an installed wheel, it names the extra's
+    packages, which are on every index.
     """
     packages = [] if (checkout / "pyproject.toml").exists() else _packages_of(extra)
     if packages:

@@ -25,14 +25,14 @@ FRAME_LENGTH_BYTES: Final = 4
 """Size in bytes of the length field before every request and response."""
 
 FRAMES_PER_TURN_MAX = 32
-"""Number of requests of one connection that are served before other connections are. A larger
-number improves the throughput of a busy client; a smaller number improves the latency of the
-others."""
+"""Number of requests of one connection that are served in succession before other connections are
+served. A larger number improves the throughput of a busy client. A smaller one improves the latency
+of other clients."""
 
 TURN_NS_MAX = 5_000_000
-"""Time in ns after which an event-loop iteration ends, give or take one request, so that trio's
-other tasks run. A shorter time keeps heartbeats punctual under load; a longer time wastes less on
-switching."""
+"""Time in ns after which an event-loop iteration of the network ends, give or take one request, so
+that other tasks run. A shorter time keeps heartbeats punctual under load. With a longer one, less
+time is lost by switching tasks."""
 
 REQUESTS_IN_FLIGHT_MAX = 64
 """Number of requests of one connection that may wait for a response. Further requests are left
@@ -56,8 +56,8 @@ MEMORY_PROGRESS_BYTES_MIN = MIB
 """Minimum progress of a connection's request while other connections wait for request memory: a MiB
 in 5 s, or an eighth of a smaller request.
 
-The largest of the connections that are slower are closed. A smaller value releases the memory
-later; a larger value cuts off producers behind slow lines while the broker is busy.
+Among the slower connections, those with the largest requests are closed. A smaller value releases
+the memory later; a larger value cuts off producers behind slow lines while the broker is busy.
 """
 
 RESPONSE_MEMORY_BYTES_MAX = 128 * MIB

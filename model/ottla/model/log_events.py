@@ -1,4 +1,4 @@
-"""The stable names of the events that nodes log, and the names and fields of log lines.
+"""Stable names of the events that nodes log, and the fields of their log lines.
 
 Pure. A name is never reused for another event, because alarms depend on it.
 """
@@ -60,7 +60,7 @@ EVENTS: Mapping[str, str] = {
     "certificate.refused": "A changed certificate could not be taken; the one of before holds.",
     "network.trouble": "A line about connections.",
 }
-"""Every event by name, with its meaning."""
+"""Meaning of every event that nodes log, by the event's name."""
 
 UNNAMED = "log.line"
 
@@ -84,7 +84,7 @@ EVENT_OF_LOGGER: Mapping[str, str] = {
     "ottla.broker.transactions": "transaction.trouble",
     "ottla.node.network": "network.trouble",
 }
-"""The event of a log line that does not name one, by its logger. If the logger is not listed, the
+"""Default event of log lines that name none, by their logger. If the logger is not listed, the
 nearest logger above it applies."""
 
 

@@ -8,7 +8,8 @@ WINDOW_MS = 10_000
 
 
 class LogLimiter:
-    """A limiter that admits a few log lines per window and counts the others."""
+    """A limiter that admits a limited number of log lines per time window and counts the suppressed
+    ones."""
 
     __slots__ = ("_line_count", "_lines_max", "_suppressed_count", "_window_end_ms")
 
@@ -19,8 +20,8 @@ class LogLimiter:
         self._suppressed_count = 0
 
     def admit(self, now_ms: int) -> int | None:
-        """Return None if the line must not be logged, otherwise the number of lines suppressed
-        before it."""
+        """Return whether a log line may be logged now: None if not, otherwise the number of lines
+        suppressed before it."""
         if now_ms >= self._window_end_ms:
             self._window_end_ms = now_ms + WINDOW_MS
             self._line_count = 0

@@ -1,7 +1,7 @@
-"""The interfaces of time, randomness and the network (the interface of the disk is in storage).
+"""Interfaces of time, randomness and the network (the interface of the disk is in storage).
 
-Each interface has exactly two implementations: the real one, and that of the simulation. Pure
-modules receive times and ids as arguments; only drivers use these interfaces.
+Each interface has exactly two implementations: the real one, and one for simulations. Pure modules
+receive times and ids as arguments; only drivers use these interfaces.
 """
 
 from collections.abc import Awaitable

@@ -15,8 +15,8 @@ def signal_handlers(handler: Handler, *numbers: int) -> Iterator[None]:
     """Handle the given signals with `handler` until the block ends, then restore the earlier
     handlers.
 
-    Does nothing outside the main thread, since Python sets handlers only there. A handler that was
-    not installed by Python cannot be restored; `handler` then stays.
+    Does nothing outside the main thread, because Python sets handlers only there. An earlier
+    handler that was not installed by Python cannot be restored; `handler` then remains installed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

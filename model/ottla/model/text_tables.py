@@ -1,4 +1,4 @@
-"""Layout of tables for people: aligned columns, within a given width.
+"""Layout of text tables: aligned columns, within a given width.
 
 Pure. A table that is too wide is fitted by one rule: the widest columns are narrowed, and a cell
 that is longer than its column continues on the next line. Texts are narrowed before numbers.
@@ -24,7 +24,7 @@ JOINTS = frozenset(",;:/-._=…")
 
 
 class TableLines(NamedTuple):
-    """The lines of a table: those of its header, and those of its rows."""
+    """The lines of a table: the lines of its header, and the lines of its rows."""
 
     header: list[str]
     rows: list[str]
@@ -110,7 +110,7 @@ def _break_of(text: str, width: int) -> int:
 
 
 def _joined_parts(header: str) -> list[str]:
-    """Return the parts of a header, each with the hyphen or slash that ends it."""
+    """Return the parts of a header that end with a hyphen or slash, and the last part."""
     return header.replace("-", "- ").replace("/", "/ ").split(" ")
 
 

@@ -23,7 +23,7 @@ so this limit is a last resort."""
 
 
 class UnexpectedErrors:
-    """The unexpected errors of one process."""
+    """The unexpected exceptions of one process, counted by kind of owner and logged."""
 
     __slots__ = ("_kinds", "_logger", "counts")
 
@@ -34,8 +34,8 @@ class UnexpectedErrors:
         """Number of errors by kind of owner."""
 
     def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        """Count and log an error that ended `owner`. `owner_kind` is "request", "partition" and so
-        on."""
+        """Count and log an unexpected exception that ended `owner`. `owner_kind` is "request",
+        "partition" and so on."""
         self.counts[owner_kind] += 1
         kind = (owner_kind, type(error).__qualname__, *_raised_at(error))
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:

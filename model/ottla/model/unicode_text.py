@@ -1,4 +1,5 @@
-r"""Texts that UTF-8 cannot encode: those with lone surrogates.
+r"""Detection and replacement of texts that UTF-8 cannot encode because they contain lone
+surrogates.
 
 Pure. Python's `str` may contain lone surrogates. They originate from JSON escapes (`\ud800`),
 command lines and file names. The rule: code that accepts input refuses such a text

@@ -1,4 +1,4 @@
-"""Ottla's version as a constant, because reading the version of an installed package imports 50
+"""Ottla's version as a constant. Reading the version of an installed package would import 50
 modules."""
 
 VERSION = "0.2.0"

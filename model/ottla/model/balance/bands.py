@@ -11,9 +11,9 @@ PERCENT = 100
 
 
 class Band:
-    """Loads of some brokers in one measure, such as bytes, and their deviations from the mean.
+    """Loads of some brokers in one quantity, such as bytes, and their deviations from the mean.
 
-    A broker's share of the total is proportional to its weight.  Deviations are multiplied by
+    A broker's share of the total is proportional to its weight. Deviations are multiplied by
     `scale`, which makes them integers.
     """
 
@@ -25,7 +25,7 @@ class Band:
         tolerance_percent: int,
         ignored: int = 0,
     ) -> None:
-        """Create the band of the brokers in `weights`.  `loads` is read at each call, so it may
+        """Create the band for the brokers in `weights`. `loads` is read at each call, so it may
         change as long as the sum over these brokers does not."""
         self._loads = loads
         self._weights = weights
@@ -39,25 +39,27 @@ class Band:
         }
 
     def deviation(self, broker: NodeId, change: int = 0) -> int:
-        """Return the scaled deviation of a broker from its share after a change of its load."""
+        """Return the scaled deviation of a broker from its share if its load changes by
+        `change`."""
         share = PERCENT * self._total * self._weights[broker]
         return self.scale * (self._loads[broker] + change) - share
 
     def excess(self, broker: NodeId, change: int = 0) -> int:
-        """Return the part of the deviation outside the band, positive on either side."""
+        """Return the part of a broker's deviation that is outside the band, as a positive number on
+        either side."""
         return max(0, abs(self.deviation(broker, change)) - self._tolerances[broker])
 
     def over(self, broker: NodeId) -> int:
-        """Return the load above the band, rounded up."""
+        """Return the load of a broker above the band, rounded up. Returns 0 if there is none."""
         return max(0, -((self._tolerances[broker] - self.deviation(broker)) // self.scale))
 
     def under(self, broker: NodeId) -> int:
-        """Return the load missing below the band, rounded up."""
+        """Return the load that a broker lacks to reach the band, rounded up."""
         return max(0, -((self._tolerances[broker] + self.deviation(broker)) // self.scale))
 
     def effect(self, giver: NodeId, taker: NodeId, load: int) -> int:
-        """Return the change of the sum of all excesses if the giver hands over some load.  It is
-        negative if the move improves the balance."""
+        """Return the change of the sum of all excesses if `giver` passes some load to `taker`. It
+        is negative if the move improves the balance."""
         return (
             self.excess(giver, -load)
             + self.excess(taker, load)

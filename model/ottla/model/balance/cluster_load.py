@@ -15,12 +15,12 @@ class Volume(NamedTuple):
 
     total_bytes: int
     used_bytes: int
-    """Bytes in use, including those of other programs."""
+    """Bytes in use on the file system, including those of other programs."""
 
 
 @frozen(kw_only=True)
 class BrokerLoad:
-    """One registered broker."""
+    """Load and state of one registered broker."""
 
     id: NodeId
     rack: str | None = None
@@ -64,7 +64,7 @@ class BrokerLoad:
 
 @frozen(kw_only=True)
 class PartitionLoad:
-    """One partition: its replicas, its size and its rate."""
+    """Load of one partition: its replicas, its size and its rate."""
 
     at: TopicPartition
     replicas: tuple[NodeId, ...]
@@ -78,32 +78,34 @@ class PartitionLoad:
     is_moving: bool = False
     """True if a reassignment of the partition is in progress."""
     has_throttle: bool = False
-    """True if the topic has a list of throttled replicas, which no balance has set."""
+    """True if the topic has a list of throttled replicas that was not set by a balance."""
 
 
 @frozen(kw_only=True)
 class BalanceLimits:
-    """Limits of one plan."""
+    """Limits for one balance plan."""
 
     throttle_bytes_per_s: int | None = None
-    """Rate of the moves to and from each broker.  None means no limit."""
+    """Maximum rate of the moves to and from each broker, in bytes per second. None means no
+    limit."""
     disk_percent_max: int = 80
-    """Largest part of a volume that is in use after the moves.  A larger value leaves less for
-    records that are produced meanwhile."""
+    """Maximum percentage of a volume that may be in use after the moves. A larger value leaves less
+    space for records that are produced meanwhile."""
     tolerance_percent: int = 10
-    """Largest deviation of a broker from the mean.  A smaller value moves more, for less effect."""
+    """Maximum deviation of a broker from the mean, in percent. With a smaller value, more data is
+    moved for less effect."""
     ignored_bytes: int = 64 * MIB
-    """Deviation from the mean that is too small to copy logs for."""
+    """Deviation from the mean, in bytes, that is too small to justify copying logs."""
     moves_max: int = MOVES_MAX
     """Maximum number of partitions in one plan."""
     work_max: int = 1_000_000
-    """Maximum number of candidates that the search examines, some µs each.  With fewer, the plan of
-    a large cluster may end before it is balanced; the next plan continues."""
+    """Maximum number of candidate moves that the search examines, at some µs each.  With fewer, the
+    plan of a large cluster may end before it is balanced; the next plan continues."""
 
 
 @frozen(kw_only=True)
 class ClusterLoad:
-    """A cluster as the planner sees it."""
+    """Description of a cluster that the planner of moves uses: brokers and partitions."""
 
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]

@@ -23,7 +23,7 @@ class PlannedMove:
 
     @property
     def removing(self) -> tuple[NodeId, ...]:
-        """Brokers that delete the partition afterwards."""
+        """Brokers that delete the partition after the move."""
         return tuple(one for one in self.before if one not in self.after)
 
     @property
@@ -33,7 +33,7 @@ class PlannedMove:
 
 
 class UnmovedReason(NamedTuple):
-    """The reason why something does not move: a partition, a broker, or the whole cluster."""
+    """The reason why a partition, the replicas of a broker, or the whole cluster does not move."""
 
     subject: str
     """The partition or broker.  Empty for the whole cluster."""
@@ -51,7 +51,8 @@ class BrokerTotals(NamedTuple):
 
 @frozen(kw_only=True)
 class BalancePlan:
-    """Moves in the order in which they are to be started: elections first, then copies."""
+    """Moves in the order in which they are to be started: first elections, then copies. Also the
+    reasons for moves not made, and the loads before and after."""
 
     moves: tuple[PlannedMove, ...] = ()
     unmoved: tuple[UnmovedReason, ...] = ()

@@ -1,29 +1,30 @@
 """The throttle of a balance, adapted to the latency of producers and to the health of replicas.
 
 Pure.  The throttle is halved when producers wait longer than before the moves, or when further
-replicas have fallen out of sync.  Otherwise it rises by a quarter, up to its highest value: because
-it falls faster than it rises, it stays below the rate that slows producers, as in TCP.
+replicas have fallen out of sync.  Otherwise it rises by a quarter, up to its highest value. Because
+it falls faster than it rises, it stays below the rate that slows producers, as TCP's congestion
+control does.
 """
 
 from collections import deque
 from statistics import median
 
 WORSE_FACTOR = 1.5
-"""Ratio above which the moves are slowed down: the 99th percentile, divided by the one before the
-moves.  A smaller one reacts to chance; a larger one lets producers wait."""
+"""Ratio of the 99th percentile to its value before the moves, above which the moves are slowed
+down. A smaller ratio reacts to random variation. With a larger one, producers wait for longer."""
 
 WORSE_US_MIN = 5_000
-"""Minimum difference in µs that counts.  Without it, a percentile of 1 ms that rises to 2 ms would
-slow down the moves."""
+"""Minimum increase of the percentile, in µs, that slows down the moves. Without it, a rise from 1
+ms to 2 ms would slow them down."""
 
 SAMPLES_KEPT = 30
-"""Number of samples without moves (half a minute) whose median is the percentile to compare
-with."""
+"""Number of samples without moves (half a minute) whose median is the latency with which later
+percentiles are compared."""
 
 
 class BalancePace:
-    """Throttle of a balance, as decided by one controller.  A controller that takes over starts
-    with the lowest percentile that it has seen."""
+    """Throttle of a balance, as one controller adapts it. A controller that becomes active during a
+    balance compares with the lowest latency that it has seen."""
 
     def __init__(self) -> None:
         self._idle_us: deque[int] = deque(maxlen=SAMPLES_KEPT)
@@ -31,7 +32,7 @@ class BalancePace:
         self._under_replicated: int | None = None
 
     def note_idle(self, p99_us: int | None) -> None:
-        """Note the latency of producers while nothing moves."""
+        """Record the latency of producers while no partition moves."""
         self._lowest_us = self._under_replicated = None
         if p99_us is not None:
             self._idle_us.append(p99_us)
@@ -54,7 +55,7 @@ class BalancePace:
         return min(max(wanted, lowest), highest)
 
     def _limit_us(self, p99_us: int) -> float:
-        """Return the percentile above which producers wait too long."""
+        """Return the latency percentile, in µs, above which the moves are slowed down."""
         self._lowest_us = p99_us if self._lowest_us is None else min(self._lowest_us, p99_us)
         usual_us = median(self._idle_us) if self._idle_us else self._lowest_us
         return max(WORSE_FACTOR * usual_us, usual_us + WORSE_US_MIN)

@@ -1,9 +1,9 @@
-"""A plan as text, as it is stored in the metadata log.  Pure.
+"""Text form of a balance plan, as it is stored in the metadata log.  Pure.
 
 The text is the value of the cluster-wide setting `ottla.balance.plan`: moves that are not complete,
 separated by semicolons.  `orders:0:1,2>1,3` moves partition 0 of topic orders from brokers 1 and 2
-to brokers 1 and 3.  A record kind of its own would stop nodes of the previous release; a setting
-does not.
+to brokers 1 and 3.  A new kind of record would stop nodes of the previous release; a setting does
+not.
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ottla.model.ids import NodeId, TopicPartition
 
 MOVES_MAX = 1_000
-"""Maximum number of moves in a plan: some 40 kB, which every node replays whenever a move ends.
-With fewer, large clusters need more plans."""
+"""Maximum number of moves in a plan. Such a plan has some 40 kB, which every node replays whenever
+a move ends. With fewer moves, large clusters need more plans."""
 
 _IDS = r"\d{1,10}(?:,\d{1,10})*"
 _MOVE = re.compile(rf"([a-zA-Z0-9._-]{{1,249}}):(\d{{1,10}}):({_IDS})>({_IDS})", re.ASCII)
@@ -31,7 +31,7 @@ class StoredMove(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """True if a broker must copy the partition."""
+        """True if a broker must copy the partition. Otherwise the move is only an election."""
         return set(self.before) != set(self.after)
 
     @property
@@ -46,7 +46,7 @@ class StoredMove(NamedTuple):
 
     @property
     def removing(self) -> tuple[NodeId, ...]:
-        """Brokers that delete the partition afterwards."""
+        """Brokers that delete the partition after the move."""
         return tuple(one for one in self.before if one not in self.after)
 
 

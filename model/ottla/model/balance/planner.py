@@ -1,21 +1,22 @@
-"""Planner of moves: same input, same plan.  Pure.
+"""Planner of moves that balance a cluster or empty a broker. The same input gives the same plan.
+Pure.
 
-If brokers are leaving, their replicas are moved away and nothing else.  Otherwise the goals are, in
-order of importance:
+If brokers are leaving, only their replicas are moved. Otherwise the goals are, in order of
+importance:
 
 1. Replicas of a partition share no rack and no host, as far as there are enough.
-2. Bytes of the brokers, in proportion to the size of their disks.
-3. Replicas of the brokers.
-4. Leaders of the brokers, changed only by elections.
+2. The bytes of each broker are in proportion to the size of its disks.
+3. Each broker has the same share of the replicas.
+4. Each broker leads the same share of the partitions; only elections change this.
 
-Goals 2 to 4 are reached when each broker deviates from the mean by at most the tolerance.  Every
-move reduces the deviation of its goal and increases that of no earlier one.  The search
-therefore ends, and a balanced cluster gets an empty plan.  It repeats the goals until none of them
-finds a move, so that a second plan after a complete one is empty as well, unless disks were too
-full in between.
+Goals 2 to 4 are reached when each broker deviates from the mean by at most the tolerance. Every
+move reduces the deviation of its goal and increases that of no earlier goal. The search therefore
+ends, and a balanced cluster gets an empty plan. It repeats the goals until none of them finds a
+move. A second plan after a complete one is therefore empty as well, unless disks were too full in
+between.
 
-Kafka has no planner.  Cruise Control's goals and tolerance (10 %) are the model.  It also models
-the CPU time of replicas, which this planner does not: that model needs weeks of samples.
+Kafka has no planner. Cruise Control's goals and tolerance (10 %) are the model. Cruise Control also
+models the CPU time of replicas. This planner does not, because that model needs weeks of samples.
 """
 
 from bisect import bisect_left
@@ -30,8 +31,9 @@ from ottla.model.balance.replica_table import Obstacle, ReplicaTable
 from ottla.model.ids import NodeId
 
 SCANNED_MAX = 500
-"""Candidates that the search examines for one pair of brokers.  With fewer, a move is missed where
-many partitions already have replicas on both; with more, a hopeless pair costs more."""
+"""Maximum number of candidate partitions that the search examines for one pair of brokers. With
+fewer, a move is missed if many partitions already have replicas on both. With more, a pair without
+any possible move costs more time."""
 
 DEFAULT_LIMITS = BalanceLimits()
 
@@ -48,7 +50,7 @@ def plan_moves(load: ClusterLoad, limits: BalanceLimits = DEFAULT_LIMITS) -> Bal
 
 
 class _Search:
-    """One search for moves."""
+    """One search for the moves of a plan."""
 
     def __init__(self, load: ClusterLoad, limits: BalanceLimits, table: ReplicaTable) -> None:
         self._load = load
@@ -58,7 +60,8 @@ class _Search:
         self._work_left = limits.work_max
         self._unmoved: dict[UnmovedReason, None] = {}
         self._reasons: dict[int, dict[str, None]] = {}
-        """Reasons of the changed partitions, by index, in the order of the changes."""
+        """Reasons for changing partitions, by index of the partition, in the order of the
+        changes."""
         self._movable: list[int] = []
         self._is_cut_short = False
         self._obstacles: dict[tuple[str, NodeId], Counter[Obstacle]] = defaultdict(Counter)
@@ -73,7 +76,7 @@ class _Search:
         """Weight of each broker that takes part in the balance."""
 
     def plan(self) -> BalancePlan:
-        """Return the plan."""
+        """Run the search, and return the plan."""
         leaving = self._load.leaving
         for index, partition in enumerate(self._now.partitions):
             if leaving and not any(one in leaving for one in partition.replicas):
@@ -100,7 +103,8 @@ class _Search:
         )
 
     def _moves(self, *, has_elections: bool) -> Iterator[PlannedMove]:
-        """Yield elections first, then copies in the order in which the search found them."""
+        """Yield the moves of the plan: first elections, then copies in the order in which the
+        search found them."""
         copies = []
         for index, reasons in self._reasons.items():
             partition = self._now.partitions[index]
@@ -132,8 +136,8 @@ class _Search:
                     self._replace(index, giver, f"empties broker {giver}")
 
     def _separate(self) -> bool:
-        """Move replicas that share a rack or host although there are enough of them.  Returns True
-        if any moved."""
+        """Move replicas that share a rack or host although there are enough racks or hosts. Returns
+        True if any replica moved."""
         has_moved = False
         domains = {self._now.brokers[one].domain for one in self._takers}
         rack_count, host_count = len({rack for rack, _ in domains}), len(domains)
@@ -188,7 +192,7 @@ class _Search:
     # --- balance -----------------------------------------------------------------------------
 
     def _balance(self) -> bool:
-        """Pursue each goal once.  Returns False if nothing was moved."""
+        """Pursue each goal of the balance once. Returns False if nothing was moved."""
         has_moved = False
         for goal in (self._balance_bytes, self._balance_replicas, self._balance_leaders):
             while goal():
@@ -234,7 +238,8 @@ class _Search:
                 hindered.add(giver)
 
     def _give(self, goal: str, giver: NodeId, band: Band, byte_band: Band) -> bool:
-        """Move one replica from the giver to the least loaded broker that may have it."""
+        """Move one replica from `giver` to the least loaded broker that may receive it. Returns
+        False if there is none."""
         for taker in band.by_load():
             if band.relative(taker) >= band.relative(giver):
                 return False
@@ -262,10 +267,10 @@ class _Search:
         return False
 
     def _by_size(self, giver: NodeId, taker: NodeId, band: Band) -> Iterator[int]:
-        """Yield partitions whose size improves the balance of bytes.
+        """Yield the partitions whose move from `giver` to `taker` improves the balance of bytes.
 
-        The smallest that is sufficient for a broker to reach the band comes first, then larger
-        ones, then smaller ones from the largest down.
+        The smallest partition that suffices for a broker to reach the band comes first. Larger ones
+        follow, then smaller ones in descending order of size.
         """
         held = self._now.held[giver]
         start = bisect_left(held, (max(band.over(giver), band.under(taker)), -1))
@@ -282,8 +287,8 @@ class _Search:
         self._hinder("bytes", giver, taker, Obstacle.EFFECT)
 
     def _smallest(self, giver: NodeId, taker: NodeId, band: Band, bytes_: Band) -> Iterator[int]:
-        """Yield partitions, the smallest first, if a move improves the balance of replicas and does
-        not worsen that of bytes."""
+        """Yield the partitions whose move improves the balance of replicas and does not worsen that
+        of bytes, the smallest first."""
         if band.effect(giver, taker, 1) >= 0:
             self._hinder("replicas", giver, taker, Obstacle.EFFECT)
             return
@@ -317,7 +322,8 @@ class _Search:
         return has_moved
 
     def _elect(self, index: int, broker: NodeId, band: Band) -> bool:
-        """Change the preferred leader of one partition in favour of the balance of a broker."""
+        """Change the preferred leader of one partition if this improves the balance of a broker.
+        Returns True if it changed."""
         giver, *others = self._now.replicas[index]
         takers = [one for one in others if one in self._weights]
         if giver not in self._weights or broker not in (giver, *takers):
@@ -353,7 +359,7 @@ class _Search:
         self._obstacles[goal, taker][obstacle] += 1
 
     def _explain(self) -> None:
-        """Add the reason for each broker that remains outside a band."""
+        """Add to the plan the reason why each broker outside a band remains there."""
         bands = {
             "bytes": self._byte_band(),
             "replicas": self._count_band(self._now.counts),

@@ -1,8 +1,8 @@
-"""Conditions under which nothing may move, or one partition may not.  Pure.
+"""Conditions under which nothing may move, or one partition may not. Pure.
 
-A move copies a partition while clients use it.  It is refused where that could cost availability: a
-partition that lacks replicas already, or a cluster in which more than one host is down or an
-upgrade is in progress.
+A move copies a partition while clients use it. It is refused if it could reduce availability: the
+partition already lacks replicas, more than one host of the cluster is down, or an upgrade is in
+progress.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,9 +37,9 @@ def refusal_of_partition(
     leaving: Collection[NodeId],
     limits: BalanceLimits,
 ) -> str | None:
-    """Return the reason why a partition may not move, or None.
+    """Return the reason why a partition may not move, or None if it may.
 
-    A replica on a broker that is leaving may be offline: it is moved for that reason.
+    Offline replicas on leaving brokers are no reason, because those replicas have to be moved.
     """
     throttle = limits.throttle_bytes_per_s
     staying = [one for one in partition.replicas if one not in leaving]

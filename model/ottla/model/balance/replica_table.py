@@ -1,4 +1,5 @@
-"""Replicas of all partitions during the search, and the hard rules of a move.  Pure.
+"""Replicas of all partitions during the search for moves, and the rules that no move may break.
+Pure.
 
 Invariants, which hold after each move and while any of the moves are under way:
 - OneReplicaABroker.
@@ -43,7 +44,7 @@ class ReplicaTable:
         self.counts = dict(self.bytes)
         self.leaders = dict(self.bytes)
         self.held: dict[NodeId, list[tuple[int, int]]] = {broker: [] for broker in self.bytes}
-        """(size, index) of the movable partitions on each broker, sorted."""
+        """Size and index of the movable partitions on each broker, sorted."""
         self._rooms = {
             broker.id: broker.room_bytes(limits.disk_percent_max) for broker in load.brokers
         }
@@ -55,7 +56,7 @@ class ReplicaTable:
                 self.counts[broker] += 1
 
     def allow(self, indexes: Iterable[int]) -> None:
-        """Let these partitions move."""
+        """Permit moves of the partitions with these indexes."""
         for index in indexes:
             for broker in self.replicas[index]:
                 self.held[broker].append((self.partitions[index].size_bytes, index))
@@ -70,11 +71,13 @@ class ReplicaTable:
         }
 
     def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
-        """Return the number of replicas that share a rack and a host with another."""
+        """Return the number of replicas that share a rack with another one, and the number that
+        share a host."""
         return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
-        """Return the hard rule that forbids the replacement of a replica, or None."""
+        """Return the rule that forbids replacing a replica on `giver` by one on `taker`, or None if
+        no rule forbids it."""
         replicas = self.replicas[index]
         if taker in replicas:
             return Obstacle.HELD
@@ -87,7 +90,8 @@ class ReplicaTable:
         return Obstacle.DOMAIN if racks > now_racks or hosts > now_hosts else None
 
     def replace(self, index: int, giver: NodeId, taker: NodeId) -> None:
-        """Replace a replica by one on another broker, which takes its place in the order."""
+        """Replace a replica by one on another broker. The new replica has the same position in the
+        order of preference."""
         replicas = self.replicas[index]
         partition = self.partitions[index]
         if replicas[0] == giver:
@@ -109,7 +113,7 @@ class ReplicaTable:
         self.counts[broker] += sign
 
     def lead(self, index: int, leader: NodeId) -> None:
-        """Make a replica the preferred leader."""
+        """Make the replica on broker `leader` the preferred leader of a partition."""
         replicas = self.replicas[index]
         self.leaders[replicas[0]] -= 1
         self.leaders[leader] += 1

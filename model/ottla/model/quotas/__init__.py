@@ -1,4 +1,4 @@
-"""Limits of clients, and the measurement of rates that are subject to them.
+"""Quotas: limits of clients, and measurement of the limited rates.
 
 rates.py           a rate over sampled windows, and the time until it is below a bound
 token_bucket.py    credit that fills evenly and is spent in bursts

@@ -1,4 +1,5 @@
-"""An operator's own code that decides limits: `client.quota.callback.class=module:Class`.
+"""Limits of clients that an operator's own code decides:
+`client.quota.callback.class=module:Class`.
 
 The class has the methods of Kafka's ClientQuotaCallback, with Python's naming: see `QuotaCallback`.
 Exceptions in the operator's code and invalid limits are logged here, and the client then has no
@@ -19,13 +20,13 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 T = TypeVar("T")
 
 TAGS_MAX = 8
-"""Maximum number of tags of a client, under which its usage is counted."""
+"""Maximum number of tags under which a client's usage is counted."""
 
 CUSTOM = Level(None, None)
 
 
 class QuotaCallback(Protocol):
-    """Interface of the class that the setting names.
+    """Interface of the class in the setting `client.quota.callback.class`.
 
     `quota_type` is a name of Kafka's `ClientQuotaType`: CONTROLLER_MUTATION on a controller, and on
     a broker the names of all its other client quotas.
@@ -47,15 +48,15 @@ class QuotaCallback(Protocol):
         ...
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
-        """Accept a limit that was set in the cluster."""
+        """Accept a limit that was set in the cluster for `entity`."""
         ...
 
     def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
-        """Accept the removal of a limit."""
+        """Accept the removal of a limit in the cluster for `entity`."""
         ...
 
     def quota_reset_required(self, quota_type: str) -> bool:
-        """Return whether limits have changed since the last call."""
+        """Return whether limits of this quota type have changed since the last call."""
         ...
 
 
@@ -74,8 +75,8 @@ class CustomLimits(Limits):
         return True
 
     def tell(self, limits: Limits) -> None:
-        """Pass limits of the cluster to the callback: those that were set, changed or removed since
-        the last call."""
+        """Pass changes of the cluster's limits to the callback: limits that were set, changed or
+        removed since the last call."""
         now = dict(limits.by_entity)
         for entity in self._reported.keys() - now.keys():
             self._guarded(None, self._callback.remove_quota, self._type, entity)
@@ -95,7 +96,7 @@ class CustomLimits(Limits):
         return bool(self._guarded(False, self._callback.quota_reset_required, self._type))
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the callback's limit for a client, or None."""
+        """Return the callback's limit for a client, or None if it has none."""
         return self._guarded(None, self._find, user, client_id)
 
     def _find(self, user: str, client_id: str) -> Match | None:

@@ -2,8 +2,8 @@
 client.
 
 Pure. There are eight levels. The most specific level with a limit applies, and a client's usage is
-counted under the client's own names at that level: two users to whom the limit of `<default>`
-applies may each use the full limit.
+counted under the client's own names at that level. Two users with the limit of `<default>` may
+therefore each use the full limit.
 """
 
 from collections import Counter
@@ -68,7 +68,8 @@ LEVELS = (
 
 
 class Match(NamedTuple):
-    """The limit that applies to a client."""
+    """The limit that applies to a client, and the level and names under which its usage is
+    counted."""
 
     level: Level
     limit: float
@@ -123,7 +124,8 @@ class Limits:
         return False
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the limit of the most specific level that has one for this client."""
+        """Return the limit of the most specific level that has one for this client, or None if no
+        level has one."""
         for level in self._levels:
             limit = self._by_entity.get(level.entity(user, client_id))
             if limit is not None:

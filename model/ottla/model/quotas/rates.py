@@ -10,12 +10,12 @@ from typing import NamedTuple
 from ottla.model.limits import INT32_MAX
 
 THROTTLE_MS_MAX = INT32_MAX
-"""Longest throttle time, 24 days. Responses contain it as an int32. One large request under a low
-limit can exceed it, and a longer time could then not be encoded although the request has been
+"""Longest throttle time in ms, 24 days. Responses contain it as an int32. One large request under a
+low limit can exceed it, and a longer time could then not be encoded although the request has been
 processed."""
 
 IDLE_MS_MAX = 3_600_000
-"""Idle milliseconds after which usage is deleted, as in Kafka."""
+"""Time in ms without usage after which a client's measured usage is deleted, as in Kafka."""
 
 LOOKS_KEPT_MAX = 60
 """Number of samples of a counter that are kept to compute its rate, at about 150 bytes each. With
@@ -31,13 +31,13 @@ class WindowShape(NamedTuple):
 
     @property
     def span_ms(self) -> int:
-        """Time in ms for which a recorded value counts."""
+        """Time in ms for which a recorded value counts towards the rate."""
         return self.window_count * self.window_ms
 
     @property
     def credit_ms(self) -> int:
-        """Time in ms whose quota may be used at once: that of all windows except one, or of the
-        only window."""
+        """Time in ms whose quota may be used at once: that of all windows but one, or of the window
+        if there is only one."""
         return max(1, self.window_count - 1) * self.window_ms
 
 
@@ -109,8 +109,8 @@ class SampledRate:
 
 
 class SimpleRate(SampledRate):
-    """A rate that is measured from its first record on. Unused time before the first record gives
-    no credit.
+    """A rate that is measured from its first recorded value on. Unused time before that gives no
+    credit.
 
     Replication is measured in this way. If its rate were measured over all windows but one, a limit
     would have no effect for ten seconds.
@@ -132,8 +132,8 @@ class SimpleRate(SampledRate):
         """Return the time, in ms, for which no value may be recorded until the rate is at its
         bound.
 
-        It is `throttle_ms` plus the rest of a first window, during which waiting does not lower the
-        rate.
+        It is `throttle_ms` plus the rest of the first window, if that has not ended: waiting during
+        it does not lower the rate.
         """
         measured_ms = self.measured_ms(now_ms)
         elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else measured_ms
@@ -142,14 +142,14 @@ class SimpleRate(SampledRate):
 
 
 class RateBetweenLooks:
-    """The rate of a counter over the time since an earlier sample.
+    """Rate of increase of a counter, computed from samples of its value.
 
-    The code that counts does not need to know the time. If samples are further apart than
-    `span_ms`, the rate is that of the time between them.
+    The code that counts does not need a clock. If samples are further apart than `span_ms`, the
+    rate is that of the time between them.
     """
 
     def __init__(self, *, span_ms: int, begun_ms: int) -> None:
-        """Measure over `span_ms`; the counter is 0 at `begun_ms`."""
+        """Create a rate that is measured over `span_ms`. The counter is 0 at `begun_ms`."""
         self._span_ms = span_ms
         self._apart_ms = max(1, span_ms // LOOKS_KEPT_MAX)
         self._looks = deque([(begun_ms, 0)])

@@ -2,8 +2,8 @@
 mutations).
 
 Pure; the time is an argument. A burst puts the bucket into debt by at most its own size. The debt
-is paid off at the rate of the quota; in a sampled rate, the burst would count until its window
-ends.
+is paid off at the rate of the quota; in a sampled rate, in contrast, the burst would count until
+its window ends.
 """
 
 from ottla.model.quotas.rates import whole_ms

@@ -73,7 +73,7 @@ def range_of(text: str) -> HostPattern | None:
 
 
 def host_pattern_of(host: str) -> HostPattern | None:
-    """Return the pattern of an entry's host, or None if the host is compared as text."""
+    """Return the range or address in an entry's host, or None if the host is compared as text."""
     if host == WILDCARD:
         return None
     if "/" in host:

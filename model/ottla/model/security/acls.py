@@ -24,11 +24,11 @@ ANONYMOUS = f"User:{ANONYMOUS_USER}"
 """The principal of unauthenticated clients and nodes."""
 
 ANY_USER = "User:*"
-"""The principal of entries that apply to everyone."""
+"""The principal of ACL entries that apply to every user."""
 
 
 class ResourceType(IntEnum):
-    """Type of the resource of an entry."""
+    """Type of the resource that an ACL entry is for."""
 
     UNKNOWN = 0
     ANY = 1
@@ -41,7 +41,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Rule by which an entry's name is compared with the name of a resource."""
+    """Rule by which the name in an ACL entry is compared with the name of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -51,7 +51,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """Operation of a principal on a resource."""
+    """Operation of a principal on a resource, as in ACL entries."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,7 +72,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Effect of an entry: it denies or allows."""
+    """Effect of an ACL entry: it denies or allows."""
 
     UNKNOWN = 0
     ANY = 1
@@ -184,12 +184,12 @@ class AclFilter:
 
     @property
     def has_unknown_pattern(self) -> bool:
-        """True if a code of the resource is unknown to Kafka."""
+        """True if the filter's code of a resource type or pattern type is unknown to Kafka."""
         return not self.resource_type or not self.pattern_type
 
     @property
     def has_unknown_entry(self) -> bool:
-        """True if a code of the operation or the permission is unknown to Kafka."""
+        """True if the filter's code of an operation or permission is unknown to Kafka."""
         return not self.operation or not self.permission
 
     def matches(self, entry: AclEntry) -> bool:

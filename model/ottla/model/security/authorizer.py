@@ -47,9 +47,8 @@ class Authorizer(Protocol):
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type.
-
-        Kafka's `authorizeByResourceType`.
+        """Return whether the operation is allowed on at least one resource of the type, as Kafka's
+        `authorizeByResourceType` does.
         """
         ...
 

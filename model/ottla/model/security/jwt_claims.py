@@ -19,7 +19,7 @@ are converted to milliseconds."""
 
 
 class TokenFault(Enum):
-    """Reason why a token is rejected. Shown to operators, never to clients."""
+    """Reason why an OAuth token is rejected. It is shown to operators, never to clients."""
 
     MALFORMED = "malformed"
     ALGORITHM = "algorithm"
@@ -33,7 +33,7 @@ class TokenFault(Enum):
 
 
 class TokenFaultError(Exception):
-    """The token is rejected."""
+    """A token is rejected because of one of its claims."""
 
     def __init__(self, fault: TokenFault) -> None:
         super().__init__(fault.value)
@@ -48,7 +48,7 @@ class ClaimRules:
     """The token must have at least one of these audiences. If empty, any audience is accepted."""
     issuer: str | None = None
     skew_ms: int = 30_000
-    """Allowed difference between the clocks of issuer and broker."""
+    """Allowed difference between the clocks of the token's issuer and of the broker, in ms."""
     subject_claim: str = "sub"
     scope_claim: str = "scope"
 

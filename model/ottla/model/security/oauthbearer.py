@@ -39,7 +39,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class BearerMessage(NamedTuple):
-    """The first message of a client."""
+    """The first message of a client in an OAUTHBEARER login."""
 
     authorization_id: str
     token: str

@@ -1,8 +1,8 @@
 """SCRAM (RFC 5802, RFC 7677): keys, messages, and the client's side of an exchange. Pure.
 
 A server stores a `ScramCredential`, from which the password cannot be computed; the server's side
-of an exchange is in the broker. Names are encoded as by Kafka: UTF-8 with `,` and `=` escaped, not
-normalised. Messages of a peer are bounded by the size of its requests.
+of an exchange is in the package of the broker. Names are encoded as in Kafka: UTF-8 with `,` and
+`=` escaped, not normalised. Messages of a peer are bounded by the size of its requests.
 """
 
 import hashlib
@@ -35,22 +35,23 @@ BINDING_NOT_OFFERED = "y"
 
 
 class ScramHash(NamedTuple):
-    """One mechanism: Kafka's name and number for it, and its hash function."""
+    """One SCRAM mechanism: Kafka's name and number for it, and its hash function."""
 
     name: str
     number: int
     hash_name: str
 
     def digest(self, data: bytes) -> bytes:
-        """Return H(data)."""
+        """Return the hash of some data: H(data) in RFC 5802."""
         return hashlib.new(self.hash_name, data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return HMAC(key, data)."""
+        """Return the HMAC of some data with a key."""
         return hmac.digest(key, data, self.hash_name)
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """Return Hi(password, salt, iterations). The computation takes milliseconds."""
+        """Return the salted password: Hi(password, salt, iterations) in RFC 5802. The computation
+        takes milliseconds."""
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
     @property
@@ -97,20 +98,21 @@ class ScramCredential:
 
 
 class ClientFirst(NamedTuple):
-    """The first message of a client."""
+    """The first message of a client in a SCRAM exchange."""
 
     gs2_header: str
     authorization_id: str
     user: str
     nonce: str
     bare: str
-    """The message without its header, which is the first part of the signed text."""
+    """The message without its header. It is the first part of the text that the client's proof
+    covers."""
     is_token: bool = False
     """True if the user name is the id of a delegation token."""
 
 
 class ClientFinal(NamedTuple):
-    """The second message of a client."""
+    """The second message of a client in a SCRAM exchange."""
 
     channel_binding: bytes
     nonce: str
@@ -157,7 +159,7 @@ def parse_client_final(token: bytes) -> ClientFinal:
 
 
 def escape(name: str) -> str:
-    """Return a name as it is escaped in messages."""
+    """Return a name in the escaped form that SCRAM messages use."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
@@ -178,7 +180,7 @@ def exclusive_or(one: bytes, other: bytes) -> bytes:
 
 
 class ScramClient:
-    """A client's side of one exchange, which checks the server's messages."""
+    """A client's side of one SCRAM exchange, which checks the server's messages."""
 
     def __init__(
         self, hashing: ScramHash, user: str, nonce: str, *, is_token: bool = False
@@ -192,7 +194,7 @@ class ScramClient:
 
     @property
     def first(self) -> bytes:
-        """The client's first message."""
+        """The client's first message in the SCRAM exchange."""
         return f"{NO_BINDING},,{self._bare}".encode()
 
     def on_server_first(self, token: bytes) -> tuple[bytes, int]:

@@ -1,7 +1,7 @@
-"""The cluster-wide settings of a balance in progress.  Pure.
+"""Cluster-wide settings of a balance in progress. Pure.
 
-`ottla cluster balance` sets them, and the active controller makes the moves of the plan.  Setting a
-plan starts it; removing it cancels the moves in progress.
+`ottla cluster balance` sets them, and the active controller performs the moves of the plan. Setting
+a plan starts it; removing it cancels the moves in progress.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,8 @@ def parse_plan(text: str) -> str:
 
 
 def check_not_in_file(keys: Iterable[str]) -> None:
-    """Raise ConfigError if a settings file has one of these settings."""
+    """Raise ConfigError if a settings file contains a setting of a balance, because these are set
+    only in the cluster."""
     for key in keys:
         if key.startswith(BALANCE_PREFIX):
             raise ConfigError(key, "belongs in no file; 'ottla cluster balance' sets it")

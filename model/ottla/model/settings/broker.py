@@ -69,7 +69,7 @@ ORDERED = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("socket.request.max.bytes", QUEUED_MAX_REQUEST_BYTES),
 )
-"""Pairs of settings of which the second must not be below the first."""
+"""Pairs of settings. In each pair, the second value must not be below the first."""
 
 
 @frozen(kw_only=True)
@@ -446,7 +446,7 @@ class BrokerConfig:
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
-    """Authentication of clients, by listener."""
+    """Authentication of clients by delegation tokens."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
     """TLS settings of the listeners that use it, by listener name."""
     dial_tls: TlsConfig | None = None

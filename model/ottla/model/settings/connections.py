@@ -74,7 +74,7 @@ class ConnectionConfig:
         "listener.name.NAME., the maximum of one listener.",
     )
     texts_by_listener: Mapping[str, str] = field(default_factory=dict)
-    """Settings for single listeners, by full key."""
+    """Settings for single listeners, by full key of the setting."""
 
     def __post_init__(self) -> None:
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:

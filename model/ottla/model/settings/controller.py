@@ -202,9 +202,10 @@ class ControllerConfig:
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """TLS settings of the listeners that use it, by listener name."""
+    """TLS settings for nodes, by name of the listener. Only listeners that use TLS are included."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """TLS settings for clients, by the name of the listener."""
+    """TLS settings for clients, by name of the listener. Only listeners that use TLS are
+    included."""
     sasl: SaslConfig = NO_SASL
     """The listeners on which clients log in."""
     dial_tls: TlsConfig | None = None
@@ -229,7 +230,8 @@ class ControllerConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """Empty: controllers call each other by gRPC alone."""
+        """Always empty: controllers call each other only by gRPC, not on a listener for Kafka's
+        protocol."""
         return ""
 
     @property
@@ -332,8 +334,8 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
 
 
 def _first_log_dir(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the key `metadata.log.dir` with the first directory of log.dirs, if the file has only
-    that, as in Kafka."""
+    """Return `metadata.log.dir` with the first directory of log.dirs, if the file sets only
+    log.dirs, as in Kafka."""
     directories = texts.get("log.dirs", "").strip() or texts.get("log.dir", "").strip()
     first = directories.partition(",")[0].strip()
     return {METADATA_LOG_DIR: first} if first else {}

@@ -1,9 +1,8 @@
 """Declarations of settings. Each is a dataclass field with its Kafka key, its kind, its bounds and
 its meaning.
 
-Texts are parsed only here, so that an invalid value gets the same error from a file, from the
-command line and from a remote AlterConfigs. The error contains the key, the value, and the allowed
-values.
+Texts are parsed only here. An invalid value therefore gets the same error in a file, on the command
+line and in a remote AlterConfigs. The error contains the key, the value, and the allowed values.
 """
 
 import dataclasses
@@ -69,8 +68,8 @@ class Definition:
     """True if a list may be empty, or a text may consist of blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
-    """For a topic setting: the broker keys that supply its default. The first key that is set
-    applies. For a setting of a single listener: the key without its prefix."""
+    """Broker keys that supply a topic setting's default. The first key that is set applies. For a
+    setting of a single listener: the key without its prefix."""
     is_dynamic: bool = False
     """True if a running broker applies changes of the setting. Always True for topic settings."""
     has_no_effect_yet: str = ""
@@ -165,7 +164,8 @@ class Definition:
 
     @staticmethod
     def _is_text_of(parse: Callable[[str], Any], value: str) -> bool:
-        """Return whether a text is itself a value: its parser accepts it and returns text."""
+        """Return whether a parsed text is a valid value: the setting's parser accepts it and
+        returns a text."""
         try:
             return isinstance(parse(value), str)
         except (ValueError, ConfigError):
@@ -331,9 +331,10 @@ def settings_without_effect(
 def allowed_texts(
     known: Mapping[str, Definition], texts: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, ConfigError]]:
-    """Return the valid ones among stored texts of known keys, and the errors of the others by key.
+    """Return the stored texts that are valid, by key, and the errors of all other texts, by key.
 
-    An invalid text may have been stored by a release with other bounds.
+    Only texts of known keys are considered. An invalid text may have been stored by a release with
+    other bounds.
     """
     found: dict[str, str] = {}
     errors: dict[str, ConfigError] = {}

@@ -91,7 +91,8 @@ def broker_definitions() -> Mapping[str, Definition]:
 
 @cache
 def described_definitions() -> Mapping[str, Definition]:
-    """Return all known broker settings by key, including those of Kafka without effect."""
+    """Return all known broker settings by key, including Kafka's settings without effect in
+    Ottla."""
     return {**idle_definitions(), **broker_definitions()}
 
 
@@ -120,8 +121,8 @@ def check_texts(
     """Raise RefusedError if the resource does not have one of the settings, or if a value is
     invalid.
 
-    `given` are the settings that are being set; `in_all` are all settings that the resource will
-    have afterwards.
+    `given` contains the settings that are being set. `in_all` contains all settings that the
+    resource will have afterwards.
     """
     match resource_type:
         case ConfigKind.TOPIC:

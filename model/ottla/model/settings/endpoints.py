@@ -15,8 +15,8 @@ PRINTABLE = (0x21, 0x7E)
 LISTENER_PREFIX = "listener.name."
 """Prefix of the keys of settings for one listener."""
 FIRST_UNNAMED_ID = -2
-"""Id under which the first bootstrap server is contacted (Kafka's convention); the next ones are
-lower."""
+"""Id under which a node contacts the first bootstrap server (Kafka's convention). Further servers
+have lower ids."""
 SASL_SSL = "SASL_SSL"
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, SASL_SSL: 3}
 """Kafka's numbers of security protocols."""
@@ -93,8 +93,8 @@ def parse_address(text: str) -> tuple[str, int]:
 def controllers_of(
     voters: Iterable[ConfiguredVoter], bootstrap: Iterable[tuple[str, int]]
 ) -> tuple[ConfiguredVoter, ...]:
-    """Return the controllers in a node's settings: the voters, and the bootstrap servers under
-    negative ids, because the ids of these controllers are unknown."""
+    """Return the controllers in a node's settings: the voters and the bootstrap servers. The latter
+    have negative ids, because their real ids are unknown."""
     unnamed = (
         ConfiguredVoter(NodeId(FIRST_UNNAMED_ID - at), host, port)
         for at, (host, port) in enumerate(bootstrap)

@@ -39,7 +39,8 @@ def suggests_fields(config: type[T]) -> type[T]:
 
 
 def _meant(config: type, unknown: str) -> str:
-    """Return the field that was meant, with its key, as the end of a sentence."""
+    """Return a suggestion of the field that was meant, with its key, as the end of an error
+    message."""
     known = definitions(config)
     fields = {one.field_name: key for key, one in known.items()}
     key = unknown.replace("_", ".")

@@ -61,7 +61,7 @@ def group_settings_of(
 ) -> GroupSettings:
     """Return the effective settings of a group on which `texts` are set.
 
-    Texts that are invalid for groups are ignored, since another release with other rules may have
+    Texts that are invalid for groups are ignored, because a release with other rules may have
     stored them. `warn` is called with a sentence for each value outside the cluster's bounds.
     """
     ours, _errors = allowed_texts(GROUP_DEFINITIONS, texts)

@@ -18,7 +18,7 @@ ORDERED = (
     ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
     ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
 )
-"""Pairs of settings of which the second must not be below the first."""
+"""Pairs of settings. In each pair, the second value must not be below the first."""
 
 
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")

@@ -1,7 +1,7 @@
 """Settings of a client from the keys and values of Kafka's Java clients and of librdkafka.
 
-Pure.  A key either has its effect, or is refused with the reason, or is only named in one warning
-(`WITHOUT_EFFECT`) because it tunes the other implementation and changes no result.
+Pure.  A key either has its effect, or is refused with the reason. Keys that only tune another
+implementation and change no result are named in one warning (`WITHOUT_EFFECT`).
 """
 
 import logging
@@ -33,7 +33,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "queue.buffering.max.kbytes": "buffer.memory",
     }
 )
-"""Kafka's key for each key of librdkafka that has another name."""
+"""Kafka's key for each key of librdkafka that has a different name."""
 KIBIBYTES = frozenset({"queue.buffering.max.kbytes"})
 """librdkafka's keys whose unit is KiB.  The unit of Kafka's corresponding key is bytes."""
 

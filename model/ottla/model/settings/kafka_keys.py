@@ -3,8 +3,8 @@ operators would rely on an effect that Ottla does not provide.
 
 Pure. The keys without effect are those of Kafka 4.4 that no config class declares: threads,
 purgatories, and features that Ottla lacks. A file may contain them, and a running broker accepts
-those that a Kafka broker accepts. They are checked by Kafka's own bounds, stored, described, and
-one warning names them.
+the keys that a Kafka broker accepts. Their values are checked by Kafka's own bounds, stored and
+described. One warning names the keys.
 """
 
 from collections.abc import Iterable, Mapping
@@ -215,7 +215,7 @@ zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.reques
 zookeeper.metadata.migration.enable zookeeper.session.timeout.ms zookeeper.sync.time.ms
 """
 FORMER_KEYS = frozenset(_FORMER_KEYS.split())
-"""Keys of older Kafka versions."""
+"""Keys of older Kafka versions that Kafka 4.4 does not have."""
 
 _NO_CODE = "code of the JVM is not run here"
 

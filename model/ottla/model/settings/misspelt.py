@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 LENGTH_MIN = 6
-"""Minimum length of a key for which a suggestion is made. A shorter key is one edit away from too
-many words."""
+"""Minimum number of characters of a key for which a suggestion is made. A shorter key is one edit
+away from too many words."""
 
 
 def meant_key(key: str, known: Iterable[str]) -> str | None:

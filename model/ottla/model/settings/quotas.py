@@ -160,7 +160,8 @@ class QuotaConfig:
 
 @frozen(kw_only=True)
 class MutationQuotaConfig:
-    """Windows over which the active controller measures the changes of clients."""
+    """Windows over which the active controller measures how many partitions clients create and
+    delete."""
 
     window_count: int = setting(
         11,

@@ -202,26 +202,26 @@ class ShareBound(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key of the cluster's default."""
+        """Key of the cluster's default for the setting."""
         return f"group.share.{self.noun}"
 
     @property
     def group_key(self) -> str:
-        """Key of one group's setting."""
+        """Key of the setting of one group."""
         return f"share.{self.noun}"
 
     @property
     def min_key(self) -> str:
-        """Key of the minimum."""
+        """Key of the cluster's minimum for the setting."""
         return f"group.share.min.{self.noun}"
 
     @property
     def max_key(self) -> str:
-        """Key of the maximum."""
+        """Key of the cluster's maximum for the setting."""
         return f"group.share.max.{self.noun}"
 
     def values_of(self, config: ShareGroupConfig) -> tuple[int, int, int]:
-        """Return minimum, default and maximum."""
+        """Return the cluster's minimum, default and maximum for the setting."""
         return (
             getattr(config, f"{self.field_name}_min"),
             getattr(config, self.field_name),
@@ -331,10 +331,12 @@ SHARE_GROUP_DEFINITIONS = definitions(ShareGroupSettings)
 def capped(
     values: Mapping[str, Any], config: ShareGroupConfig
 ) -> tuple[ShareGroupSettings, list[str]]:
-    """Return the effective settings of a group, with the values that it sets by field, and a
-    sentence for each value that was stored before the cluster's bounds excluded it.
+    """Return the effective settings of a group, and a sentence for each value that is outside the
+    cluster's bounds.
 
-    Such a value counts as the nearest allowed one, as in Kafka (KIP-1240).
+    `values` are the values that the group sets, by field. A value may have been stored before the
+    cluster's bounds excluded it. It then counts as the nearest allowed value, as in Kafka
+    (KIP-1240).
     """
     effective: dict[str, Any] = dict(values)
     warnings = []

@@ -28,7 +28,8 @@ GENERALIZED_TIME = 0x18
 VERSION = 0xA0
 EXTENSIONS = 0xA3
 TEXT_TAGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""Tags: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString."""
+"""DER tags of texts: UTF8String, PrintableString, T61String, IA5String, GeneralString,
+BMPString."""
 
 KEYWORDS = {
     "2.5.4.3": "CN",
@@ -144,7 +145,8 @@ def _read(der: bytes) -> Certificate:
 
 
 def _element(der: bytes, begin: int, limit: int, tag: int | None = None) -> Element:
-    """Return the element at an offset. Raises ValueError if it is truncated or has another tag."""
+    """Return the DER element at an offset. Raises ValueError if it is truncated or has another
+    tag."""
     found, size, content = der[begin], der[begin + 1], begin + 2
     if size >= 0x80:
         size_bytes = size & 0x7F
@@ -184,7 +186,7 @@ def _attribute(der: bytes, attribute: Element) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a value with escapes as written by Java."""
+    """Return a value of a distinguished name, escaped in Java's form."""
     inner = text.strip(" \r")
     if not inner:
         return "".join(f"\\{sign}" for sign in text)

@@ -1,4 +1,4 @@
-"""Detection of changed files, with a limited rate of checks."""
+"""Detection of changed files. Files are checked at most once in `LOOK_INTERVAL_S`."""
 
 import os
 import time
@@ -13,7 +13,7 @@ Stamps = tuple[Stamp, ...]
 
 
 class ChangedFiles:
-    """A set of files, and their state at the last detected change."""
+    """A set of files, and their state at the last change that was detected."""
 
     def __init__(
         self, paths: Sequence[str], *, now_s: Callable[[], float] = time.monotonic
@@ -24,7 +24,8 @@ class ChangedFiles:
         self._stamps = stamps_of(self._paths)
 
     def look(self, *, is_due: bool = False) -> bool:
-        """Return whether any file has changed since this method last returned True."""
+        """Return whether any file has changed since this method last returned True. With `is_due`,
+        checks the files even if the last check was a moment ago."""
         now_s = self._now_s()
         if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
             return False

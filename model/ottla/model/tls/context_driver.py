@@ -42,35 +42,36 @@ from ottla.model.tls.certificate import (
 from ottla.model.values import frozen
 
 PEM_BYTES_MAX = 4 * MIB
-"""Maximum size of a file of certificates. A bundle of all public CAs has about 200 KiB."""
+"""Maximum size in bytes of a file of certificates. A bundle of all public CAs has about 200 KiB."""
 
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 DER_SEQUENCE = b"\x30\x82"
-"""First bytes of a PKCS12 file."""
+"""First bytes of a DER file, by which a PKCS12 store is recognised."""
 
 PARTIAL_CHAIN = ssl.VerifyFlags(0x80000)
 """X509_V_FLAG_PARTIAL_CHAIN: a chain may end at any trusted certificate, as in Java."""
 
 VERSION_OF = {TLS_1_2: ssl.TLSVersion.TLSv1_2}
 HANDSHAKE_STEPS_MAX = 4
-"""Maximum number of steps, counting both ends, until a handshake is complete."""
+"""Maximum number of steps of both ends together until a handshake is complete."""
 
 READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
 
 
 @frozen
 class TlsMaterial:
-    """The certificates and the key of one end, as read."""
+    """The certificates and the key of one end of a TLS connection, as read from files or
+    settings."""
 
     chain: str = ""
-    """The certificate of this end and those up to the CA, as PEM. Empty if there is no
-    certificate."""
+    """The certificate of this end, followed by the certificates up to the CA, as PEM. Empty if
+    there is no certificate."""
     key: str = field(default="", repr=False)
     """The private key, as PEM."""
     trusted: str = ""
     """The certificates of the trusted CAs, as PEM; empty for the system's CAs."""
     certificate: Certificate | None = None
-    """Contents of the own certificate."""
+    """Contents of this end's own certificate, or None if it has none."""
     authorities: tuple[Certificate, ...] = ()
     """Contents of the trusted certificates."""
 
@@ -189,8 +190,8 @@ def _fill(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> 
 
 
 def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsMaterial) -> None:
-    """Load the own certificate. Raises ConfigError, naming what is wrong with the certificate or
-    its key."""
+    """Load this end's own certificate into a context. Raises ConfigError, with the problem, if the
+    certificate or its key is unusable."""
     is_encrypted = "ENCRYPTED" in material.key
     key_setting = KEY if config.key_location or config.key else KEYSTORE_LOCATION
     if is_encrypted and not config.key_password:
@@ -223,7 +224,8 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsM
 def _memory_file(text: str) -> Iterator[str]:
     """Yield a path from which OpenSSL can read a text that is only in memory.
 
-    On systems other than Linux it is a temporary file of this user, which is deleted at the end.
+    On systems other than Linux, the path is that of a temporary file of this user, which is deleted
+    at the end.
     """
     if not hasattr(os, "memfd_create"):
         with TemporaryDirectory() as directory:  # only its owner may open it
@@ -242,8 +244,8 @@ def _memory_file(text: str) -> Iterator[str]:
 
 
 def _text_of(config: TlsConfig, path: str, setting: str, conversion: str) -> str:
-    """Return the text of a PEM file. Raises ConfigError if it is unreadable or another kind of
-    store."""
+    """Return the text of a PEM file. Raises ConfigError if the file is unreadable or is a store of
+    another format."""
     try:
         with open(path, "rb") as file:
             data = file.read(PEM_BYTES_MAX + 1)
@@ -300,7 +302,7 @@ def _given(config: TlsConfig) -> str:
 
 
 def _words(error: ssl.SSLError) -> str:
-    """Return OpenSSL's description of an error, without the line of its source."""
+    """Return OpenSSL's description of an error, without the source line that OpenSSL adds."""
     return (error.reason or "not understood").lower().replace("_", " ")
 
 

@@ -36,12 +36,12 @@ _REFERENCE = re.compile(
 )
 
 Replacement = tuple[str | int, ...]
-"""Literal texts and group numbers, in order."""
+"""Parsed replacement of a rule: literal texts and group numbers, in order."""
 
 
 @frozen
 class PrincipalRule:
-    """One rule; `pattern` is None for DEFAULT."""
+    """One rule of `ssl.principal.mapping.rules`. Its pattern is None for DEFAULT."""
 
     pattern: Any = field(default=None, compare=False)
     replacement: Replacement = ()
@@ -67,7 +67,7 @@ class PrincipalRule:
 
 @frozen
 class PrincipalRules:
-    """The rules of one listener, in order."""
+    """The rules of one listener's `ssl.principal.mapping.rules`, in order."""
 
     rules: tuple[PrincipalRule, ...] = (PrincipalRule(),)
 

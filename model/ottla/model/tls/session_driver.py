@@ -27,7 +27,8 @@ RECORD_BYTES = 16 * KIB
 """Maximum size of the plaintext of one TLS record, in bytes."""
 
 RECORDS_WITHOUT_DATA_MAX = 32
-"""Number of records without data that a client may send beyond the number of its records with data.
+"""Maximum number of records without data that a client may send beyond the number of its records
+with data.
 
 OpenSSL has the same limit for empty records, and BoringSSL for KeyUpdate. A smaller number cuts off
 clients that change keys often.
@@ -42,8 +43,8 @@ RECORDS_PER_CALL_MAX = 512
 records cost more event-loop iterations."""
 
 DECRYPT_NS_MAX = 500_000
-"""Time after which a call passes no further records to OpenSSL. 64 KiB in full records take 0.1
-ms."""
+"""Time in ns after which a call passes no further records to OpenSSL. 64 KiB in full records take
+0.1 ms."""
 
 RECORDS_PER_PIECE = 16
 """Number of records that are passed to OpenSSL at once. This is the most that one `SSL_read` can
@@ -59,7 +60,8 @@ CIPHERTEXT_BYTES_MAX = RECORD_BYTES + 2 * KIB
 bytes)."""
 
 FIRST_TYPE, LAST_TYPE = 20, 24
-"""Content types: change_cipher_spec, alert, handshake, application_data, heartbeat."""
+"""First and last content type of a TLS record: change_cipher_spec, alert, handshake,
+application_data, heartbeat."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """OpenSSL errors that mean that the client has closed the connection."""
@@ -163,10 +165,12 @@ class TlsSession:
     # ---- plaintext
 
     def decrypt(self, room: memoryview, ciphertext: memoryview = NOTHING) -> int:
-        """Decrypt into `room`, within the bounds of one call. Returns the number of bytes.
+        """Decrypt ciphertext into `room`, within the bounds of one call. Returns the number of
+        bytes of plaintext.
 
-        New ciphertext may be passed only if none is left. Raises TlsFloodError, and ssl.SSLError if
-        a record is forged or malformed.
+        New ciphertext may be passed only if none is left from the previous call. Raises
+        TlsFloodError if the client sends too many records without data, and ssl.SSLError if a
+        record is forged or malformed.
         """
         data, at = self._unread(ciphertext)
         size = count = 0
@@ -207,7 +211,7 @@ class TlsSession:
         return self._held, self._held_at
 
     def _hold(self, data: memoryview, at: int) -> None:
-        """Keep the ciphertext that starts at an offset."""
+        """Keep the ciphertext from offset `at` on for the next call."""
         if at == len(data):
             self._held, self._held_at = NOTHING, 0
         elif data is self._held:
@@ -216,7 +220,7 @@ class TlsSession:
             self._held, self._held_at = memoryview(bytes(data[at:])), 0
 
     def _feed(self, data: memoryview, at: int, count_max: int) -> int:
-        """Pass a number of complete records to OpenSSL, and the start of an incomplete one.
+        """Pass at most `count_max` complete records to OpenSSL, and the start of an incomplete one.
 
         Returns the offset of the first byte that was not passed.
         """
@@ -240,9 +244,10 @@ class TlsSession:
         return at
 
     def _next_record_bytes(self, data: memoryview, at: int) -> int:
-        """Return the number of bytes of the record at an offset that OpenSSL has not received yet.
+        """Return the number of bytes, of the record at an offset, that OpenSSL has not received
+        yet.
 
-        If the header has arrived only in part, the number is that of the bytes that have arrived.
+        If its header has arrived only in part, returns the number of bytes that have arrived.
         """
         split = self._split_header
         header = split + bytes(data[at : at + HEADER_BYTES - len(split)])

@@ -85,6 +85,6 @@ class TlsServerStream(trio.abc.Stream):
             await self._below.aclose()
 
     async def _pass_on(self) -> None:
-        """Send the output of the session itself: handshake, new keys, alerts."""
+        """Send the output that the TLS session itself has produced: handshake, new keys, alerts."""
         if self._session.has_output:
             await self._below.send_all(self._session.take_output())

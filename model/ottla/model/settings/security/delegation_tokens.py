@@ -53,7 +53,7 @@ class DelegationTokenConfig:
 
 
 def check_tokens(texts: Mapping[str, str]) -> None:
-    """Raise ConfigError for token settings that would have no effect."""
+    """Raise ConfigError for delegation token settings that would have no effect."""
     known = definitions(DelegationTokenConfig)
     secret = texts.get(SECRET, "").strip()
     for key, text in texts.items():

@@ -64,7 +64,8 @@ def is_listener_tls_key(key: str) -> bool:
 
 
 def is_secret_key(key: str) -> bool:
-    """Return whether the value of a TLS setting must never be shown, with or without a prefix."""
+    """Return whether a key, with or without a listener's prefix, is a TLS setting whose value must
+    never be shown."""
     return split_listener(key)[1] in SECRET_KEYS
 
 

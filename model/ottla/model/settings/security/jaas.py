@@ -1,6 +1,7 @@
-"""`sasl.jaas.config`: one login module, in the syntax of Kafka's own files. Pure.
+"""`sasl.jaas.config`: one login module, in the syntax of Kafka's own files (`MODULE required
+key="value" …;`). Pure.
 
-`MODULE required key="value" …;`. Passwords never appear in an error.
+Passwords never appear in an error.
 """
 
 import re

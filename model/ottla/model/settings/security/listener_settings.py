@@ -1,4 +1,4 @@
-"""The settings that secure the listeners of a node for clients, of a broker and of a controller."""
+"""Interface of the settings that secure the listeners for clients, on a broker or a controller."""
 
 from collections.abc import Mapping
 from typing import Protocol

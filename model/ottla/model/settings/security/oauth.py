@@ -294,7 +294,7 @@ class OAuthRules:
     """Rules for accepting tokens on a listener."""
 
     jwks_url: str | None
-    """URL of the signing keys, or None if signatures are not verified."""
+    """URL of the keys with which tokens are signed, or None if signatures are not verified."""
     refresh_ms: int = 3_600_000
     backoff_ms: int = 100
     backoff_ms_max: int = 10_000
@@ -305,7 +305,7 @@ class OAuthRules:
 
 @frozen(kw_only=True)
 class OAuthGrant:
-    """Source of a client's tokens."""
+    """The source from which a client obtains its OAUTHBEARER tokens, with its settings."""
 
     token_url: str
     client_id: str = ""

@@ -150,13 +150,13 @@ class SaslSettings:
 
 @frozen(kw_only=True)
 class SaslListener:
-    """A listener's requirements for its clients."""
+    """Requirements for the SASL logins of clients on one listener."""
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords of PLAIN users."""
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
-    """Maximum session lifetime in ms, by mechanism. 0 means unlimited."""
+    """Maximum lifetime of an authenticated session in ms, by mechanism. 0 means unlimited."""
     receive_bytes_max: int = 512 * KIB
     oauth: OAuthRules | None = None
     """Rules for accepting tokens, if OAUTHBEARER is enabled."""
@@ -164,15 +164,15 @@ class SaslListener:
 
 @frozen
 class SaslLogin:
-    """Login of a client."""
+    """Credentials and mechanism with which a client logs in by SASL."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     grant: OAuthGrant | None = None
-    """Source of tokens, for OAUTHBEARER."""
+    """Source of the login's tokens, for OAUTHBEARER."""
     provider: TokenProvider | None = None
-    """Callback that returns tokens, in place of `grant`."""
+    """Function that returns the login's tokens, in place of `grant`."""
     is_token: bool = False
     """True if user and password are a delegation token's id and HMAC (SCRAM only)."""
 
@@ -277,8 +277,8 @@ def _check_place(key: str, guarded: list[str]) -> None:
 
 
 def _found(texts: Mapping[str, str], listener: str, mechanism: str, key: str) -> tuple[str, str]:
-    """Return the key with the highest precedence that sets a setting, and its text. Both are empty
-    if the setting is not set."""
+    """Return the key with the highest precedence that sets a SASL setting, and its text. Both are
+    empty if the setting is not set."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     for spelling in (
         f"{prefix}{mechanism.lower()}.{key}",
@@ -293,7 +293,7 @@ def _found(texts: Mapping[str, str], listener: str, mechanism: str, key: str) ->
 
 
 def _value(texts: Mapping[str, str], listener: str, mechanism: str, key: str) -> object:
-    """Return the effective value of a setting for one mechanism of one listener."""
+    """Return the effective value of a SASL setting for one mechanism of one listener."""
     spelling, text = _found(texts, listener, mechanism, key)
     if not spelling:
         return None

@@ -1,10 +1,11 @@
 """Kafka's settings for encryption, authentication and authorisation. Each is either supported or
 refused.
 
-An operator who writes such a setting relies on its effect. If a node started without it, it would
-be open to clients that the setting excludes. Only settings that would have an effect in Kafka are
-refused. A blank value, the protocol PLAINTEXT, and entries of `listener.security.protocol.map` for
-listeners that this node does not have (Kafka's own files contain them) are accepted.
+An operator who writes such a setting relies on its effect. If a node started without that effect,
+it would be open to clients that the setting excludes. Only settings that would have an effect in
+Kafka are refused. A blank value, the protocol PLAINTEXT, and entries of
+`listener.security.protocol.map` for listeners that this node does not have (Kafka's own files
+contain them) are accepted.
 
 A node supports the settings of `sasl.py` for its clients. Nodes call controllers by gRPC, with TLS
 (node_tls.py) and without SASL.
@@ -42,8 +43,8 @@ PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 """Security protocols of a listener for clients."""
 NODE_PROTOCOLS = (PLAINTEXT, SSL, SASL_SSL)
-"""Security protocols of a controller listener. Nodes use gRPC there, without SASL: with
-SASL_PLAINTEXT a login would protect clients, and leave the place of a node to everyone."""
+"""Security protocols of a controller listener. Nodes use gRPC there, without SASL. With
+SASL_PLAINTEXT a login would therefore protect against clients, but anyone could act as a node."""
 
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
@@ -54,7 +55,7 @@ LISTENER_NAME_KEYS = (
 )
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, CONTROLLER_LISTENER_NAMES))
-"""Keys that only this module reads."""
+"""Keys that no other module of the settings reads."""
 INTER_BROKER_NAME = "inter.broker.listener.name"
 
 _NO_TLS = "no listener of this node has TLS"
@@ -112,8 +113,8 @@ def is_of_security_family(key: str) -> bool:
 
 
 def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
-    """Refuse settings that demand protection which Ottla does not support. Raises ConfigError for
-    the first of them."""
+    """Raise ConfigError for the first setting that demands protection which Ottla does not
+    support."""
     _check_protocols(texts, PROTOCOLS if is_broker else NODE_PROTOCOLS)
     if texts.get(INTER_BROKER_PROTOCOL, "").strip() and texts.get(INTER_BROKER_NAME, "").strip():
         raise ConfigError(
@@ -135,7 +136,7 @@ def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None
 
 
 def _is_node_tls(key: str, encrypted: set[str]) -> bool:
-    """Return whether a TLS setting applies to one of these controller listeners."""
+    """Return whether a TLS setting applies to one of the controller listeners in `encrypted`."""
     return (
         is_tls_key(key) and bool(encrypted) and split_listener(key)[0].upper() in {"", *encrypted}
     )

@@ -1,4 +1,5 @@
-"""TLS settings of a listener, and of its clients: certificates, trust, protocol versions, ciphers.
+"""TLS settings of a listener, and of the clients that connect to it: certificates, trust, protocol
+versions, ciphers.
 
 Keys and meaning are Kafka's; key stores are PEM. A setting may be written in two ways, in
 decreasing precedence: `listener.name.NAME.KEY`, `KEY`. A setting that cannot be applied prevents
@@ -268,7 +269,7 @@ class TlsConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """True if the end has a certificate of its own."""
+        """True if this end of the connection has a certificate of its own."""
         return bool(self.certificate_location or self.certificate_chain)
 
     @property
@@ -354,9 +355,10 @@ def tls_of_listener(texts: Mapping[str, str], name: str, protocol: str) -> TlsCo
 
 
 def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str = "") -> TlsConfig:
-    """Return the TLS configuration of settings. Raises ConfigError if they contradict each other.
+    """Return the TLS configuration that the settings describe. Raises ConfigError if they
+    contradict each other.
 
-    `spellings` contains the settings that were set.
+    `spellings` contains the full keys of the settings that were set.
     """
     config = TlsConfig(
         certificate_location=given.keystore_location,

@@ -30,7 +30,7 @@ def openssl_name(name: str) -> str:
 
 
 def check_suites(names: tuple[str, ...], key: str) -> None:
-    """Refuse unsupported suites with a ConfigError that names the supported ones."""
+    """Raise ConfigError, naming the supported cipher suites, if one of `names` is not supported."""
     for name in names:
         if name not in SUITE_NAMES:
             raise ConfigError(

@@ -6,7 +6,7 @@ from ottla.model.settings.declare import SettingKind, setting
 from ottla.model.values import frozen
 
 UNTHROTTLED = 1.7976931348623157e308
-"""The largest double, as in Kafka."""
+"""Rate that means no limit on the cleaner's I/O: the largest double, as in Kafka."""
 
 ALWAYS_COMPACTED = "compacted topics are always compacted"
 

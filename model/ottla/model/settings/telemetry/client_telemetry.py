@@ -1,4 +1,4 @@
-"""Settings of a broker for clients' telemetry (KIP-714): acceptance and bounds."""
+"""Settings with which a broker accepts telemetry of clients (KIP-714), and the bounds on it."""
 
 from typing import Literal
 

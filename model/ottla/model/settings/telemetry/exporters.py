@@ -1,4 +1,4 @@
-"""Exporters of metrics: OTLP collectors, a topic, plug-ins, in any combination."""
+"""Settings of the exporters of metrics: OTLP collectors, a topic, plug-ins, in any combination."""
 
 import re
 from typing import NamedTuple
