@@ -34,8 +34,8 @@ GRANTED_BESIDE = {
     _OP.ALTER: (_OP.DESCRIBE,),
     _OP.ALTER_CONFIGS: (_OP.DESCRIBE_CONFIGS,),
 }
-"""Operations that an ALLOW entry also grants, by its own operation. A DENY entry implies no
-others."""
+"""Operations that an ALLOW entry also grants, by the entry's own operation. A DENY entry denies
+only its own operation."""
 
 
 class PatternKey(NamedTuple):
@@ -65,8 +65,8 @@ class AclRule(NamedTuple):
         return pattern_key(self.entry)
 
     def holds_at(self, host: str, address: Address | None) -> bool:
-        """Return whether the entry applies to clients on this host. `address` is the parsed form of
-        `host`."""
+        """Return whether the ACL entry applies to clients on this host. `address` is the parsed
+        form of `host`."""
         if self.host in (WILDCARD, host):
             return True
         return self.addresses is not None and self.addresses.holds(address)
@@ -159,7 +159,7 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids of the entries that differ between the two tables."""
+        """Return the ids of the entries that only one of the two tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()
@@ -169,7 +169,7 @@ class AclTable:
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[UUID, AclEntry]]:
         """Yield the entries that may match a filter, unordered: a superset of the matches.
 
-        There are few if the filter names a resource or a principal.
+        Yields few entries if the filter names a resource or a principal.
         """
         if wanted.principal is not None and wanted.resource_name is None:
             for _, rules in self.by_principal.get(wanted.principal, NO_RULES).unordered_items():
@@ -188,7 +188,8 @@ class AclTable:
             yield from self.entries.unordered_items()
 
     def _patterns(self, wanted: AclFilter, name: str) -> Iterator[PatternKey]:
-        """Yield each pattern that a filter for a resource name may match, once."""
+        """Yield each pattern that a filter for a resource name may match. No pattern is yielded
+        twice."""
         literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
         for resource_type in ResourceType:
             if wanted.resource_type not in (ResourceType.ANY, resource_type):
@@ -235,7 +236,8 @@ def _decided(operation: AclOperation, *, is_deny: bool) -> int:
 def _counted(
     lengths: PersistentMap[int, PersistentMap[int, int]], keys: Iterable[PatternKey], step: int
 ) -> PersistentMap[int, PersistentMap[int, int]]:
-    """Add `step` to the number of prefixed patterns of each length, for each of the keys."""
+    """Return the counts of prefixed patterns by length, after `step` was added for each of the
+    keys."""
     for resource_type, pattern_type, name in keys:
         if pattern_type != PatternType.PREFIXED:
             continue

@@ -16,8 +16,9 @@ from ottla.model.visible_text import visible
 LOGGER = logging.getLogger("ottla.authorizer")
 
 DENIALS_PER_WINDOW_MAX = 100
-"""Denials logged per window of the limiter (10 s). At 300 bytes each, this is at most 250 MB a day.
-With a smaller value, a client that retries continuously hides the denials of other clients."""
+"""Maximum number of denials logged per window of the limiter (10 s). At 300 bytes each, this is at
+most 250 MB a day. With a smaller value, a client that retries continuously hides the denials of
+other clients."""
 
 NAME_CHARS_MAX = 256
 """Maximum length of a name in a log line, in characters. Longer names are cut off."""

@@ -1,8 +1,8 @@
 """Log of changes in the cluster: brokers, leaders, in-sync replicas.
 
-It is a publisher. For each new image it logs one line about leaders and one about in-sync replicas,
-whatever the number of changed partitions. The active controller logs all changes. Any other node
-logs only changes that concern itself, so that a change is not logged by every node.
+`ChangeLog` is a publisher. For each new image it logs one line about leaders and one about in-sync
+replicas, whatever the number of changed partitions. The active controller logs all changes. Any
+other node logs only changes that concern itself, so that a change is not logged by every node.
 """
 
 import logging
@@ -48,7 +48,7 @@ class ChangeLog:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in error reports."""
+        """Name of this metadata publisher in error reports."""
         return "log of changes"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

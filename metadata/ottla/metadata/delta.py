@@ -95,7 +95,8 @@ class MetadataDelta:
             self.image = fold.apply_all(self.image, together)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """Return the resulting image. `provenance` describes its last record."""
+        """Return the image after all records applied so far. `provenance` describes the last
+        record."""
         self.image = replace(self.image, provenance=provenance)
         return self.image
 

@@ -1,5 +1,5 @@
-"""Reserved directory ids, which do not identify a log directory (KIP-858). The number of a real
-directory id is at least 100."""
+"""Reserved directory ids, which do not identify a log directory (KIP-858). As a 128-bit number, the
+id of a real directory is at least 100."""
 
 from uuid import UUID
 

@@ -1,10 +1,11 @@
-"""Features of a cluster: the levels that this release supports, and those of a new cluster.
+"""Features of a cluster: the levels that this release supports, and the initial levels of a new
+cluster.
 
-A finalised level is always within `SUPPORTED`, in every process of the cluster: a node that does
+A finalised level is always within `SUPPORTED`, in every process of the cluster. A node that does
 not support a finalised level is not registered, and stops when it reads the level in the log.
 
-Feature `ottla.version` is not Kafka's. Its level decides which records of our own are written to
-the metadata log, so that a cluster can return to the previous release until the level is raised.
+Feature `ottla.version` is not Kafka's. Its level decides which of Ottla's own records are written
+to the metadata log, so that a cluster can return to the previous release until the level is raised.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +54,7 @@ METADATA_VERSION_OF_UNREGISTERED_CONTROLLERS = 33
 
 OTTLA_VERSION_OF_CONTROLLERS = 1
 """First level of ottla.version at which controllers are registered in the metadata log, and the
-voters of the quorum may change. Release 0.2.0 knows neither."""
+voters of the quorum may change. Release 0.2.0 supports neither."""
 
 METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-IV2"}
 """Kafka's names of the supported levels of metadata.version."""
@@ -106,8 +107,8 @@ that a reader of the log can interpret the rest."""
 def bootstrap_records(
     *, min_insync_replicas: int, more: Iterable[Record] = ()
 ) -> tuple[Record, ...]:
-    """Return the first records of a new cluster. `more` are records that follow; the levels of
-    features among them replace those of every new cluster.
+    """Return the first records of a new cluster. `more` are records that follow; feature levels
+    among them replace the default initial levels.
 
     With eligible leader replicas every controller must know the same min.insync.replicas, so the
     cluster-wide value is recorded from the start (KIP-966).
@@ -154,7 +155,8 @@ def check_supported(levels: Iterable[tuple[str, int]]) -> None:
 
 
 def changes_records(feature: str, *, above: int, up_to: int) -> bool:
-    """Return whether a level of a feature in the range (`above`, `up_to`] changed records."""
+    """Return whether a level of a feature in the range (`above`, `up_to`] changed the records of
+    the metadata log."""
     return any(above < level <= up_to for level in RECORD_CHANGES.get(feature, ()))
 
 

@@ -128,8 +128,9 @@ class PartitionState:
     removing: tuple[NodeId, ...] = ()
     recovery_state: RecoveryState = RecoveryState.RECOVERED
     unclean_leader_epoch: Epoch = FIRST_EPOCH
-    """Leader epoch of the last leader that may have lacked committed records.  Logs that end in an
-    earlier epoch may be truncated below their high watermark.  The first epoch is never unclean."""
+    """Leader epoch of the last leader that may have lacked committed records. Logs that end in an
+    earlier epoch may be truncated below their high watermark. The first epoch of a partition is
+    never unclean."""
     lost: tuple[NodeId, ...] = ()
     """Replicas whose disks lost records. They are elected last, and are listed until they are in
     sync again."""

@@ -1,9 +1,9 @@
 """An immutable map: `set` and `delete` return another map that shares unchanged parts.
 
-The only module that imports `immutables` (a HAMT with O(log n) updates), so that it can be
-replaced. Iteration is always in sorted order of keys: hash order differs between processes, and all
-controllers must make the same decisions. Sorting costs O(n log n) per iteration, so hot paths look
-up keys instead.
+No other module imports the package `immutables` (a HAMT with O(log n) updates), so that the package
+can be replaced. Iteration is always in sorted order of keys: hash order differs between processes,
+and all controllers must make the same decisions. Sorting costs O(n log n) per iteration, so hot
+paths look up keys instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,7 +69,7 @@ class PersistentMap(Mapping[K, V]):
         return iter(sorted(self._map))
 
     def keys_by(self, order: Callable[[K], Any]) -> list[K]:
-        """Return the keys sorted by `order(key)`. This is faster for keys that are slow to
+        """Return the keys sorted by `order(key)`. This is faster than iteration if keys are slow to
         compare."""
         return sorted(self._map, key=order)
 
@@ -125,7 +125,8 @@ class MapChanges(Generic[K, V]):
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """Return the resulting map. Returns the base itself if nothing changed."""
+        """A copy of a persistent map under construction. Any number of changes costs a single copy,
+        which `finish` returns."""
         if self._mutation is None:
             return self._base
         finished = self._base = _wrap(self._mutation.finish())

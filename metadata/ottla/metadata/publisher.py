@@ -8,7 +8,7 @@ from ottla.metadata.image import MetadataImage
 
 
 class Publisher(Protocol):
-    """A component of a process that follows the metadata.
+    """A component of a process that receives each new metadata image.
 
     `publish` is called after every committed batch, from one task, never twice for the same image.
     The delta of the first call starts from the empty image, and so contains everything.
@@ -16,7 +16,7 @@ class Publisher(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of this publisher in error reports and in metrics."""
+        """Name of this metadata publisher in error reports and in metrics."""
         ...
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,8 +1,9 @@
 """The level of ottla.version from which a kind of record, or a field of one, is written.
 
-A release reads every level that it supports, and writes at the finalised one.  Until an operator
-raises the level, each node can therefore return to the previous release, which reads all records in
-the log and in the snapshots.  Invariant WritableLevels: no record is appended below its level.
+A release reads records of every level that it supports, and writes records of the finalised level.
+Until an operator raises the level, each node can therefore return to the previous release, which
+can read all records in the log and in the snapshots.  Invariant WritableLevels: no record is
+appended below its level.
 
 A new kind of record gets an entry here, with the level of the next release; a release that changes
 no record has no level of its own.  Kafka's MetadataVersion has the same purpose for its records.
@@ -18,10 +19,11 @@ KINDS = {
     "register_controller": OTTLA_VERSION_OF_CONTROLLERS,
     "unregister_controller": OTTLA_VERSION_OF_CONTROLLERS,
 }
-"""Lowest level of the kinds that release 0.2.0 does not know."""
+"""Lowest level of ottla.version for each kind of record that release 0.2.0 cannot read."""
 
 FIELDS: dict[tuple[str, str], int] = {}
-"""Lowest level of the fields (kind, name) that were added to a known kind after release 0.2.0."""
+"""Lowest level of ottla.version for each field (kind, name) that was added to a known kind of
+record after release 0.2.0."""
 
 HIGHEST = SUPPORTED[OTTLA_VERSION].highest
 

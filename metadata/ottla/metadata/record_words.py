@@ -1,8 +1,8 @@
-"""Records of the metadata log in words, for operators.
+"""Descriptions of metadata log records in words, for operators.
 
 Pure. No secret appears: neither credentials nor values of settings that are secret. Topics are
-named as in the caller's image; a topic that is not in it is named by its id. A kind of record
-without a row here is named by its kind, so that a newer record is shown, too.
+named as in the caller's image; a topic that is not in it is described by its id. A record of a kind
+without a row here is described by the name of its kind, so that newer records are shown, too.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ from ottla.model.settings.security.dynamic_tls import is_secret_key
 from ottla.proto import metadata_pb2 as pb
 
 TopicName = Callable[[bytes], str]
-"""Returns the name of a topic by the bytes of its id."""
+"""Function that returns the name of a topic, given the bytes of its id."""
 
 RESOURCES = {
     TOPIC_RESOURCE: "topic",
@@ -228,4 +228,4 @@ WORDS: dict[str, Callable[[Any, TopicName], str]] = {
     "producer_ids": _producer_ids,
     "no_op": _no_op,
 }
-"""Functions that put a record into words, by its kind."""
+"""Functions that describe a record in words, by the kind of record."""

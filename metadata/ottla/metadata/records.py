@@ -1,7 +1,7 @@
-"""The records of the metadata log: one constructor each, their encoding and decoding.
+"""Records of the metadata log: a constructor for each kind of record, encoding and decoding.
 
-`decode_record` raises for unknown records. A log that contains an unknown record was written by a
-newer release, and must not be read further.
+`decode_record` raises an error for unknown records. A log that contains an unknown record was
+written by a newer release, and must not be read further.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,10 +56,10 @@ def decode_record(value: bytes) -> Record:
 
 
 def _unknown_kind(record: Record) -> CorruptDataError | NewerReleaseError:
-    """Return the error for a record without a known kind.
+    """Return the error for a record whose kind this release does not know.
 
-    Protobuf keeps the bytes of fields that it does not know, so an empty record is no record of a
-    newer release.
+    Protobuf keeps the bytes of unknown fields. An empty record is therefore corrupt, and not a
+    record of a newer release.
     """
     if record.ByteSize() == 0:
         return CorruptDataError("metadata record: it is empty")

@@ -1,9 +1,9 @@
-"""The records that rebuild an image: `fold(records_of(image)) == image`.
+"""Records that rebuild an image: `fold(records_of(image)) == image`.
 
 Features come first, with metadata.version at the very start, so that a reader can interpret all
 other records. All records are sorted, so that equal images result in equal snapshots on every node.
-A snapshot has only records that the finalised level of ottla.version allows, because the image has
-nothing else: such records are not written to the log either (`record_levels.py`).
+A snapshot contains only records that the finalised level of ottla.version allows, because no others
+were written to the log (`record_levels.py`).
 """
 
 from collections.abc import Iterator

@@ -10,8 +10,8 @@ The order is that of Kafka's StandardAuthorizer:
 4. If no entry applies, the operation is denied if there is any entry for the resource; else
    `allow.everyone.if.no.acl.found` decides.
 
-Invariant: RevokedAtOnce (a decision uses the table given to `take` last, never an older one):
-cached decisions are discarded with every change of an entry.
+Invariant: RevokedAtOnce (a decision uses the latest ACL table, never an older one). Cached
+decisions are discarded with every change of an entry.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,18 +52,18 @@ have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
-"""The resource name with which Kafka first checks whether an operation is allowed on any
+"""Resource name that Kafka uses in the first check of whether an operation is allowed on any
 resource."""
 
 
 class AuthorizationDecision(NamedTuple):
-    """A decision and its reason."""
+    """Decision of the authorizer, and the reason for it."""
 
     is_allowed: bool
     reason: str
     """Kafka's name of the rule: SuperUser, MatchingAcl, DefaultAllow, DefaultDeny."""
     entry: AclEntry | None = None
-    """The entry that decided, if any."""
+    """The ACL entry on which the decision is based, if any."""
 
 
 SUPER_USER = AuthorizationDecision(True, "SuperUser")
@@ -72,8 +72,8 @@ DEFAULT_DENY = AuthorizationDecision(False, "DefaultDeny")
 
 
 Question = tuple[str, str, AclOperation, ResourceType, str | None]
-"""The question of a decision: (principal, host, operation, resource type, name). The name None
-means any resource."""
+"""Input of a decision: (principal, host, operation, resource type, name). The name None means any
+resource."""
 
 
 class StandardAuthorizer:
@@ -104,7 +104,7 @@ class StandardAuthorizer:
 
     @property
     def name(self) -> str:
-        """Name of this publisher in error reports."""
+        """Name of this metadata publisher in error reports."""
         return "authorizer"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -196,8 +196,8 @@ class StandardAuthorizer:
         return DEFAULT_DENY
 
     def _patterns_over(self, resource_type: ResourceType, name: str) -> list[PatternKey]:
-        """Return the patterns that match a resource. Of the prefixes, only those whose length
-        occurs among the entries are returned."""
+        """Return the patterns that match a resource. Prefixes are included only if their length
+        occurs among the ACL entries."""
         number = int(resource_type)
         patterns = [PatternKey(number, LITERAL, name)]
         if name != WILDCARD:
@@ -215,7 +215,7 @@ class StandardAuthorizer:
     def _rules_of(
         self, principal: str, patterns: Iterable[PatternKey], operation: AclOperation, host: str
     ) -> Iterator[AclRule]:
-        """Yield the rules with these patterns that apply to the client's operation."""
+        """Yield the ACL rules with these patterns that apply to a client's operation."""
         bit = 1 << operation
         address = address_of(host)
         for buckets in self._buckets(principal):
