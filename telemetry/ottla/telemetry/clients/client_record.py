@@ -34,10 +34,10 @@ _KINDS = {PointKind.GAUGE: GAUGE, PointKind.SUM: SUM, PointKind.HISTOGRAM: HISTO
 
 
 def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
-    """Return the values of the records of a push, and the number of points that are too large for
-    any record.
+    """Return a push as the values of records, and the number of points that are too large for any
+    record.
 
-    The metrics of a node itself have no records.
+    `push` must come from a client: the metrics of a node itself have no records.
     """
     values: list[bytes] = []
     left_out = 0

@@ -1,13 +1,13 @@
-"""Series of clients' metrics for Prometheus.  They are cumulative, limited in number, and deleted
-with their client.
+"""Series of clients' metrics for Prometheus: cumulative, limited in number, and deleted with their
+client.
 
 Pure; used only in the event loop.  Clients push deltas, as KIP-714 asks, and Prometheus needs
 cumulative sums, so the sums are stored here, one for each series.  A series consists of a name, a
 client and the attributes of the point.  If a client exceeds its maximum number of series, or all
 clients exceed the total, the existing series are kept; additional ones are counted and dropped.
-Each push lists all series of a client.  A gauge that a push omits is deleted, because a group
-member has another id after each rejoin.  A sum is deleted several pushes later, because a client
-may omit sums that did not grow.
+Each push lists all series of a client.  A gauge that a push omits is deleted at once: the id of a
+group member, for example, is different after each rejoin.  A sum is deleted several pushes later,
+because a client may omit sums that did not grow.
 
 The values of a client are stored as one list, in the order of its push.  Nearly every push has the
 same series as the previous push, and then simply replaces that list.
@@ -37,7 +37,7 @@ ATTRIBUTES_LENGTH_MAX = 2_048
 """Maximum length of the attributes of one series, in characters, both as received and as text.
 Longer ones are refused."""
 NAME_LENGTH_MAX = 255
-"""Maximum length of a name, in characters: the limit of OpenTelemetry for instruments."""
+"""Maximum length of a metric name, in characters: the limit of OpenTelemetry for instruments."""
 
 ALIASES_MAX = 8
 """Maximum number of remembered variants of one set of attributes: the same attributes in another
@@ -70,7 +70,7 @@ class SeriesRow(NamedTuple):
     family: str
     kind: str
     """Kind of the metric: counter, gauge or histogram. All rows of a family have the same kind and
-    follow each other."""
+    are adjacent."""
     suffix: str
     """Suffix of a histogram's row: _bucket, _sum or _count.  Empty for other kinds."""
     labels: str
@@ -99,7 +99,7 @@ class _Client:
 
 
 class _Key:
-    """One set of attributes in a family, and the clients that have a value for it."""
+    """One set of attributes in a metric family, and the clients that have a value for it."""
 
     __slots__ = ("aliases", "family", "places", "text")
 
@@ -112,7 +112,7 @@ class _Key:
 
 
 class _Family:
-    """One metric name in Prometheus's form."""
+    """One metric family: all series whose names are equal in Prometheus's form."""
 
     __slots__ = ("keys", "kind", "name")
 
@@ -248,7 +248,8 @@ class ClientSeries:
             self._drop(key)
 
     def _new_key(self, series: Series) -> _Key | None:
-        """Return a key for new attributes, or None if no key can be created for them."""
+        """Return the set of attributes to which a new series belongs, or None if its names, its
+        length or its kind do not permit it."""
         if (
             len(series.name) > NAME_LENGTH_MAX
             or sum(len(name) + len(value) for name, value in series.attributes)

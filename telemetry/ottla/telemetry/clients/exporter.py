@@ -45,5 +45,6 @@ class Exporter(Sink, Protocol):
         ...
 
     def counts(self) -> Mapping[str, int]:
-        """Return counts of pushes by state: at least `sent`, `dropped`, `queued` and `sending`."""
+        """Return the number of pushes by state: at least `sent`, `dropped`, `queued` and
+        `sending`."""
         ...

@@ -11,14 +11,15 @@ Invariant OnePushAnInterval: two accepted pushes are at least an interval apart,
 interval does not change.  A request that is too early changes nothing, so the client may repeat it
 at the time given in the response.
 
-Kafka rejects a push after an excused Get until the interval is over.  But clients send their first
-push after a Get at a random time from half an interval on.  Kafka would therefore reject every
-second such push, and that client would send nothing for two more intervals.  Here, half an interval
-is enough.
+Kafka rejects a push after an excused Get until the interval is over.  However, clients send their
+first push after a Get at a random time, from half an interval on.  Kafka would therefore reject
+every second such push, and that client would send nothing for two more intervals.  Here, half an
+interval is enough.
 """
 
 ALWAYS = -1
-"""A time before all times of a monotonic clock, from which a request is always accepted."""
+"""A time before all times of a monotonic clock. A request with this earliest time is always
+accepted."""
 
 
 class PushGate:

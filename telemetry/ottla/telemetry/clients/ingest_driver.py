@@ -1,4 +1,5 @@
-"""Ingestion of pushes: decompression, decoding, labelling, and delivery to the exporters.
+"""Ingestion of metrics that clients push: decompression, decoding, labelling, and delivery to the
+exporters.
 
 One worker thread processes many pushes at a time, because switching to a thread and back costs as
 much as processing several pushes.  The event loop queues a push and later delivers the result.
@@ -32,20 +33,20 @@ from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec
 
 PENDING_PUSHES_MAX = 4_096
-"""Maximum number of pushes that wait for the worker.  Further pushes are refused until the worker
-has caught up."""
+"""Maximum number of pushes that wait for the worker thread. Further pushes are refused until the
+worker has caught up."""
 PENDING_BYTES_MAX = 32 * MIB
-"""Maximum total size of the waiting payloads, as received."""
+"""Maximum total size in bytes of the waiting payloads, as received."""
 TURN_PUSHES_MAX = 16
-"""Maximum number of pushes that the worker processes at a time.
+"""Maximum number of pushes that the worker thread processes at a time.
 
-A smaller number costs more thread switches.  With a larger number, the event loop waits longer for
+A smaller number costs more thread switches. With a larger number, the event loop waits longer for
 the GIL each time it returns from the kernel.
 """
 SMALL_BYTES_MAX = 4 * KIB
-"""Size in bytes of the largest payload that the event loop processes.  A push of a librdkafka
-client has a quarter of this size.  Decompressing larger payloads would take longer than the switch
-to the thread."""
+"""Size in bytes of the largest payload that the event loop itself processes.  A push of a
+librdkafka client has a quarter of this size.  Decompressing larger payloads would take longer than
+the switch to the thread."""
 SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
 """Largest decompressed size of a small push, in bytes.  Such a push cannot exceed any limit on its
 parts, so the parts need not be counted."""
@@ -55,15 +56,15 @@ the worker.  A lower value makes batches smaller; a higher value delays the expo
 GATHER_PUSHES = 8
 """Number of waiting pushes at which they are passed to the worker thread without further delay."""
 MISSES_MAX = 8
-"""Number of successive pushes with changed shapes after which the shapes of a client are no longer
-computed, because computing a shape takes the worker as long as two pushes."""
+"""Number of successive pushes with changed shapes after which a client's shapes are no longer
+computed. Computing a shape takes the worker as long as two pushes."""
 SLICE_MS_MAX = 2
 """Longest time, in ms, for which the delivery to exporters blocks the event loop before it
 yields."""
 
 
 class Ingest:
-    """The queue of pushes, and their processing."""
+    """The queue of clients' pushes, and the worker that processes them."""
 
     def __init__(
         self,
@@ -84,15 +85,17 @@ class Ingest:
         self._worker = Worker(wants_points=series is not None)
         self._known: dict[UUID, LastPush] = {}
         self._waiting: dict[UUID, int] = {}
-        """Number of the last waiting push of each client that has one."""
+        """Sequence number of the last waiting push, for each client that has one."""
         self._gone: dict[UUID, int] = {}
         self._counts = {"pushes": 0, "bytes": 0, "refused": 0, "overflowed": 0, "known": 0}
 
     def submit(
         self, labels: ClientLabels, codec: int, payload: bytes, received_ms: int, done: Done
     ) -> None:
-        """Queue a push that was not refused as too early.  `done` is called once, either by this
-        method or later by `run`."""
+        """Queue a push for processing. `done` is called once with the result, either by this method
+        or later by `run`.
+
+        The caller has already refused pushes that arrive too early."""
         if (
             len(self._pending) >= PENDING_PUSHES_MAX
             or self._pending_bytes + len(payload) > PENDING_BYTES_MAX

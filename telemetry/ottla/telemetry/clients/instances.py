@@ -7,8 +7,8 @@ examined.  Invariants:
 - BoundedInstances: the number of client instances is limited.
 - LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
 - RefusedInOrder: the error is that of the first of Kafka's checks that fails.
-- RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4 it does,
-  until the next push is refused because of it.
+- RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4, the next
+  push of the client is refused because of it.
 """
 
 import heapq
@@ -58,7 +58,8 @@ CROWDED_LINE_MS = 300_000
 """Minimum time in ms between two log messages that the limit of known clients was reached."""
 
 EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""Errors after which a client has to request its subscription again, and may do so at once."""
+"""Errors after which a client has to request its subscription again, and may do so without
+waiting."""
 
 CODECS = frozenset(Codec)
 
@@ -110,11 +111,12 @@ class ClientInstance:
         self.throttle_count = 0
         self.expires_ms = 0
         self.alarm_ms: int | None = None
-        """Time in ms at which the client is next checked for expiry, or None."""
+        """Time in ms at which the client is next checked for expiry. None if no check is
+        scheduled."""
 
     @property
     def id(self) -> UUID:
-        """Client instance id, which never changes."""
+        """Id of the client instance, which never changes."""
         return self.traits.client_instance_id
 
 
@@ -190,7 +192,7 @@ class ClientInstances:
         return len(self._instances)
 
     def __iter__(self) -> Iterator[ClientInstance]:
-        """Yield all clients, starting with the client that has been silent longest."""
+        """Yield all clients, starting with the one that has been silent for longest."""
         return iter(self._instances.values())
 
     @property
@@ -279,8 +281,8 @@ class ClientInstances:
     # Other events.
 
     def on_subscriptions(self, configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-        """Replace all subscriptions by their settings.  Returns the names of those that are
-        invalid.
+        """Replace all subscriptions. `configs` are their settings by subscription name. Returns the
+        names of the invalid ones.
 
         Clients get their new subscription with their next request.
         """
@@ -321,8 +323,8 @@ class ClientInstances:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The earliest time, in ms, at which `expire` may have clients to forget.  None if there is
-        no such time."""
+        """The earliest time, in ms, at which `expire` may find clients to forget. None if no client
+        is known."""
         return self._alarms[0][0] if self._alarms else None
 
     # The cache.

@@ -19,7 +19,7 @@ from ottla.telemetry.clients.otlp_bounds import DELIMITED, FIXED32, FIXED64, VAR
 from ottla.telemetry.clients.outline import Value
 
 LAYOUTS_MAX = 1_000
-"""Maximum number of remembered layouts.  Many clients may have the same layout.  When the limit is
+"""Maximum number of remembered layouts. Many clients may have the same layout. If the maximum is
 exceeded, all layouts are forgotten."""
 
 
@@ -115,8 +115,8 @@ class _Field(NamedTuple):
 
 
 def _look_through(data: bytes) -> tuple[int, tuple[NumberSlot, ...]]:
-    """Return the end of the resource, and the positions of all numbers. Raises `_UnusualError` if
-    the push has no layout.
+    """Return the end of the resource in a push, and the positions of all numbers. Raises
+    `_UnusualError` if the push has no layout.
 
     MetricsData 1 → ResourceMetrics 1 resource, 2 → ScopeMetrics 2 → Metric 5 gauge or 7 sum 1 →
     NumberDataPoint: 2 and 3 times, 4 a double, 6 an integer.

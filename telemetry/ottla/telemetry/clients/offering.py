@@ -1,7 +1,7 @@
-"""The decision whether clients are offered the APIs for reporting metrics (KIP-714).  Pure.
+"""Decision whether clients are offered the APIs with which they report metrics (KIP-714). Pure.
 
 Clients send requests as soon as a broker lists the APIs, and librdkafka then prints a line on the
-application's console.  The APIs are therefore listed only if a setting or a subscription requires
+application's console. The APIs are therefore listed only if a setting or a subscription requires
 reports.
 """
 
@@ -14,9 +14,9 @@ OfferSetting: TypeAlias = Literal["auto", "on", "off"]
 def telemetry_is_offered(
     setting: OfferSetting, *, has_subscription: bool, has_exporter: bool
 ) -> bool:
-    """Return whether the two APIs are offered.
+    """Return whether clients are offered the APIs with which they report metrics.
 
-    `auto` offers them if there is a subscription, or an exporter of client metrics.
+    The setting `auto` offers them if there is a subscription, or an exporter of client metrics.
     """
     if setting == "auto":
         return has_subscription or has_exporter

@@ -58,13 +58,14 @@ class HistogramValue:
 
 
 class Point(NamedTuple):
-    """One value of one series at one time, decoded from a push."""
+    """One value of one series at one time, decoded from a client's push."""
 
     name: str
     unit: str
     kind: PointKind
     is_delta: bool
-    """True if the value is the increase since `start_ns`, not since the start of the client."""
+    """True if the value is the increase since `start_ns`. False if it is the total since the client
+    started."""
     is_monotonic: bool
     attributes: Attributes
     """Attributes of the resource (without the broker's labels), then those of the point."""
@@ -158,7 +159,8 @@ def _points_of_numbers(
     shape: tuple[PointKind, bool, bool],
     of_resource: Attributes,
 ) -> Iterator[Point]:
-    """Yield the points of a gauge or a sum; `shape` is kind, is_delta, is_monotonic."""
+    """Yield the points of a gauge or a sum. `shape` contains the point's kind, is_delta and
+    is_monotonic."""
     for number in numbers:
         if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
             yield Point(
@@ -206,7 +208,7 @@ def _attributes(attributes: Iterable[KeyValue]) -> Attributes:
 
 
 def _text_of(value: AnyValue) -> str:
-    """Return a value as text.  Lists and maps, which no client sends, become empty."""
+    """Return an attribute's value as text. Lists and maps, which no client sends, become empty."""
     kind = value.WhichOneof("value")
     if kind == "bool_value":
         return "true" if value.bool_value else "false"

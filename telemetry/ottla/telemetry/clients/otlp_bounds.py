@@ -1,4 +1,5 @@
-"""Limits of an OTLP message other than its size. They are checked before the message is decoded.
+"""Limits on the content of an OTLP message, besides its size. They are checked before the message
+is decoded.
 
 A part is a nested message, a text or a list. An empty part takes two bytes on the network and about
 fifty times that in memory. A name is sent once and stored with every point. A limit on bytes alone
@@ -22,19 +23,19 @@ POINTS_MAX = 20_000
 """Maximum number of points in one push.  A Java client with every metric on a thousand partitions
 has fewer."""
 SPREAD_BYTES_MAX = 16 * MIB
-"""Maximum total size of the names, units and resources of one push, each counted once for every
-point."""
+"""Maximum total size in bytes of the names, units and resources of one push, each counted once for
+every point."""
 UNSPREAD_BYTES_MAX = 8 * KIB
 """Size in bytes of a push up to which the total of `SPREAD_BYTES_MAX` is not computed.  Even if
 half of the push is a name and half consists of empty points, the total is within the limit."""
 RESOURCES_MAX = 256
-"""Maximum number of different resources in one push.  A client normally has one resource.  The
-labels of the client are added to each."""
+"""Maximum number of different resources in one push. A client normally has one resource. The labels
+of the client are added to each resource."""
 NESTING_MAX = 64
 """Maximum depth of nested parts.  Protobuf itself permits 100."""
 
 Fields = dict[int, "Fields"]
-"""Fields of a message that are themselves messages, by number."""
+"""Tree of the fields of a message that are themselves messages, by field number."""
 
 assert (UNSPREAD_BYTES_MAX // 2) * (UNSPREAD_BYTES_MAX // 4) <= SPREAD_BYTES_MAX
 assert UNSPREAD_BYTES_MAX // 2 <= POINTS_MAX
@@ -134,7 +135,7 @@ def _point_count(metric: Metric) -> int:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the varint at a position, and its end."""
+    """Return the varint at a position of the data, and the position of its end."""
     value = shift = 0
     while at < end:
         byte = data[at]

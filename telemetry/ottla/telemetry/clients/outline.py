@@ -1,8 +1,8 @@
 """Separation of a push into its series (the outline), which seldom change, and their values.
 
-Pure.  A client pushes the same series repeatedly, and thousands of clients with the same program
-push equal series.  If an equal outline was seen before, the earlier object is returned.  A
-comparison by identity then shows that nothing has changed, and equal outlines use memory only once.
+Pure. A client pushes the same series repeatedly, and thousands of clients with the same program
+push equal series. If an equal outline was seen before, the earlier object is returned. A comparison
+by identity then shows that nothing has changed. Equal outlines also use memory only once.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ Value = int | float | HistogramValue
 
 
 class Series(NamedTuple):
-    """The series to which a point belongs."""
+    """The series to which a point belongs: its name, its attributes and its kind."""
 
     name: str
     attributes: Attributes
@@ -41,8 +41,8 @@ class Outlines:
         self._series_count = 0
 
     def shared(self, outline: Outline) -> Outline:
-        """Return the equal outline that was seen first.  If there is none, remember and return this
-        one."""
+        """Return the equal outline that was seen first. If there is none, remember `outline` and
+        return it."""
         known = self._known.get(outline)
         if known is not None:
             return known

@@ -1,4 +1,5 @@
-"""Processing of pushes in the worker thread: decompress, decode, label, convert to points.  Pure.
+"""Processing of clients' pushes in the worker thread: decompress, decode, label, convert to points.
+Pure.
 
 The worker thread and the event loop share only the arguments and results of this processing.
 """
@@ -16,11 +17,11 @@ from ottla.telemetry.clients.outline import Outline, Outlines, Value, split_poin
 from ottla.telemetry.clients.unpack import unpack
 
 TURN_UNPACKED_BYTES_MAX = 16 * MIB
-"""Decompressed size, in bytes, at which the worker ends a turn early.  Together with the size of
-one more push, it limits the memory of the worker."""
+"""Decompressed size, in bytes, at which the worker ends a batch of pushes early. Together with the
+size of one more push, it limits the memory of the worker."""
 TURN_POINTS_MAX = 20_000
-"""Number of points at which the worker ends a turn early.  Together with the points of one more
-push, it limits the size of a turn's result."""
+"""Number of points at which the worker ends a batch of pushes early. Together with the points of
+one more push, it limits the size of a batch's result."""
 
 Done = Callable[[ErrorCode | None], None]
 """Function that is called with the error of a push, or None if the push was accepted."""
@@ -40,14 +41,14 @@ class LastPush:
         self.head = head
         """Bytes of the labelled push up to the end of the resource."""
         self.misses = 0
-        """Number of successive pushes that each had another shape than the previous push."""
+        """Number of successive pushes whose shape differed from that of the previous push."""
 
 
 class WaitingPush(NamedTuple):
     """A push that waits to be processed by the worker thread."""
 
     number: int
-    """Number of the push, which increases with every push of the process."""
+    """Sequence number of the push, which increases with every push of the process."""
     labels: ClientLabels
     codec: int
     payload: bytes
@@ -68,13 +69,15 @@ class ParsedPush(NamedTuple):
     """Series of the push.  Empty if no exporter needs points."""
     values: list[Value]
     known: LastPush | None
-    """Shape by which the next push may be recognised, or None."""
+    """Shape by which the client's next push may be recognised, or None."""
     fault: Exception | None = None
-    """Unexpected exception while processing the push: a bug."""
+    """Unexpected exception during the processing of the push, which is a bug. None if there was
+    none."""
 
 
 class Worker:
-    """The worker, with the outlines and layouts that it remembers from turn to turn."""
+    """The worker that processes clients' pushes, with the outlines and layouts that it remembers
+    from batch to batch."""
 
     def __init__(self, *, wants_points: bool) -> None:
         self._wants_points = wants_points
@@ -82,8 +85,8 @@ class Worker:
         self._layouts = Layouts()
 
     def take_in(self, turn: Sequence[WaitingPush]) -> list[ParsedPush]:
-        """Decompress, decode, label and convert pushes. Returns the result of each processed push:
-        at least the first push of `turn`, and possibly not all."""
+        """Decompress, decode, label and convert pushes. Returns the results of the processed
+        pushes: at least of the first push of `turn`, possibly not of all."""
         taken: list[ParsedPush] = []
         unpacked_bytes = points_count = 0
         for pending in turn:

@@ -1,6 +1,6 @@
-"""Subscriptions of KIP-714: which metrics a client is requested to push, and how often.  Pure.
+"""Subscriptions (KIP-714): the metrics that a client is requested to push, and the interval. Pure.
 
-A client reports the union of all subscriptions that it matches.  Invariants:
+A client reports the union of all subscriptions that it matches. Invariants:
 - EqualIdsEqualSubscriptions: if a client gets the same subscription id twice, both subscriptions
   are equal (except for a collision of CRC32C).
 - PureId: the id depends only on the metrics, the interval and the client, so every broker computes
@@ -25,11 +25,11 @@ from ottla.model.values import frozen
 from ottla.wire.crc import crc32c
 
 ALL_METRICS = "*"
-"""Text that requests all metrics of a client.  Clients recognise it only if it is the only
+"""Prefix that requests all metrics of a client. Clients recognise it only if it is the only
 prefix."""
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Interval of a client without a subscription, as in Kafka."""
+"""Interval of a client without a subscription in ms, as in Kafka."""
 
 LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
 """Longest interval that librdkafka (2.16) supports, in ms.
@@ -84,8 +84,8 @@ class ClientMetricsSubscription:
     must satisfy all of them."""
 
     def matches(self, traits: Mapping[str, str | None]) -> bool:
-        """Return whether a client with these properties is selected.  A missing property never
-        matches."""
+        """Return whether the subscription selects a client with these properties. A missing
+        property never matches."""
         for name, holds in self.patterns:
             text = traits[name]
             if text is None or not holds(text):
@@ -94,7 +94,7 @@ class ClientMetricsSubscription:
 
 
 class Effective(NamedTuple):
-    """The subscription of one client, combined from all that match it."""
+    """The effective subscription of one client, combined from all subscriptions that match it."""
 
     metrics: tuple[str, ...]
     """Prefixes of metric names, sorted.  No prefix begins with another one.  ("*",) means all

@@ -1,7 +1,7 @@
-"""Decompression of a push's payload, up to a maximum size.
+"""Decompression of the payload of a client's push, up to a maximum size.
 
-For snappy, Java uses xerial's framing and librdkafka a single raw block.  Both use lz4 frames.  A
-payload takes at most a few times `bytes_max` of memory, whatever size it announces.
+For snappy, Java uses xerial's framing and librdkafka a single raw block. For lz4, both use frames.
+A payload takes at most a few times `bytes_max` of memory, whatever size it announces.
 """
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError

@@ -1,5 +1,5 @@
-"""The loop that all exporters have in common: collect a batch, send it, and wait before a retry if
-it fails.
+"""The loop that all exporters of metrics share: it collects a batch, sends it, and waits before a
+retry if sending fails.
 
 Exporters differ in `deliver`, which sends one batch and returns the outcome.  During an outage,
 `offer` takes no longer than usual; the oldest pushes are dropped and counted.  The start and the
@@ -96,12 +96,13 @@ class BatchingExporter:
 
     @property
     def _settled(self) -> int:
-        """Number of pushes that were sent, refused or dropped. The queue is processed in order of
-        arrival, so these are the oldest ones."""
+        """Number of pushes that were sent, refused or dropped. Because pushes leave the queue in
+        order of arrival, these are the oldest ones."""
         return self._sent + self._refused + self._queue.dropped
 
     def _on_outcome(self, batch: Sequence[LabelledPush], outcome: ExportOutcome) -> int:
-        """Count the outcome of a batch.  Returns the delay before the next batch, in ms."""
+        """Count the outcome of a batch that was sent. Returns the delay before the next batch, in
+        ms."""
         if outcome.verdict is ExportVerdict.SENT:
             self._sent += len(batch)
             self._rejected_points += outcome.rejected_points

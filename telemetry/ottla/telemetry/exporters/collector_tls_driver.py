@@ -1,9 +1,9 @@
 """Certificates for TLS between a node and its collectors, reloaded when their files change.
 
-The files are read when the node starts, and a ConfigError then names the setting of an unusable
-file.  They are read again after changes.
-Changes are checked at most once a second, while data is being sent.  If new files are unusable, the
-previous certificates stay in use, and the error is logged once.
+The files are read when the node starts. A ConfigError then names the setting of an unusable file.
+The files are read again after changes. While data is being sent, they are checked for changes at
+most once a second.  If new files are unusable, the previous certificates stay in use, and the error
+is logged once.
 """
 
 import logging
@@ -31,7 +31,7 @@ class CollectorTls:
     thread."""
 
     def __init__(self, config: ExporterConfig) -> None:
-        """Read the files.  Raises ConfigError if they are unusable."""
+        """Read the certificate files. Raises ConfigError if they are unusable."""
         self._config = config.otlp_tls
         self._lock = Lock()
         self._files = ChangedFiles(self._config.files)

@@ -55,7 +55,7 @@ class PushQueue:
         return batch
 
     def give_back(self, batch: Sequence[LabelledPush]) -> None:
-        """Put a batch that could not be sent back to the front, as the oldest one."""
+        """Return a batch that could not be sent to the front of the queue, as its oldest part."""
         self._pushes.extendleft(reversed(batch))
         self.bytes += sum(len(push.otlp) for push in batch)
         self._trim()
@@ -73,7 +73,7 @@ class BackOff:
         self._failures = 0
 
     def reset(self) -> None:
-        """Start again with the first delay, after a success."""
+        """Start again with the first delay, because an attempt has succeeded."""
         self._failures = 0
 
     def next_ms(self, chance: float, asked_ms: int | None = None) -> int:
@@ -90,7 +90,7 @@ class BackOff:
 
 
 class ExportVerdict(Enum):
-    """Verdict on a batch: sent, to be retried, or refused."""
+    """Verdict on a batch of metrics: sent, to be retried, or refused."""
 
     SENT = "sent"
     RETRY = "retry"
@@ -101,7 +101,7 @@ class ExportVerdict(Enum):
 
 @frozen(kw_only=True)
 class ExportOutcome:
-    """Outcome of a batch, with details of the receiver's response."""
+    """Outcome of sending a batch, with details of the receiver's response."""
 
     verdict: ExportVerdict
     why: str = ""

@@ -1,4 +1,4 @@
-"""Creation of all exporters in a node's settings."""
+"""Creation of all exporters of metrics that a node's settings require."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -1,8 +1,9 @@
-"""Export of a node's spans to collectors: the OpenTelemetry SDK's provider, batches, exporters.
+"""Export of a node's spans to collectors, with the provider, batches and exporters of the
+OpenTelemetry SDK.
 
 Spans are created long after the responses to their requests, with the times that were recorded
-during the request.  The SDK's own threads encode and send the spans.  There is one thread for each
-collector, with a bounded queue that drops the oldest spans.  The extra `otel` installs the SDK,
+during the request. The SDK's own threads encode and send the spans. There is one thread for each
+collector, with a bounded queue that drops the oldest spans. The extra `otel` installs the SDK,
 which is imported only if spans are exported.
 """
 
@@ -32,11 +33,12 @@ EXPORT_INTERVAL_MS = 1_000
 
 CLOSE_S_MAX = 3.0
 """Longest time in seconds that the node's shutdown waits for collectors to accept the queued spans.
-It is the same as for clients' pushes."""
+The time for clients' pushes is the same."""
 
 
 def check_otel_sdk(setting: str) -> None:
-    """Raise ConfigError, with the setting that needs the SDK, if the SDK is not installed."""
+    """Raise ConfigError, naming `setting`, which needs the OpenTelemetry SDK, if the SDK is not
+    installed."""
     try:
         import opentelemetry.exporter.otlp.proto.grpc.trace_exporter
         import opentelemetry.exporter.otlp.proto.http.trace_exporter

@@ -25,7 +25,7 @@ class OtlpSender(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the collector."""
         ...
 
 

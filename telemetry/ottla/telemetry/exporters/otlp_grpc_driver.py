@@ -94,7 +94,7 @@ class GrpcSender:
         return _outcome_of(call)
 
     def close(self) -> None:
-        """Close the channel.  Another batch would open it again."""
+        """Close the channel to the collector. Another batch would open it again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

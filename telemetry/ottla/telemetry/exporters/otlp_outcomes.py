@@ -1,4 +1,4 @@
-"""Conversion of a collector's response to the outcome of a batch. Pure."""
+"""Outcome of a batch of metrics, as a collector's response reports it. Pure."""
 
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (

@@ -1,6 +1,6 @@
-"""Wrapper of OpenTelemetry SDK exporters that logs the start and the end of an outage once.
+"""Wrapper of an OpenTelemetry SDK exporter, which logs the start and the end of an outage once.
 
-The SDK itself logs several lines for each attempt during an outage.  These lines are suppressed
+The SDK itself logs several lines for each attempt during an outage. These lines are suppressed
 while a wrapped exporter is sending, and the last of them is logged as the reason of the outage.
 """
 
@@ -21,14 +21,14 @@ SDK_LOGGERS = (
 
 
 class _LastLine(threading.local):
-    """Last line that the SDK's exporter has logged in this thread."""
+    """Last line that an exporter of the SDK has logged in this thread."""
 
     is_listening = False
     text = "it does not answer"
 
     def keep_back(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a line.  Lines of wrapped exporters are suppressed and
-        remembered."""
+        """Return whether to log a line. Lines of wrapped exporters are suppressed and remembered
+        instead."""
         if self.is_listening:
             self.text = record.getMessage()
         return not self.is_listening
@@ -38,7 +38,8 @@ _LAST_LINE = _LastLine()
 
 
 class WatchedExporter(SpanExporter):
-    """Exporter that sends spans to one collector by another exporter, in a thread of the SDK."""
+    """Span exporter for one collector. It wraps an exporter of the SDK, and logs outages. It runs
+    in a thread of the SDK."""
 
     def __init__(self, name: str, exporter: SpanExporter) -> None:
         """Wrap an exporter.  `name` is the address of the collector, for log lines."""
@@ -74,5 +75,5 @@ class WatchedExporter(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Do nothing: an exporter has no queue."""
+        """Do nothing, because an exporter has no queue. Returns True."""
         return True

@@ -73,7 +73,7 @@ Collector: TypeAlias = Callable[[], Iterator[Family | None]]
 
 
 class Registry:
-    """The collectors of one process.  Metric names are unique."""
+    """The collectors of metrics in one process. Metric names are unique."""
 
     def __init__(self) -> None:
         self._collectors: list[Collector] = []
@@ -83,8 +83,8 @@ class Registry:
         self._collectors.append(collector)
 
     def collect(self) -> Iterator[Family | None]:
-        """Yield all families in order of registration.  Samples are read when the caller iterates
-        over them."""
+        """Yield all metric families in order of registration. Samples are read when the caller
+        iterates over them."""
         for collector in list(self._collectors):
             yield from collector()
 
@@ -108,7 +108,8 @@ class Registry:
         return counters
 
     def read(self, name: str, kind: MetricKind, help_text: str, value: Callable[[], Value]) -> None:
-        """Register a number without labels.  `value` is called at each scrape."""
+        """Register a metric that is a single number without labels. `value` is called at each
+        scrape."""
         family = Family(name, kind, help_text, (), ())
         self.register(lambda: iter((family._replace(samples=(((), value()),)),)))
 
@@ -120,7 +121,7 @@ class Registry:
         label_names: Labels,
         samples: Callable[[], Iterable[Sample | None]],
     ) -> None:
-        """Register a family whose samples are read at each scrape."""
+        """Register a metric family whose samples are read at each scrape."""
         family = Family(name, kind, help_text, label_names, ())
         self.register(lambda: iter((family._replace(samples=samples()),)))
 
@@ -135,7 +136,7 @@ class Counter:
 
 
 class Counters:
-    """Counters by label values, created on demand.
+    """Counters of one metric family by label values, created on demand.
 
     Code that counts often should keep the counter instead of calling `of` each time.
     """

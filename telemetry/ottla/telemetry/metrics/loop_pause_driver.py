@@ -1,8 +1,8 @@
 """Measurement of the event loop: its pauses (the longest time between two waits for I/O), and its
 idle time.
 
-Any code that blocks the loop (a handler, the loading of metadata, the garbage collector) delays
-every client.
+Any code that blocks the event loop (a handler, the loading of metadata, the garbage collector)
+delays every client.
 """
 
 import time
@@ -31,8 +31,8 @@ quick succession get the same value."""
 
 
 class LoopPauseMeter(Instrument):
-    """A trio instrument that measures a loop.  Add it by `trio.lowlevel.add_instrument` in that
-    loop."""
+    """A trio instrument that measures an event loop. Install it with `trio.lowlevel.add_instrument`
+    in that loop."""
 
     def __init__(self) -> None:
         self._started_ns = time.perf_counter_ns()
@@ -64,9 +64,9 @@ class LoopPauseMeter(Instrument):
 
     @property
     def idle_share(self) -> float:
-        """Fraction of the time since the last read in which the loop was idle.
+        """Fraction of the time since the last read in which the event loop was idle.
 
-        The interval is at least five seconds.  A read within five seconds of the last one returns
+        The interval is at least five seconds. A read within five seconds of the last one returns
         the same value.
         """
         now_ns = time.perf_counter_ns()
@@ -88,8 +88,8 @@ class LoopPauseMeter(Instrument):
         return longest_ns / NANOSECONDS_PER_MS
 
     def register(self, registry: Registry) -> None:
-        """Register the metrics.  The loop does the work of all of Kafka's threads, so its idle
-        fraction is reported for each of Kafka's idle ratios."""
+        """Register the metrics of the event loop. The loop does the work of all of Kafka's threads,
+        so its idle fraction is reported for each of Kafka's idle ratios."""
         for mbean in IDLE_MBEANS:
             registry.read(
                 prometheus_name(mbean),

@@ -6,8 +6,9 @@ text in memory.  The size and duration of requests, and the number of connection
 there are too many connections, the connection that has been idle longest is closed.  If a token or
 users are configured, requests for /metrics without valid credentials are refused.
 
-/healthz shows that the event loop answers, /readyz whether the node does its work; a refusal is 503
-with a sentence.  Both need no credentials, which probes seldom have, and reveal no names.
+/healthz shows that the event loop answers. /readyz shows whether the node does its work; if not,
+the status is 503 and the text gives the reason. Both need no credentials, which probes seldom have,
+and reveal no names.
 """
 
 import logging
@@ -40,16 +41,17 @@ less; with a higher value, a scrape ends sooner on a busy loop, in which each sl
 tasks."""
 
 CHUNK_BYTES = 64 * 1024
-"""Minimum size of a piece of text that is sent, except for the last one."""
+"""Minimum size in bytes of a piece of text that is sent, except for the last one."""
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTION_COUNT_MAX = 16
 REQUEST_TIMEOUT_S = 30.0
-"""Timeout of a peer's request, and of reading one chunk of the response."""
+"""Timeout in seconds of a peer's request, and of the peer's reading of one chunk of the
+response."""
 
 IDLE_TIMEOUT_S = 300.0
-"""Time that an idle connection is kept for the next scrape.  It is longer than any usual scrape
-interval."""
+"""Time in seconds for which an idle connection is kept for the next scrape. It is longer than any
+usual scrape interval."""
 
 GZIP_LEVEL = 1
 """Compression level.  A higher level takes more time of the event loop than it saves on the
@@ -63,8 +65,8 @@ A lower value cuts off scrapes over slow networks; with a higher value, slow rea
 for longer."""
 
 Render = Callable[[], Iterator[bytes]]
-"""Function that renders the text again, piece by piece.  An empty piece only gives other tasks a
-chance to run."""
+"""Function that renders the text of a new scrape, piece by piece. An empty piece only lets other
+tasks run."""
 
 
 Unready = Callable[[], str | None]
@@ -72,12 +74,12 @@ Unready = Callable[[], str | None]
 
 
 def always_ready() -> str | None:
-    """Return None: the node is ready as soon as it answers."""
+    """Return None: the node counts as ready as soon as it answers."""
     return None
 
 
 class Head(NamedTuple):
-    """The request line and header fields that the server uses."""
+    """The request line and header fields of an HTTP request that the server uses."""
 
     method: str
     path: str
@@ -97,8 +99,8 @@ async def serve_metrics(
     unready: Unready = always_ready,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled. `task_status.started` reports the port; with port 0, the system
-    chooses one.
+    """Serve /metrics and the probes until cancelled. `task_status.started` reports the port; with
+    port 0, the system chooses one.
 
     Raises ConfigError if the address cannot be opened.
     """
@@ -141,7 +143,8 @@ class MetricsTls:
 
 
 class MetricsCaller:
-    """One connection, with its state and the time of the last change of state."""
+    """One connection to the server of /metrics, with its state and the time of the last change of
+    state."""
 
     __slots__ = ("is_answered", "scope", "since")
 
@@ -150,8 +153,8 @@ class MetricsCaller:
         self.turn_to(is_answered=False)
 
     def turn_to(self, *, is_answered: bool) -> None:
-        """Record that the connection is being sent a response, or is waiting for the next
-        request."""
+        """Record whether the connection is being sent a response (`is_answered`), or is waiting for
+        the next request."""
         self.is_answered = is_answered
         self.since = trio.current_time()
 
@@ -198,8 +201,8 @@ class MetricsServer:
             await trio.aclose_forcefully(socket)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle longest or, if none is idle, one whose peer reads
-        too slowly.  Returns False if there is no such connection."""
+        """Close the connection that has been idle longest. If none is idle, close one whose peer
+        reads too slowly. Returns False if there is no such connection."""
         now = trio.current_time()
         droppable = [
             caller
@@ -288,8 +291,8 @@ class MetricsServer:
 
 
 async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
-    """Return the head of the next request, or None at the end.  Raises ProtocolError if it is
-    malformed."""
+    """Return the head of the next HTTP request, or None at the end of the stream. Raises
+    ProtocolError if it is malformed."""
     while (end := held.find(b"\r\n\r\n")) < 0:
         if len(held) > HEAD_BYTES_MAX:
             raise ProtocolError(f"a request of more than {HEAD_BYTES_MAX} bytes")
@@ -303,8 +306,8 @@ async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
 
 
 def parse_head(data: bytes) -> Head:
-    """Return the request line and the header fields.  Raises ProtocolError if they are not
-    HTTP/1."""
+    """Return the request line and the header fields of an HTTP request. Raises ProtocolError if
+    they are not HTTP/1."""
     lines = data.decode("latin-1").split("\r\n")
     request_line = lines[0].split(" ")
     if len(request_line) != 3 or not request_line[2].startswith("HTTP/1."):

@@ -1,4 +1,4 @@
-"""Sends the metrics of a node to OTLP collectors."""
+"""Sends the metrics of a node to OTLP collectors at an interval."""
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ async def send_own_metrics(
 
 
 async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:
-    """Yield the messages.  Other tasks run while they are being built."""
+    """Yield the messages. Other tasks run between slices of the work of building them."""
     ends_ns = time.perf_counter_ns() + SLICE_NS
     for message in messages:
         if message is not None:

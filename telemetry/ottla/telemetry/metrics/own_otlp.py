@@ -69,7 +69,7 @@ def messages_of(
 
 
 class _Writer:
-    """Writer of one OTLP message after another."""
+    """Writer of a series of OTLP messages from families and samples of metrics."""
 
     def __init__(self, resource: Resource, *, start_ns: int, now_ns: int) -> None:
         self._resource = resource
@@ -91,8 +91,8 @@ class _Writer:
         return data
 
     def begin(self, family: Family) -> None:
-        """Start a family; the following samples belong to it.  A family without samples is not
-        written."""
+        """Start a metric family, to which the following samples belong. A family without samples is
+        not written."""
         self._family = family
         self._metric = None
 

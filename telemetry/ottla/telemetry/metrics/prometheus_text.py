@@ -1,9 +1,9 @@
 """Prometheus text of a registry (exposition format 0.0.4), in pieces between which other tasks may
 run.
 
-Pure.  A piece consists of some rows of one family; the caller decides after how many pieces it
-yields.  Invariants:
-- OneFamilyOnePlace: all rows of a name follow each other, below its TYPE.
+Pure.  A piece consists of some rows of one family; the caller decides after how many pieces it lets
+other tasks run.  Invariants:
+- OneFamilyOnePlace: all rows of a name are adjacent, below its TYPE.
 - EveryRowParses: every row is valid Prometheus text.
 """
 
@@ -28,8 +28,8 @@ REPLACED = "replace"
 cannot end the whole scrape."""
 
 ROWS_PER_PIECE = 64
-"""Number of rows in a piece.  A smaller number costs more time per row; with a larger number, the
-event loop is blocked longer at least (some 100 µs)."""
+"""Number of rows in a piece. A smaller number costs more time per row. With a larger number, each
+piece blocks the event loop for longer than the present 100 µs."""
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -54,8 +54,8 @@ def render_all(families: Iterable[Family | None], series: Iterable[SeriesRow]) -
 
 
 def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the text of client series, piece by piece.  The rows of a family must follow each
-    other."""
+    """Yield the text of client series, piece by piece. The rows of a family must be adjacent.
+    Families with a name in `taken` are left out."""
     rows: list[str] = []
     name = ""
     for row in series:
@@ -72,8 +72,8 @@ def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> I
 
 
 def render(families: Iterable[Family | None]) -> Iterator[bytes]:
-    """Yield the Prometheus text of the families, piece by piece. An empty piece only offers to
-    yield to other tasks.
+    """Yield the Prometheus text of metric families, piece by piece. An empty piece only lets other
+    tasks run.
 
     A family without samples is left out.
     """
