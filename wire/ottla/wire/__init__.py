@@ -11,10 +11,10 @@ codec_runtime.py      runtime of these functions
 native_codec.py       interface to messages whose codec is compiled ahead of time
 native_reader.py      reads the fields for those messages
 native_writer.py      writes the fields for those messages
-flat/                 requests of one topic, decoded and answered without message objects
+flat/                 requests for one topic, decoded and answered without message objects
 codec_examples.py     random messages, for tests
 apis.py               the table of APIs, one row each
-api.py                the row of an API: versions, permissions, decider, refusal, cost
+api.py                the row of an API: versions, permissions, deciding node, refusal, cost
 rpc_needs.py          the operations required by gRPC methods between nodes
 refusals.py           the response to a refused request, derived from the schemas
 answers.py            the frame of a response

@@ -1,4 +1,4 @@
-"""The row of one API: all its declarations, and the notation of the table in `apis.py`.
+"""Declaration of one API: a row of the table in `apis.py`, and the notation of such rows.
 
 A row declares the versions, the listeners, the operations that a client must be allowed, the node
 that decides a request, the form of a refusal, and the cost bounds of a request. No other module
@@ -38,19 +38,19 @@ BROKER, CONTROLLER, BOTH = ListenerKind.BROKER, ListenerKind.CONTROLLER, Listene
 
 
 class Scope(Enum):
-    """The part of a request or response that is refused if an operation is not allowed."""
+    """The part of a request or response that is refused if a client is not allowed an operation."""
 
     REQUEST = "the request"
     EACH = "each one named"
-    """Only the element whose operation is denied. The response has the error code at the position
-    of this element."""
+    """Only the element whose operation is denied is refused. The response has the error code at the
+    position of this element."""
     HIDDEN = "left out of the answer"
     OPTION = "an option"
-    """Only the option whose operation is denied; the rest of the request is served."""
+    """Only the option whose operation is denied is refused; the rest of the request is served."""
 
 
 class When(StrEnum):
-    """Condition under which a client needs an operation."""
+    """Condition under which a client must be allowed an operation."""
 
     ALWAYS = ""
     TRANSACTIONAL = "with a transactional id"
@@ -88,15 +88,16 @@ class Decider(Enum):
 
 @frozen(kw_only=True)
 class Need:
-    """One operation that a client must be allowed, with its resource, scope and error code."""
+    """One operation that a client must be allowed for a request, with its resource, scope and error
+    code."""
 
     operation: AclOperation
     resource: ResourceType
     scope: Scope = Scope.REQUEST
     named_by: str = ""
     """The field of the request that contains the resource's name. If the resource is the cluster,
-    the field with the elements that need the operation. Empty if the need applies to the whole
-    request, or if the response names the resources."""
+    it is the field with the elements that need the operation. Empty if the need applies to the
+    whole request, or if the response names the resources."""
     when: When = When.ALWAYS
     code: ErrorCode
     is_somewhere: bool = False
@@ -117,13 +118,13 @@ class AnyOf:
 class Parts:
     """Elements of a request that are authorized and refused one by one, before the handler runs.
 
-    `Need.named_by` names the list of elements. The handler of an API without `Parts` authorizes the
-    elements itself.
+    `Need.named_by` names the list of these elements. The handler of an API without `Parts`
+    authorizes the elements itself.
     """
 
     single: str = ""
-    """The field with the single resource in versions before the list. A request of these versions
-    is refused as a whole."""
+    """The field with the single resource, in versions that lack the list of elements. A request of
+    these versions is refused as a whole."""
     lists_from: int = 0
     """The first version whose request contains the list of elements."""
     is_served_empty: bool = False
@@ -132,26 +133,27 @@ class Parts:
 
 @frozen(kw_only=True)
 class Refusal:
-    """Differences between an API's refusal and the form that `refusals.py` derives from the
+    """Differences between the refusal of an API and the form that `refusals.py` derives from the
     schemas."""
 
     repeats: tuple[str, ...] = ()
-    """Fields of the request that are copied to the root of the response."""
+    """Fields of the request that are copied to the root of a refusal."""
     nulls: tuple[str, ...] = ()
-    """Fields beside an error code that are set to null, in versions in which they are nullable."""
+    """Fields beside an error code that a refusal sets to null, in versions in which they are
+    nullable."""
     element_repeats: tuple[str, ...] = ()
-    """Arrays of a request element that are copied to its element in the response."""
+    """Arrays of a request element that are copied to the corresponding element of a refusal."""
     elements: str = ""
-    """Path of the arrays with the elements of the response, if they are not at the root."""
+    """Path of the arrays with the elements of a refusal, if they are not at the root."""
     has_both: bool = False
-    """True if each element of the response has the error code even if the root of the response has
+    """True if each element of a refusal has the error code even if the root of the response has
     one, too."""
     has_elements: bool = True
-    """True if the elements of the response correspond to those of the request."""
+    """True if the elements of a refusal correspond to those of the request."""
     is_unique: bool = False
-    """True if an element that occurs twice in the request occurs only once in the response."""
+    """True if an element that occurs twice in the request occurs only once in a refusal."""
     is_explained: bool = True
-    """True if an error message accompanies the error code at the root of the response."""
+    """True if an error message accompanies the error code at the root of a refusal."""
 
 
 @frozen(kw_only=True)
@@ -184,15 +186,15 @@ class Api:
     listener: ListenerKind = BROKER
     unstable_from: int | None = None
     advertised_from: int | None = None
-    """The lowest version listed in ApiVersions, if it is not `lowest`."""
+    """The lowest version listed in ApiVersions, or None if it is `lowest`."""
     is_served: bool = True
     """True if this release serves the API, either on a Kafka listener or by gRPC between nodes."""
     is_optional: bool = False
     """True if ApiVersions lists the API only while the broker offers it."""
     decider: Decider = Decider.BROKER
     needs: tuple[Need | AnyOf, ...] = ()
-    """All operations that a client must be allowed. If there are none, `why_open` gives the
-    reason."""
+    """All operations that a client must be allowed for a request. If there are none, `why_open`
+    gives the reason."""
     why_open: str = ""
     parts: Parts | None = None
     refusal: Refusal = DERIVED
@@ -230,7 +232,8 @@ class Api:
 
     @property
     def single_needs(self) -> tuple[Need, ...]:
-        """All needs of the row. Each alternative of an `AnyOf` is listed separately."""
+        """All operations in the row that a client may need. Each alternative of an `AnyOf` is
+        listed separately."""
         found: list[Need] = []
         for one in self.needs:
             found += one.needs if isinstance(one, AnyOf) else (one,)
@@ -254,7 +257,8 @@ def need(
     code: ErrorCode | None = None,
     is_somewhere: bool = False,
 ) -> Need:
-    """Return a need. By default, its error code is that of the resource type."""
+    """Return the need for an operation on a resource. By default, its error code is that of the
+    resource type."""
     return Need(
         operation=operation,
         resource=resource,
@@ -267,31 +271,31 @@ def need(
 
 
 def on_cluster(operation: AclOperation, *, when: When = When.ALWAYS) -> Need:
-    """Return the need of an operation on the cluster, for the whole request."""
+    """Return the need for an operation on the cluster, for the whole request."""
     return need(operation, ResourceType.CLUSTER, when=when)
 
 
 def on_topics(
     operation: AclOperation, named_by: str = "topics.name", scope: Scope = Scope.EACH
 ) -> Need:
-    """Return the need of an operation on each topic named in the request."""
+    """Return the need for an operation on each topic named in the request."""
     return need(operation, ResourceType.TOPIC, named_by, scope)
 
 
 def on_group(
     operation: AclOperation, named_by: str = "group_id", scope: Scope = Scope.REQUEST
 ) -> Need:
-    """Return the need of an operation on the group named in the request."""
+    """Return the need for an operation on the group named in the request."""
     return need(operation, ResourceType.GROUP, named_by, scope)
 
 
 def on_transaction(named_by: str = "transactional_id", *, when: When = When.ALWAYS) -> Need:
-    """Return the need of the operation Write on the transactional id in the request."""
+    """Return the need for the operation Write on the transactional id in the request."""
     return need(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, named_by, when=when)
 
 
 def on_configs(operation: AclOperation) -> tuple[Need, ...]:
-    """Return the needs of an operation on the configuration of each named resource."""
+    """Return the needs for an operation on the configuration of each named resource."""
     name = "resources.resource_name"
     return (
         need(operation, ResourceType.TOPIC, name, Scope.EACH, when=When.TOPIC_CONFIGS),

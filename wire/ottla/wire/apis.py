@@ -1,9 +1,9 @@
 """The table of all APIs, one row each.
 
 `API` maps Kafka's API key to the row; `api.py` defines rows and their notation. The rows follow
-Kafka (KafkaApis, ControllerApis, AclApis, AuthHelper). The following are derived from them: a
-broker's checks of requests, forwarding, the controller's decisions, refusals, docs/compatibility.md
-and docs/permissions.md.
+Kafka (KafkaApis, ControllerApis, AclApis, AuthHelper). They determine a broker's checks of
+requests, forwarding, the controller's decisions and refusals. docs/compatibility.md and
+docs/permissions.md are generated from them.
 
 `Api.advertised` contains the versions that a listener may list in ApiVersions. It never contains a
 version that Kafka still calls unstable, and is empty for Ottla's own APIs. Telemetry (71, 72) is
@@ -732,7 +732,7 @@ _ROWS = (
 )
 
 API = {row.key: row for row in _ROWS}
-"""The rows by API key."""
+"""The rows of all APIs by API key."""
 
 assert len(API) == len(_ROWS)
 

@@ -1,8 +1,10 @@
-"""The v2 record batch as the log uses it: a 61-byte header in front of opaque records (KIP-98).
+"""Header of the v2 record batch: the log uses a batch as a 61-byte header in front of opaque
+records (KIP-98).
 
 The module reads headers, checks CRCs and patches the fields that a leader sets. It never reads
 records (`records.py` does) and never copies them. Base offset, length and leader epoch precede the
-range of the CRC, so a leader can patch them without a new CRC; a LogAppendTime stamp requires one.
+range that the CRC covers. A leader can therefore patch them without a new CRC; a LogAppendTime
+stamp requires one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -94,7 +96,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the last record: the base offset of the next batch."""
+        """The offset after the last record, which is the base offset of the next batch."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
@@ -228,7 +230,8 @@ def patched_prefix(header: BatchHeader, *, base_offset: Offset, leader_epoch: Ep
 def patched_header(
     data: Buffer, at: int, *, base_offset: Offset, leader_epoch: Epoch, log_append_time_ms: int
 ) -> bytes:
-    """Return the 61-byte header with the leader's fields for LogAppendTime, and the new CRC.
+    """Return the 61-byte header of a batch with the leader's fields for LogAppendTime, and the new
+    CRC.
 
     `data` is not changed. The caller writes the records after the header unchanged.
     """

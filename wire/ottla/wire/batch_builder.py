@@ -112,8 +112,8 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> None:
-        """Append a record. With `offset_delta`, offsets before it are skipped, as compaction
-        does."""
+        """Append a record. If `offset_delta` is above the next one, the offsets in between are
+        skipped, as compaction does."""
         delta = self._last_offset_delta + 1 if offset_delta is None else offset_delta
         assert delta > self._last_offset_delta
         if not self._count:
@@ -266,7 +266,7 @@ def build_end_transaction_marker(
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a zigzag varint (int32 and int64 alike)."""
+    """Return the encoding of a number as a zigzag varint, which is the same for int32 and int64."""
     return VARINTS[number] if 0 <= number < VARINT_COUNT else _encode_varint(number)
 
 

@@ -1,5 +1,5 @@
-"""Decoding and encoding of messages. Each message and version has one compiled function for either,
-created at first use.
+"""Decoding and encoding of messages. Each version of a message has one function for decoding and
+one for encoding, which are compiled at first use.
 
 In the compiled wheel some messages have a codec that was compiled ahead of time, which runs first.
 If it raises an exception, the message is processed by these functions instead (`native_codec`).
@@ -36,8 +36,8 @@ _Decoder: TypeAlias = Callable[["bytes | memoryview", int, int, int, memoryview]
 _Encoder: TypeAlias = Callable[[Any, "list[bytes] | _ByteList", list[tuple[int, Records]]], None]
 
 SMALL_BYTES_MAX = 4096
-"""Size in bytes of the largest message that is copied before decoding, because reading bytes costs
-half as much as reading a view.
+"""Size in bytes of the largest message that is copied before decoding. Reading bytes takes half as
+long as reading a view.
 
 A larger value copies records without benefit; a smaller value decodes small requests more slowly.
 """
@@ -199,7 +199,8 @@ class _ByteList:
 
 
 def source(message: type[Message], version: int) -> str:
-    """Return the source of the two functions of a version, for debugging."""
+    """Return the source of the decode and the encode function for one version of a message, for
+    debugging."""
     declared = schema.load(message.SCHEMA)[message.__name__]
     both = decoder_source(declared, version), encoder_source(declared, version)
     return "\n\n\n".join(one.text for one in both)
@@ -229,8 +230,8 @@ def _blank(kind: type[Struct]) -> Struct:
 
 
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
-    """Compile the source of a function, and return the function. Its globals are its packers, the
-    structs of its message and the runtime."""
+    """Compile the source of a function, and return the function. Its globals are the function's
+    packers, the structs of its message and the codec's runtime."""
     module = sys.modules[str(vars(message)["__module__"])]
     structs = {name: getattr(module, name) for name in made.schema.structs}
     names = {

@@ -83,12 +83,13 @@ def skip_tags(data: memoryview, at: int, count: int, end: int) -> int:
 
 
 def too_long(where: str) -> ProtocolError:
-    """Return the error for a length or a count that exceeds the rest of the message."""
+    """Return the error for a length or a count, in the field `where`, that exceeds the rest of the
+    message."""
     return ProtocolError(f"{where} is longer than what is left")
 
 
 def is_null(where: str) -> ProtocolError:
-    """Return the error for a null in a field that is not nullable."""
+    """Return the error for a null in the field `where`, which is not nullable."""
     return ProtocolError(f"{where} is null")
 
 
@@ -98,5 +99,6 @@ def wrong_size(where: str) -> ProtocolError:
 
 
 def not_in_version(where: str, version: int) -> ProtocolError:
-    """Return the error for a set field that the version does not have and that is not ignorable."""
+    """Return the error for a field that is set although the version lacks it and the field is not
+    ignorable."""
     return ProtocolError(f"{where} is set, but version {version} has no such field")

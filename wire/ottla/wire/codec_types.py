@@ -1,8 +1,8 @@
 """Base classes, defaults and types of the generated message classes.
 
-A message is a plain slotted object; one class serves all its versions. `Records` are never copied:
-decoded records are a memoryview of the frame. Records to encode may be any object with a length
-(such as a `FileSlice` of the log), which becomes a chunk of its own.
+A message is a plain slotted object; one class serves all versions of a message. `Records` are never
+copied: decoded records are a memoryview of the frame. Records to encode may be any object with a
+length (such as a `FileSlice` of the log), which becomes a chunk of its own.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,13 @@ class Struct:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Message(Struct):
-    """A complete message. The class has its API key, its versions and the name of its schema
-    file."""
+    """Base of the classes of complete messages. Each class has its API key, its versions and the
+    name of its schema file."""
 
     __slots__ = ()
 
     API_KEY: ClassVar[int]
-    """Kafka's API key; -1 for headers and for data inside records."""
+    """Kafka's API key. -1 for headers and for data inside records."""
     VERSIONS: ClassVar[range]
     """The existing versions; `message.VERSIONS[-1]` is the latest."""
     FLEXIBLE_FROM: ClassVar[int | None]

@@ -73,8 +73,8 @@ def module_text(file: str, schema: MessageSchema) -> str:
 
 
 def _is_out_of_order(struct: StructSchema) -> bool:
-    """Return whether ruff would reorder these slots, which it sorts naturally (numbers by
-    value)."""
+    """Return whether ruff would reorder the slots of a struct. Ruff sorts them naturally, with
+    numbers by value."""
     names = [re.split(r"(\d+)", field.name) for field in struct.fields]
     keys = [[int(part) if part.isdigit() else part for part in name] for name in names]
     return keys != sorted(keys)

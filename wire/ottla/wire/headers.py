@@ -35,12 +35,12 @@ _TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
 """The first version of each API whose response header has tagged fields."""
 
 TRACE_CONTEXT_TAG = 20_000
-"""Tag of Ottla's own field of a request header: the span that the request belongs to, as the text
+"""Tag of Ottla's own field in a request header: the span that the request belongs to, as the text
 of W3C's `traceparent`. Kafka's header has no tagged fields yet, and Kafka skips unknown ones."""
 
 TRACE_CONTEXT_FEATURE = "ottla.trace.context"
-"""Feature that brokers list in ApiVersions if they read the trace context in request headers. The
-trace context is not sent to other brokers."""
+"""Feature that a broker lists in ApiVersions if it reads the trace context in request headers. The
+trace context is not sent to brokers without the feature."""
 
 TRACE_CONTEXT_BYTES = 55
 """Size of a `traceparent`: version, trace, span and flags in hexadecimal, separated by hyphens."""
@@ -79,7 +79,7 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
 
 
 class RequestHeader:
-    """API key, version, correlation id and client id of a request, and the position of the
+    """Header of a request: API key, version, correlation id, client id, and the position of the
     request's body in the frame."""
 
     __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")

@@ -14,8 +14,8 @@ from ottla.wire.codec_runtime import find_uuid, keep_uuid
 from ottla.wire.native_codec import UnusualError
 
 WINDOW_BYTES = 4096
-"""Number of bytes of a message with records that are copied at once, because reading bytes costs a
-tenth of reading a view.
+"""Number of bytes that are copied at once from a message with records. Reading copied bytes takes a
+tenth of the time of reading a view.
 
 A larger value copies records without benefit; with a smaller value, more messages need a second
 copy.
@@ -26,8 +26,8 @@ WHOLE_BYTES_MAX = 1 << 20
 are read in place."""
 
 ELEMENT_BYTES = 512
-"""Minimum number of bytes in the window when an element with records begins, unless the frame ends
-first."""
+"""Minimum number of copied bytes that remain when an element with records begins, unless the frame
+ends first."""
 
 UUID_BYTES = 16
 UVARINT_MAX = (1 << 32) - 1
@@ -57,11 +57,12 @@ class MessageReader:
             raise UnusualError("large")
 
     def position(self) -> i64:
-        """Return the position in the whole view."""
+        """Return the position of the next field in the whole view."""
         return self.base + self.at
 
     def move_window(self) -> None:
-        """Copy further bytes if the window ends soon and the message does not."""
+        """Copy further bytes of the message if the copied part ends soon and the message does
+        not."""
         if len(self.data) - self.at < ELEMENT_BYTES and self.base + len(self.data) < self.end:
             self.base += self.at
             self.at = 0
@@ -188,8 +189,8 @@ class MessageReader:
         return self.view[start:stop]
 
     def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
-        """Return the number of elements of an array. Raises one of `native_codec.UNUSUAL` if the
-        elements would exceed the rest of the message or its memory bound.
+        """Read and return the number of elements of an array. Raises one of `native_codec.UNUSUAL`
+        if the elements would exceed the rest of the message or its memory bound.
 
         Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory.
         """

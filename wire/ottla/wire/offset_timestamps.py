@@ -6,7 +6,7 @@ The values are Kafka's (`ListOffsetsRequest`, KIP-734, KIP-405, KIP-1005, KIP-10
 LATEST = -1
 """The end of the log: the high watermark or, for READ_COMMITTED, the last stable offset."""
 EARLIEST = -2
-"""The log start offset."""
+"""The log start offset: the first offset that consumers can read."""
 MAX_TIMESTAMP = -3
 """The record with the highest timestamp."""
 EARLIEST_LOCAL = -4

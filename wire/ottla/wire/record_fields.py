@@ -5,11 +5,11 @@ Pure. The end of a record is known only from its length field, so the boundaries
 found one after another, or many at once if records have the same size. The fields of all records of
 all batches are then found together, with a few array operations per field.
 
-This fast path never returns a wrong result. It returns None if it is not certain (a varint of ten
-bytes, 65 headers in a record, corrupt data). `ottla.wire.records`, which is slow and exact, then
-reads the batch or reports its error. Nothing outside of the buffer is read: positions beyond its
-end are clipped. A record with such a position then cannot end at the position given by its length,
-so it is detected.
+This fast path never returns a wrong result. It returns None for data that it does not support, such
+as a varint of ten bytes, 65 headers in a record, or corrupt data. `ottla.wire.records`, which is
+slow and exact, then reads the batch or reports its error. Nothing outside of the buffer is read:
+positions beyond its end are set to its end. A record with such a position is detected, because it
+then does not end at the position given by its length.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ RUN_COUNT_MIN = 32
 """Minimum number of consecutive records of one size for which a search for runs pays off. Records
 of shorter runs are found one by one."""
 RUN_PROBE_COUNT = 16
-"""Number of records that are compared in the first step of a search. Each further step compares
-eight times as many, so that records of varying sizes cost only one small step."""
+"""Number of records that are compared in the first step of a search for a run. Each further step
+compares eight times as many, so that records of varying sizes cost only one small step."""
 SINGLES_COUNT = 256
 """Number of records that are found one by one before the next search for a run of records of one
 size."""
@@ -60,8 +60,8 @@ LOOK_COUNT = 3
 
 @cache
 def _steps() -> list[int]:
-    """Return the total size of a record by its first two bytes, or 0 if these bytes do not
-    determine it.
+    """Return a table of the total size of a record by its first two bytes, with 0 if these bytes do
+    not determine it.
 
     The table is created at first use, because that takes milliseconds.
     """
@@ -115,7 +115,7 @@ class Fields(NamedTuple):
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
     """Return the fields of all records of `bodies`, which are adjacent in `data`.
 
-    Returns None if the fast path is not certain about the data.
+    Returns None if the fast path does not support the data.
     """
     view = np.frombuffer(data, dtype=np.uint8)
     counts = np.array([body.header.record_count for body in bodies], dtype=np.int64)
@@ -200,7 +200,8 @@ def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields |
 
 
 Boundaries = tuple[Ints, Ints, Ints]
-"""Positions of each record's length, of the byte after it, and of the record's end."""
+"""Positions of each record's length field, of the byte after that field, and of the record's
+end."""
 
 
 def _plain_boundaries(
@@ -210,8 +211,8 @@ def _plain_boundaries(
     None if they are not.
 
     In each batch, the boundaries are derived from the size of the first record, and then compared
-    with the length field of every record. If every length field leads to the next record, and that
-    of the last record to the end of the batch, no other boundaries are possible.
+    with the length field of every record. No other boundaries are possible if every length field
+    leads to the next record, and the last one to the end of the batch.
     """
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
@@ -391,7 +392,8 @@ def _offsets(bodies: Sequence[Body], counts: Ints, deltas: Ints) -> Ints | None:
 
 
 def _base_offsets(bodies: Sequence[Body], counts: Ints) -> Ints | None:
-    """Return each record's base offset, or None if offsets do not fit into 64 bits."""
+    """Return the base offset of each record's batch, one row per record. Returns None if offsets do
+    not fit into 64 bits."""
     headers = [body.header for body in bodies]
     if any(h.base_offset < 0 or h.last_offset > INT64_MAX for h in headers):
         return None

@@ -1,8 +1,8 @@
-"""Layouts of batches whose records have one size. Positions are derived from the record count, the
-size and the first record.
+"""Layouts of batches whose records all have one size. Positions are derived from the record count,
+the size and the first record.
 
 Pure. In most batches all records have the same size, and their structure differs only in their
-deltas. A layout describes such a batch. To find out whether a batch has a layout, all its records
+deltas. A layout describes such a batch. To determine whether a batch has a layout, all its records
 are compared with the layout. A few array operations compare all batches together. Invariant:
 NothingIsAssumed (every byte that encodes a length is compared).
 """
@@ -30,7 +30,7 @@ TABLE_ROWS_MAX = 4_096
 """Maximum number of records in a batch whose `RecordLayout` is computed. It limits the memory of
 the kept ones to 4.5 MiB."""
 DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
-"""Offset deltas below these bounds are encoded in 1, 2, 3 bytes."""
+"""Offset deltas below these three bounds are encoded in 1, 2 and 3 bytes."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
 """Sizes from which the length field of a record has 2, 3, 4 and 5 bytes. The size of a record
 includes the length field."""
@@ -38,7 +38,7 @@ includes the length field."""
 HEAD_BYTES = 8
 """Number of bytes of a record that are compared first, from its length to the length of its key."""
 VALUE_HEAD_BYTES = 4
-"""Number of bytes of a record that are compared next: the length of its value."""
+"""Number of bytes of a record that are compared after its head: the encoded length of its value."""
 VALUE_BYTES_MIN = 2
 """Minimum size of a value in bytes. A smaller value may be null, or may end less than
 `VALUE_HEAD_BYTES` before the end of the buffer."""

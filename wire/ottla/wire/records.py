@@ -1,4 +1,4 @@
-"""Scanner of the records in a v2 batch: one tight loop with bounds checks, in pure Python.
+"""Scanner of the records in a v2 batch: one short loop with bounds checks, in pure Python.
 
 The scanner is used by code that needs keys or values (the dump tool, the client, the cleaner,
 raft's image loader), and never by the broker's handlers of Produce and Fetch. A field that exceeds
@@ -16,8 +16,8 @@ from ottla.wire.batch import LOG_APPEND_TIME_FLAG, BatchHeader, Buffer
 from ottla.wire.compression import Codec, codec_of, decompress
 
 RECORD_BYTES_MIN = 7
-"""Size of the smallest record: length, attributes, timestamp and offset delta, key and value
-length, header count."""
+"""Size in bytes of the smallest record: length, attributes, timestamp and offset delta, key and
+value length, header count."""
 VARINT_SHIFT_MAX = 63
 """Largest shift in the varint of an int64, which has at most ten bytes."""
 NULL_LENGTH = 0x01

@@ -2,9 +2,9 @@
 
 The form is derived from the request and response schemas. If the root of a response has an error
 code, the refusal sets it there, with a message if the version has a field for it. Otherwise each
-element of the request gets the error code: the first array of the response has one struct for each
-element of the request's arrays, fields of the same name are copied, and offsets and nodes are set
-to unknown. `Api.refusal` declares the few cases in which Kafka differs from this.
+element of the request gets the error code. The first array of the response then has one struct for
+each element of the request's arrays. Fields of the same name are copied, and offsets and nodes are
+set to unknown. `Api.refusal` declares the few cases in which Kafka differs from this.
 
 All functions are generators that yield after each element, so that the caller can run other tasks
 while it refuses a request with a large number of elements.
@@ -31,7 +31,7 @@ MESSAGE = "error_message"
 """Name of the field that contains the message beside an error code."""
 
 UNKNOWN = frozenset(("base_offset", "committed_offset", "low_watermark", "node_id", "port"))
-"""Names of the fields that are -1 beside an error code."""
+"""Names of the fields that a refusal sets to -1 beside an error code."""
 
 IDENTITIES = frozenset(
     ("index", "partition", "partition_index", "partition_id", "producer_id", "resource_type")
@@ -40,7 +40,7 @@ IDENTITIES = frozenset(
 Other numbers are not copied."""
 
 FURTHER_NAMES = {"name": ("topic_name", "user")}
-"""Fields of a response whose names differ from those in the request."""
+"""Fields of a response whose names differ from the corresponding fields of the request."""
 
 
 @frozen

@@ -36,4 +36,5 @@ RPC_NEEDS: dict[str, Need] = dict.fromkeys(
     ),
     on_cluster(AclOperation.CLUSTER_ACTION),
 )
-"""The need of each method, by its path. Only nodes call these methods."""
+"""The operation that the caller of each gRPC method must be allowed, by the method's path. Only
+nodes call these methods."""

@@ -1,4 +1,4 @@
-"""Parser of the message schemas, which returns plain values.
+"""Parser of the message schemas, which returns the messages as plain values.
 
 One file of `schemas/` contains an API's request and response; indentation is nesting:
 
@@ -64,12 +64,13 @@ class Field:
     tag: int | None
     is_ignorable: bool
     default: Default
-    """None if the default is null; otherwise the declared value, or a zero value of the type."""
+    """Default of the field: None for null, otherwise the declared value or a zero value of the
+    type."""
     struct: "StructSchema | None"
 
     @property
     def is_null_by_default(self) -> bool:
-        """True if the default is null (there are no optional numbers)."""
+        """True if the default of the field is null. There are no nullable numbers."""
         return self.default is None
 
 
@@ -155,7 +156,7 @@ def _parse_message(head: str, lines: list[tuple[int, str]]) -> MessageSchema:
 
 
 class _Body:
-    """A cursor over the indented lines of one message, and the structs declared so far."""
+    """A cursor over the indented schema lines of one message, and the structs declared so far."""
 
     def __init__(self, lines: list[tuple[int, str]]) -> None:
         self.lines = lines
@@ -212,7 +213,8 @@ class _Body:
 
 
 def _default(type_name: str, text: str | None, *, is_nullable: bool) -> Default:
-    """Return the default of a field; a nullable `records` is null unless set, as in Kafka."""
+    """Return the default of a field. A nullable `records` is null unless another default is set, as
+    in Kafka."""
     if text == "null" or (type_name == "records" and is_nullable):
         assert is_nullable
         return None

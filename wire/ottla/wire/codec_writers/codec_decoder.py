@@ -1,10 +1,10 @@
 """Writer of the source of one decode function for one message and version.
 
-The function is `decode(data, p, end, left, view) -> (message, p)`, where `p` is the position. Runs
-of fixed-size fields (with the length byte of the field after them) are one `unpack_from`, structs
-are inlined, and the elements of all arrays may use `left` bytes of memory. `data` is the whole
-`view`, or a copy of it as bytes if it is small: each access to bytes costs half as much. Records
-are always slices of the view.
+The function is `decode(data, p, end, left, view) -> (message, p)`, where `p` is the position. A
+series of fixed-size fields, with the length byte of the field after them, is read by one
+`unpack_from`. Structs are inlined, and the elements of all arrays together may use `left` bytes of
+memory. `data` is the whole `view`, or a copy of it as bytes if it is small, because each access to
+bytes takes half as long. Records are always slices of the view.
 
 The function may raise IndexError, `struct.error` and UnicodeDecodeError for bytes that end too
 early or are not text; `codec.decode` converts those to ProtocolError. Before an array is created,
@@ -22,9 +22,9 @@ from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 COST_FREE_BYTES = 512 * KIB
 COST_PER_BYTE = 12
-"""Memory, per byte of a message, that the elements of its arrays may use.
+"""Memory, in bytes per byte of a message, that the elements of its arrays may use.
 
-As Python objects the smallest structs use fifty times their encoded size: without this bound a
+As Python objects the smallest structs use fifty times their encoded size. Without this bound, a
 frame of 100 MiB could use 5 GB. Regular messages stay far below the bound: a partition uses at most
 eight times its size. Messages up to 64 KiB stay below four times their size plus 1 MiB.
 """

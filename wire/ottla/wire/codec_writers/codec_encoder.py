@@ -1,8 +1,8 @@
 """Writer of the source of one encode function for one message and version.
 
 The function is `encode(m, out, records)`: it appends bytes to `out`. Records are not copied; the
-function appends (index in `out`, value) to `records` instead. Runs of fixed-size fields, with the
-length byte of the next field and the zero of absent tagged fields, are written by one `pack`.
+function appends (index in `out`, value) to `records` instead. A series of fixed-size fields, with
+the length byte of the next field and the zero of absent tagged fields, is written by one `pack`.
 """
 
 from ottla.wire.codec_writers.codec_source import FunctionSource, default_text
@@ -87,8 +87,8 @@ class _Encoder(FunctionSource):
             self.tags(sorted(tagged, key=_tag), value, where)
 
     def absent(self, field: Field, value: str, where: str) -> None:
-        """Generate the check that raises an error if a field that this version lacks is set. An
-        ignorable field needs none."""
+        """Generate the check that raises an error if a field is set that this version lacks. An
+        ignorable field needs no check."""
         if not field.is_ignorable:
             self.line(f'if {is_set(field, value)}: raise not_in_version("{where}", {self.version})')
 
@@ -217,7 +217,7 @@ class _Encoder(FunctionSource):
 
 
 def is_set(field: Field, value: str) -> str:
-    """Return the source of the condition that a field differs from its default."""
+    """Return the source text of the condition that a field differs from its default."""
     if field.default is None:
         return f"{value} is not None"
     if field.struct is not None and not field.is_array:

@@ -96,7 +96,8 @@ def _has_records(struct: StructSchema) -> bool:
 
 
 class _Versions:
-    """Version conditions of a message, for the reader and the writer."""
+    """Source text of a message's version conditions, shared by the writers of its reader and its
+    writer."""
 
     def __init__(self, schema: MessageSchema) -> None:
         self.schema = schema

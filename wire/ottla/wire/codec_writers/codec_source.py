@@ -10,7 +10,7 @@ from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 
 class FunctionSource:
-    """The lines of one generated function, and the packers that it uses."""
+    """The lines of one generated function, and the `struct` packers that it uses."""
 
     def __init__(self, schema: MessageSchema, version: int) -> None:
         self.schema = schema

@@ -1,4 +1,4 @@
-"""Requests of one topic, decoded and answered without message objects.
+"""Requests for one topic, decoded and answered without message objects.
 
 flat_produce.py  Produce of one batch
 flat_fetch.py    Fetch of one partition

@@ -1,5 +1,5 @@
-"""Flat codec of OffsetCommit: requests for one topic, read directly from the frame, and their
-responses.
+"""OffsetCommit without message objects: requests for one topic, read directly from the frame, and
+their responses.
 
 A member commits its partitions of a topic again and again. Such a request is read in place: the
 bytes before the offsets identify the member and the topic, and only the offsets are decoded. The
@@ -23,7 +23,7 @@ from ottla.wire.messages.offset_commit_request import (
 )
 
 FLEXIBLE_FROM: Final = 8
-"""First version with compact lengths and tagged fields."""
+"""First version of OffsetCommit with compact lengths and tagged fields."""
 
 ONE: Final = 2
 """Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
@@ -40,25 +40,28 @@ NO_TAGS_BEHIND: Final = b"\0\0"
 """Empty tagged fields of the topic and of the message, in the request and in the response."""
 
 _read_row: Final = Struct(">iqiB").unpack_from
-"""Fields: partition, offset, leader epoch, compact size of the metadata."""
+"""Reads a partition of the request: partition, offset, leader epoch, compact size of the
+metadata."""
 ROW_BYTES: Final = 4 + 8 + 4 + 1
 _read_generation: Final = Struct(">i").unpack_from
 
 _answer_head: Final = Struct(">iixi").pack
-"""Fields: length, correlation id, no tags, throttle time."""
+"""Packs the start of a response: length, correlation id, no tags, throttle time."""
 HEAD_BYTES: Final = 4 + 1 + 4
-"""Size of the response header and throttle time, without the length."""
+"""Size in bytes of the response header and throttle time, without the length."""
 _answer_row: Final = Struct(">ihx").pack
-"""Fields: partition, error, no tags."""
+"""Packs a partition of the response: partition, error, no tags."""
 _one_row: Final = Struct(">Bihxxx").pack
-"""Fields: partition count, partition, error, tags of the partition, the topic and the message."""
+"""Packs the partitions of a response with only one: partition count, partition, error, tags of the
+partition, the topic and the message."""
 
 CommitRow: TypeAlias = tuple[int, int, int, str]
 """Partition, offset, leader epoch and metadata of one commit."""
 
 
 class FlatCommit:
-    """An OffsetCommit request for at most ROWS_MAX partitions of one topic."""
+    """An OffsetCommit request for at most ROWS_MAX partitions of one topic, read directly from its
+    frame."""
 
     __slots__ = ("committer", "is_by_id", "rows")
 
@@ -89,12 +92,12 @@ class FlatCommit:
 
     @property
     def name(self) -> str:
-        """Name of the topic, or "" if the request has its id."""
+        """Name of the topic, or "" if the request identifies the topic by id."""
         return "" if self.is_by_id else _text(self.committer[self._topics_at + 2 :])
 
     @property
     def topic_id(self) -> UUID:
-        """Id of the topic, or the zero id if the request has its name."""
+        """Id of the topic, or the zero id if the request identifies the topic by name."""
         if not self.is_by_id:
             return ZERO_UUID
         data = self.committer[self._topics_at + 1 :]
@@ -193,7 +196,8 @@ def flat_commit_answer(
     codes: Sequence[int],
     throttle_ms: int,
 ) -> bytes:
-    """Return the frame of the response to a `FlatCommit`, with an error code for each row."""
+    """Return the frame of the response to a `FlatCommit`, with one error code for each
+    partition."""
     if len(rows) == 1:
         rest = _one_row(ONE, rows[0][0], codes[0])
     else:

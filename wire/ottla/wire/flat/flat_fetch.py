@@ -1,12 +1,11 @@
-"""Flat codec of Fetch: consumers' requests for one partition, read directly from the frame, and
-their responses.
+"""Fetch without message objects: consumers' requests for one partition, read directly from the
+frame, and their responses.
 
 Most fetches of a busy consumer name one partition by its topic id, without a session or as the only
 change of a session. Such a request is read in place, without the objects of the generated codec.
 Its response repeats the bytes by which the request identifies the topic and the partition. This
-module makes no decisions: `FlatFetch` has the fields of `FetchRequest` and `FetchPartition` that a
-handler reads, and `read_flat_fetch` leaves every unusual request, valid or not, to the generated
-codec.
+module makes no decisions. `FlatFetch` has the fields of `FetchRequest` and `FetchPartition` that a
+handler reads. `read_flat_fetch` leaves every unusual request, valid or not, to the generated codec.
 """
 
 from struct import Struct
@@ -25,7 +24,7 @@ from ottla.wire.messages.fetch_request import (
 )
 
 REPLICA_STATE_FROM: Final = 15
-"""First version in which a consumer sends no replica id."""
+"""First version of Fetch in which a consumer sends no replica id."""
 
 ONE: Final = 2
 """Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
@@ -40,9 +39,9 @@ LONG_SIZE: Final = 0x80
 NO_REPLICA: Final = -1
 
 REQUEST: Final = Struct(">iiibii22siqiqiIB")
-"""Fields: maximum wait, minimum and maximum bytes, isolation level, session id and epoch; topic and
-partition; leader epoch, fetch offset, last fetched epoch, log start offset, maximum bytes; four
-bytes that `END` describes; the byte after them."""
+"""Struct of the request. Its fields: maximum wait, minimum and maximum bytes, isolation level,
+session id and epoch; topic and partition; leader epoch, fetch offset, last fetched epoch, log start
+offset, maximum bytes; the four bytes that `END` describes; the byte after them."""
 
 END: Final = NO_ELEMENTS << 8
 """Usual value of the four bytes before the last byte of `REQUEST`, except for the size of the rack.
@@ -61,13 +60,13 @@ ID_AT, COUNT_AT, INDEX_AT = 1, 17, 18
 partition index."""
 
 ANSWER_START: Final = ">iixihi22shqqqBi"
-"""Fields before the records: frame length, correlation id, tags; throttle time, error, session id;
-topic and partition; error, high watermark, last stable offset, log start offset, aborted
-transactions, preferred replica."""
+"""Format of the response before the records: frame length, correlation id, tags; throttle time,
+error, session id; topic and partition; error, high watermark, last stable offset, log start offset,
+aborted transactions, preferred replica."""
 
 _ANY, _SHORT, _LONG = Struct(ANSWER_START), Struct(ANSWER_START + "B"), Struct(ANSWER_START + "H")
-"""Response start before the compact size of the records, and including a size of one or two
-bytes."""
+"""Structs of the response up to the compact size of the records: without that size, with a size of
+one byte, and with a size of two bytes."""
 
 _pack_any, _pack_short, _pack_long = _ANY.pack, _SHORT.pack, _LONG.pack
 LENGTH_BYTES: Final = 4
@@ -78,9 +77,9 @@ ANY_REST: Final = _ANY.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_REST: Final = _SHORT.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 LONG_REST: Final = _LONG.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_MAX: Final = 126
-"""Maximum bytes of records whose compact size takes one byte."""
+"""Maximum number of bytes of records whose compact size takes one byte."""
 LONG_MAX: Final = (1 << 14) - 2
-"""Maximum bytes of records whose compact size takes two bytes."""
+"""Maximum number of bytes of records whose compact size takes two bytes."""
 
 
 BYTES: Final = (bytes, bytearray)

@@ -1,11 +1,11 @@
-"""Flat codec of Produce: requests with one batch, read directly from the frame, and their
+"""Produce without message objects: requests with one batch, read directly from the frame, and their
 responses.
 
 Most producers send one batch per request. Such a request is read in place, without the objects of
 the generated codec. Its response repeats the bytes by which the request identifies the topic and
-the partition. This module makes no decisions: `FlatProduce` has the fields of `ProduceRequest` that
-a handler reads, and `read_flat_produce` leaves every unusual request, valid or not, to the
-generated codec.
+the partition. This module makes no decisions. `FlatProduce` has the fields of `ProduceRequest` that
+a handler reads. `read_flat_produce` leaves every unusual request, valid or not, to the generated
+codec.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from ottla.wire.messages.produce_request import (
 )
 
 FLEXIBLE_FROM: Final = 9
-"""First version with compact lengths and tagged fields."""
+"""First version of Produce with compact lengths and tagged fields."""
 
 ONE: Final = 2
 """Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
@@ -35,29 +35,32 @@ LONG_SIZE: Final = 0x80
 """Bit of a compact size that is set if the size continues in the next byte."""
 
 ID_PLACE_BYTES: Final = 1 + 16 + 1 + 4
-"""Size of the topic and partition fields with a topic id: topic count, id, partition count,
-index."""
+"""Size in bytes of the topic and partition fields with a topic id: topic count, id, partition
+count, index."""
 NAME_PLACE_BYTES: Final = 1 + 1 + 4
-"""Size of the topic and partition fields with a topic name, without the compact size of the
-name."""
+"""Size in bytes of the topic and partition fields with a topic name, without the compact size of
+the name."""
 
 _read_start: Final = Struct(">BhiBB").unpack_from
-"""Fields: transactional id, acks, timeout, topic count, compact size of the topic's name."""
+"""Reads the start of the request: transactional id, acks, timeout, topic count, compact size of the
+topic's name."""
 START_BYTES: Final = 1 + 2 + 4
 
 _read_tags: Final = Struct(">BH").unpack_from
-"""Fields: tagged fields of the partition, tagged fields of the topic and the request."""
+"""Reads the end of the request: tagged fields of the partition, tagged fields of the topic and the
+request."""
 NO_TAGS: Final = (0, 0)
 TAGS_BYTES: Final = 3
 REST_BYTES_MIN: Final = 1 + BATCH_HEADER_BYTES + TAGS_BYTES
 
 ANSWER_REST: Final = "hqqqBBBBiB"
-"""Fields: error, base offset, append time, log start offset, record errors, message, tags of the
-partition and the topic, throttle time, tags."""
+"""Format of the response after the topic and partition fields: error, base offset, append time, log
+start offset, record errors, message, tags of the partition and the topic, throttle time, tags."""
 ANSWER_BYTES: Final = 4 + 1 + Struct(f">{ANSWER_REST}").size
-"""Size of a response without its length field and its topic and partition fields."""
+"""Size in bytes of a response without its length field and its topic and partition fields."""
 _answers: Final[dict[int, Callable[..., bytes]]] = {}
-"""Response writers by the size of the topic and partition fields; there are about 130 sizes."""
+"""Functions that pack responses, by the size of the topic and partition fields. There are about 130
+sizes."""
 NO_ELEMENTS: Final = 1
 """Compact count of an empty array."""
 
@@ -65,7 +68,8 @@ ACKS: Final = (-1, 0, 1)
 
 
 class FlatProduce:
-    """A Produce request with one batch for one partition, outside of a transaction."""
+    """A Produce request with one batch for one partition, outside of a transaction, read directly
+    from its frame."""
 
     __slots__ = ("acks", "is_by_id", "place", "records", "timeout_ms")
     transactional_id: ClassVar[str | None] = None
@@ -84,7 +88,7 @@ class FlatProduce:
 
     @property
     def name(self) -> str:
-        """Name of the topic, or "" if the request has its id.
+        """Name of the topic, or "" if the request identifies the topic by id.
 
         Raises ProtocolError if the name is not UTF-8.
         """
@@ -97,7 +101,7 @@ class FlatProduce:
 
     @property
     def topic_id(self) -> UUID:
-        """Id of the topic, or the zero id if the request has its name."""
+        """Id of the topic, or the zero id if the request identifies the topic by name."""
         if not self.is_by_id:
             return ZERO_UUID
         data = self.place[1:17]
@@ -176,6 +180,7 @@ def flat_produce_answer(
 
 
 def _writer_of(place_bytes: int) -> Callable[..., bytes]:
-    """Return the writer of responses with topic and partition fields of this size."""
+    """Return the function that packs responses whose topic and partition fields have this size in
+    bytes."""
     write = _answers[place_bytes] = Struct(f">iix{place_bytes}s{ANSWER_REST}").pack
     return write
