@@ -1,8 +1,9 @@
-"""The bridge between trio and the asyncio loop that gRPC needs.
+"""Bridge between trio and the asyncio loop that gRPC needs.
 
 Trio tasks await coroutines of the asyncio loop (`run`). Callbacks of the asyncio loop are posted to
 trio (`post_to_trio`). No call blocks a thread: a thousand long polls need only a thousand small
-objects. Cancelling the trio task cancels the coroutine and drops its late result.
+objects. If a trio task is cancelled, its coroutine is cancelled, and a late result of the coroutine
+is dropped.
 """
 
 import asyncio

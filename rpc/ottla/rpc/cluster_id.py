@@ -16,18 +16,18 @@ CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS_FIRST = 5
-"""First delay before the voters are called again. A broker of `ottla up` starts together with its
-controller, and may be ready first."""
+"""First delay in ms before the voters are called again. A broker of `ottla up` starts together with
+its controller, and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
-"""Maximum delay before the voters are called again. Smaller finds a starting controller sooner;
-larger sends fewer requests to an absent one."""
+"""Maximum delay in ms before the voters are called again. A smaller delay finds a starting
+controller sooner. With a larger one, fewer requests are sent to an absent controller."""
 
 PATIENCE_MS = 5_000
-"""Time without a response after which a warning is logged.  It is longer than the
-startup of a cluster takes."""
+"""Time in ms without a response after which a warning is logged. It is longer than the startup of a
+cluster takes."""
 
 REPEAT_MS = 60_000
-"""Interval at which the warning is repeated."""
+"""Interval in ms at which the warning is repeated."""
 
 VOTERS_KEY = "controller.quorum.voters"
 

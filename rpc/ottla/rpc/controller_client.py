@@ -27,16 +27,16 @@ from ottla.rpc.status import LostCallError
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
-"""Maximum delay before the next attempt. Smaller finds a new leader sooner; larger sends fewer
-requests to a quorum during an election."""
+"""Maximum delay in ms before the next attempt. A smaller delay finds a new leader sooner. With a
+larger one, fewer requests are sent to a quorum during an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
-"""Timeout of one attempt, after which the next node is tried."""
+"""Timeout in ms of one attempt, after which the next node is tried."""
 
 
 LEADER_CHECK_MS = 100
-"""Interval at which a call in progress checks for a new leader. Shorter costs more event-loop
-iterations."""
+"""Interval in ms at which a call in progress checks for a new leader. A shorter one costs more
+event-loop iterations."""
 
 
 class VoterAddress(Protocol):
@@ -70,8 +70,8 @@ def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
 
 
 class ControllerClient:
-    """Client of the active controller.  All methods raise RefusedError with the error code of the
-    response."""
+    """Client of the active controller. All methods raise RefusedError, with the error code of the
+    response, if the request is refused."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class ControllerClient:
         self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
         self._quorum_addresses = quorum_addresses
         self._failures: dict[NodeId, int] = {}
-        """Number of calls that failed at a controller's address, and were not refused. Each one
-        leads to the next address of this controller."""
+        """Number of calls to each controller that failed without being refused. After each of them,
+        the next address of the controller is tried."""
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -105,8 +105,8 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """The address to try for each controller: the next one of the voters in the log, or that of
-        the settings for others."""
+        """The address to try for each controller. For a voter in the log it is the voter's next
+        address, for all others the address in the settings."""
         voters = self._quorum_addresses()
         found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
         return {**found, **self._configured, **found}
@@ -242,8 +242,8 @@ class ControllerClient:
         return response
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
-        """Return the node to call next: the known leader, else the last node that responded, else
-        each voter in turn."""
+        """Return the node to call next: the known leader. If there is none, the last node that
+        responded, or else each voter in turn."""
         addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
             if node_id in addresses and node_id not in tried:
@@ -260,8 +260,8 @@ request could stop all controllers in turn."""
 
 
 class Losses:
-    """Failed attempts to forward one request, in which the request itself may have crashed or
-    blocked a controller."""
+    """Failed attempts to forward one request. The request itself may have crashed or blocked a
+    controller in each of them."""
 
     __slots__ = ("_unanswered_count",)
 

@@ -8,17 +8,17 @@ from ottla.rpc.method import RpcMethod
 _SERVICE = "/ottla.controller.Controller"
 
 PARTITIONS_BYTES_MAX = 4 * MIB
-"""Maximum size of requests that list partitions. A smaller limit would not suffice for 90,000
-partitions."""
+"""Maximum size in bytes of requests that list partitions. A smaller limit would not suffice for
+90,000 partitions."""
 
 REGISTER = RpcMethod(
     f"{_SERVICE}/Register", pb.RegisterRequest, pb.RegisterResponse, request_bytes_max=MIB
 )
 HEARTBEAT = RpcMethod(f"{_SERVICE}/Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse)
 ATTEND_MS = 60_000
-"""Time for which a controller keeps an `ATTEND` call open, which detects the end of a broker. A
-broker that ends between two calls is not noticed. Shorter misses more such ends; longer keeps
-useless calls for longer."""
+"""Time in ms for which a controller keeps an `ATTEND` call open, which detects the end of a
+broker's process. A broker that ends between two calls is not noticed. A shorter time misses more
+such ends. With a longer one, useless calls are kept for longer."""
 
 ATTEND = RpcMethod(f"{_SERVICE}/Attend", pb.AttendRequest, pb.AttendResponse)
 ALTER_PARTITION = RpcMethod(
@@ -43,12 +43,13 @@ REGISTER_CONTROLLER = RpcMethod(
     f"{_SERVICE}/RegisterController", pb.RegisterControllerRequest, pb.RegisterControllerResponse
 )
 FORWARD_BYTES_MAX = 4 * MIB
-"""Maximum size of a forwarded request.  The largest useful one, with 10,000 topics or settings with
-long names, is smaller.  The objects of a larger one could exhaust the controller's memory."""
+"""Maximum size in bytes of a forwarded request. The largest useful one, with 10,000 topics or
+settings with long names, is smaller. The objects of a larger one could exhaust the controller's
+memory."""
 
 FORWARD_CALLS_MAX = 64
-"""Maximum number of forwarded requests in progress at a controller.  It decides them one by one;
-others wait at their brokers."""
+"""Maximum number of forwarded requests in progress at a controller, which decides them one by one.
+Further requests wait at their brokers."""
 
 FORWARD = RpcMethod(
     f"{_SERVICE}/Forward",

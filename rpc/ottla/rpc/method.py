@@ -20,8 +20,8 @@ Response = TypeVar("Response", bound=Message)
 
 
 REQUEST_BYTES_MAX = 64 * KIB
-"""Maximum size of a request between nodes, unless its method has another limit; all requests are
-short.  Larger would let an unauthenticated peer occupy more memory."""
+"""Maximum size in bytes of a request between nodes, unless its method has another limit; all
+requests are short. A larger limit would let an unauthenticated peer occupy more memory."""
 
 CALLS_MAX = 1_024
 """Default maximum number of concurrent calls of one method. A smaller limit would refuse long polls
@@ -30,7 +30,8 @@ of the brokers of a large cluster."""
 
 @frozen
 class RpcMethod(Generic[Request, Response]):
-    """A remote procedure. `path` is its gRPC path, `/package.Service/Name`."""
+    """A remote procedure, with its request and response types. `path` is its gRPC path,
+    `/package.Service/Name`."""
 
     path: str
     request_class: type[Request]
@@ -105,13 +106,13 @@ UNFORESEEN = "The request met an unexpected error; the controller's log has its 
 def guarded(
     handlers: Iterable[MethodHandler[Any, Any]], errors: UnexpectedErrors
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers with the given counter of unexpected exceptions. An unexpected exception
-    then fails only the request that caused it."""
+    """Return copies of the handlers that report unexpected exceptions to `errors`. Such an
+    exception then fails only the request that caused it."""
     return [replace(handler, errors=errors) for handler in handlers]
 
 
 def admitted(
     handlers: Iterable[MethodHandler[Any, Any]], admit: Admit
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers with the given authorization check for their callers."""
+    """Return copies of the handlers that check their callers with `admit`."""
     return [replace(handler, admit=admit) for handler in handlers]

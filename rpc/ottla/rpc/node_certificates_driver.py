@@ -126,7 +126,7 @@ class NodeCertificates:
 
 
 def check_for_grpc(config: TlsConfig) -> None:
-    """Raise ConfigError for a setting that gRPC does not support."""
+    """Raise ConfigError for a TLS setting that gRPC does not support."""
     spelling = config.spelling
     if config.key_password is not None:
         raise ConfigError(

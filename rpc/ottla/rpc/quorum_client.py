@@ -17,8 +17,8 @@ MEMBERS_MAX = 1_000
 """Maximum number of members whose working endpoint is remembered."""
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-"""Errors of a member that may have got the address of the one that is called. A leader that has
-just resigned answers so, too; its other endpoints are then tried without need."""
+"""Error codes with which another member responds that now has the called member's address. A leader
+that has just resigned responds with them, too; its other endpoints are then tried without need."""
 
 
 class QuorumClient:
@@ -35,8 +35,8 @@ class QuorumClient:
         """Send a request to one of a member's endpoints, and return the response. Raises
         RefusedError if there is no endpoint or no response.
 
-        The endpoint that answered last is used again. After a failure, the next request uses the
-        next endpoint, also if another member answers at this one.
+        The endpoint that last answered is used first. After a failure, the next request uses the
+        next endpoint. It counts as a failure, too, if another member answers at the endpoint.
         """
         if not endpoints:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "no address is known")
@@ -57,7 +57,7 @@ class QuorumClient:
         return response
 
     def _leave(self, endpoints: tuple[VoterEndpoint, ...], at: int) -> None:
-        """Use the next endpoint of a member that has several."""
+        """Use the next endpoint of a member from now on, if the member has several."""
         if len(endpoints) > 1:
             if len(self._working) >= MEMBERS_MAX:
                 self._working.clear()

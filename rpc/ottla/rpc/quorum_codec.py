@@ -1,7 +1,7 @@
 """Conversion of the quorum's messages between raft's classes and protobuf, field by field.
 
 Pure. Raises ProtocolError for a malformed UUID, an unknown error code, or an entry of the voter set
-that the metadata log cannot contain. The table at the end lists the methods of
+that the metadata log cannot contain. The table `QUORUM_METHODS` lists the methods of
 `ottla.quorum.Quorum`, each with its four conversions.
 """
 
@@ -25,13 +25,14 @@ from ottla.rpc.method import RpcMethod
 NO_LEADER = -1
 
 ENDPOINTS_MAX = 8
-"""Maximum number of endpoints of one voter. Every voter set in the log contains them all."""
+"""Maximum number of endpoints of one voter. Every voter set in the log contains all endpoints of
+its voters."""
 
 TEXT_CHARS_MAX = 255
 """Maximum length of a listener's name and of a host (DNS's limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
-"""Standings by number. An unknown number was sent by a later version, and does not count as
+"""Standings by number. An unknown number was sent by a later release, and does not count as
 FULL."""
 
 
@@ -331,7 +332,7 @@ def _read_describe_replica_response(
 
 
 def _voter(voter: Voter) -> dict[str, Any]:
-    """Return the fields of an entry of the voter set."""
+    """Return the protobuf fields of an entry in the voter set."""
     return {
         "replica_id": voter.id,
         "replica_directory_id": voter.directory_id.bytes,
@@ -355,8 +356,8 @@ def _read_voter(message: pb.AddVoterRequest | pb.UpdateVoterRequest) -> Voter:
 
 
 def fault_of_endpoints(endpoints: tuple[VoterEndpoint, ...]) -> str | None:
-    """Return the reason why these cannot be the endpoints of a voter in the log, one sentence, or
-    None."""
+    """Return the reason why these cannot be the endpoints of a voter in the log, as one sentence.
+    Returns None if they can be."""
     if len(endpoints) > ENDPOINTS_MAX:
         return f"A voter has at most {ENDPOINTS_MAX} endpoints."
     if len({one.name for one in endpoints}) < len(endpoints):
@@ -525,4 +526,4 @@ QUORUM_METHODS: dict[type[Any], QuorumMethod[Any, Any]] = {
         _read_describe_replica_response,
     ),
 }
-"""Methods and conversions, by raft's request class."""
+"""The quorum's gRPC methods with their conversions, by raft's request class."""

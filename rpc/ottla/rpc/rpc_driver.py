@@ -34,17 +34,18 @@ from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 RECONNECT_BACKOFF_MS_FIRST = 5
-"""First delay before a channel reconnects. It is short because a broker may start a few ms before
-its controller."""
+"""First delay in ms before a channel reconnects. It is short because a broker may start a few ms
+before its controller."""
 RECONNECT_BACKOFF_MS_MAX = 300
-"""Maximum delay before a channel reconnects. A restarted peer is reached within this time. Smaller
-would connect to a dead peer too often."""
+"""Maximum delay in ms before a channel reconnects. A restarted peer is reached within this time.
+With a smaller delay, channels would connect to a dead peer too often."""
 
 CONNECT_TIMEOUT_MS = 2_000
-"""Timeout of one connection attempt. A shorter timeout would never reach a distant peer."""
+"""Timeout in ms of one connection attempt. With a shorter timeout, a distant peer would never be
+reached."""
 
 KEEPALIVE_MS = 10_000
-"""Interval of keepalive probes on an idle connection. The probes detect a peer that was lost
+"""Interval in ms of keepalive probes on an idle connection. The probes detect a peer that was lost
 without a FIN."""
 
 STREAMS_MAX = 1_024
@@ -57,8 +58,8 @@ cluster has a few for each of its nodes. Each costs 20 KB, and 45 KB once closed
 releases it. With fewer, idle foreign connections can lock nodes out more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
-"""Time within which a caller must present its certificate, or its first HTTP/2 frame. gRPC's
-default is 120 s, with which unknown peers that reconnect and stay idle could lock out a restarting
+"""Time in ms within which a caller must present its certificate, or its first HTTP/2 frame. With
+gRPC's default of 120 s, unknown peers that reconnect and stay idle could lock out a restarting
 node. A shorter time disconnects callers on busy machines, which then call again."""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
@@ -94,8 +95,8 @@ SERVER_OPTIONS = (
 
 
 OLD_CHANNEL_GRACE_S = 60.0
-"""Time for which calls in progress may continue on a connection with a replaced certificate.  It is
-longer than any long poll."""
+"""Time in seconds for which calls in progress may continue on a connection with a replaced
+certificate. It is longer than any long poll."""
 
 
 class RpcChannel:
@@ -147,8 +148,8 @@ class RpcChannel:
         await self._channel.close(None)
 
     def _renew(self, certificates: NodeCertificates) -> None:
-        """Open a connection with the current certificates. Calls in progress continue on the old
-        connection."""
+        """Replace the connection by one with the current certificates. Calls in progress continue
+        on the old connection."""
         version = certificates.look()
         if version == self._certificates_version:
             return
@@ -242,7 +243,7 @@ class RpcRuntime:
         await self._thread.run(self._close_channels)
 
     async def hold_answers(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run the tasks that process incoming calls until the runtime is closed. They are
+        """Run the tasks that process incoming calls until the runtime is closed. These tasks are
         independent of the task that opened the runtime."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -392,7 +393,7 @@ class _IncomingCall:
         self._scope.cancel()
 
     def resolve(self, result: bytes | RefusedError) -> None:
-        """Set the result of the call. Runs on the asyncio loop."""
+        """Set the result of the incoming call. Runs on the asyncio loop."""
         if not self.result.done():
             self.result.set_result(result)
 

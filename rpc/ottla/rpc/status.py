@@ -19,7 +19,8 @@ CODE_OF_STATUS = {
     "RESOURCE_EXHAUSTED": ErrorCode.MESSAGE_TOO_LARGE,
     "UNIMPLEMENTED": ErrorCode.UNSUPPORTED_VERSION,
 }
-"""Kafka's error codes for gRPC statuses.  Any other status becomes UNKNOWN_SERVER_ERROR."""
+"""Kafka's error codes for gRPC statuses. A status that is not listed becomes
+UNKNOWN_SERVER_ERROR."""
 
 
 class LostCallError(RefusedError):
@@ -69,8 +70,8 @@ _WORDS = {
     "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
     "missing selected ALPN": "failed to connect: no gRPC is spoken there",
 }
-"""Descriptions of causes, by fragments of gRPC's error texts. gRPC's own texts contain addresses in
-its own notation."""
+"""Descriptions of causes in words, by fragments of gRPC's error texts. gRPC's own texts contain
+addresses in its own notation."""
 
 _STATUS_WORDS = {
     "UNAVAILABLE": "not reachable",

@@ -1,4 +1,4 @@
-"""A real cluster inside your test process, for synchronous and asyncio tests.
+"""A real Kafka-compatible cluster inside a test process, for synchronous and asyncio tests.
 
 `with ottla.testing.cluster() as cluster:` starts a controller and brokers on free ports, in a
 thread.  Any Kafka client can connect to `cluster.bootstrap`.  `async with

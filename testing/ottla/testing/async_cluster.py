@@ -88,12 +88,12 @@ class AsyncCluster:
         await asyncio.to_thread(partial(self._inner.advance, seconds, step_s=step_s))
 
     async def reset(self) -> None:
-        """End all faults, close all connections, and delete what was created since the cluster
-        started.
+        """End all faults, close all connections, and delete the resources that were created since
+        the cluster started.
 
         Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
-        Resources that existed at the start and were deleted by a test are not restored.  The clock
-        is not set back.  Raises RuntimeError if a client that was not closed continues to create
+        Resources that existed at the start and were deleted by a test are not restored. The clock
+        is not set back. Raises RuntimeError if a client that was not closed continues to create
         topics.
         """
         await asyncio.to_thread(self._inner.reset)

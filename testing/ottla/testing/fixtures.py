@@ -1,5 +1,5 @@
-"""Pytest fixtures of clusters.  A `conftest.py` with `pytest_plugins = ["ottla.testing"]` loads
-them.
+"""Pytest fixtures that provide running clusters. A `conftest.py` with `pytest_plugins =
+["ottla.testing"]` loads them.
 
 No pytest plugin for asyncio is needed: the fixtures are synchronous, and tests await the calls of
 `AsyncCluster` in their own loop.

@@ -55,7 +55,8 @@ API_KEYS = {row.name: key for key, row in API.items()}
 
 
 class RestartableBroker:
-    """Settings, port and faults of one broker.  They persist while the broker is stopped."""
+    """Settings, port and faults of one broker in a test cluster. They persist while the broker is
+    stopped."""
 
     def __init__(self, texts: Mapping[str, str], faults: BrokerFaults, listener: str) -> None:
         self.texts = texts
@@ -105,7 +106,7 @@ class RestartableBroker:
 
 
 class InProcessCluster:
-    """A running cluster.  Created by `open_in_process_cluster`."""
+    """A running cluster in the caller's trio loop. Created by `open_in_process_cluster`."""
 
     def __init__(
         self,
@@ -165,12 +166,12 @@ class InProcessCluster:
         self._first = next(iter(self.brokers.values())).metadata.image
 
     async def reset(self) -> None:
-        """End all faults, close all connections, and delete what was created since the cluster
-        started.
+        """End all faults, close all connections, and delete the resources that were created since
+        the cluster started.
 
         Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
-        Resources that existed at the start and were deleted by a test are not restored.  The clock
-        is not set back.  Raises RuntimeError if a client that was not closed continues to create
+        Resources that existed at the start and were deleted by a test are not restored. The clock
+        is not set back. Raises RuntimeError if a client that was not closed continues to create
         topics.
         """
         self._losses.clear()
@@ -291,7 +292,7 @@ REPLICATION_FACTORS = (
     "transaction.state.log.replication.factor",
     "share.coordinator.state.topic.replication.factor",
 )
-"""Settings of brokers that must not exceed their number."""
+"""Broker settings whose values must not exceed the number of brokers."""
 
 
 @asynccontextmanager
@@ -305,13 +306,15 @@ async def open_in_process_cluster(
     clock: Clock | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[InProcessCluster]:
-    """Yield a new cluster of one controller and `broker_count` brokers, stopped cleanly afterwards.
+    """Yield a new cluster of one controller and `broker_count` brokers. At the end of the block, it
+    is stopped cleanly.
 
     Each broker has `log_dir_count` log directories.  `settings` apply to the controller and the
     brokers, `broker_settings` only to brokers.  If `directory` is given, the files are kept there,
     and a later cluster continues with them.  Otherwise they are deleted at the end.  A secure
     cluster has TLS on every connection, logins by SCRAM and an authorizer (requires the extra
-    `secure`).  Raises TypeError for a setting that is no text, and ConfigError for a misspelt key.
+    `secure`).  Raises TypeError for a setting that is not a text, and ConfigError for a misspelt
+    key.
     """
     _check_settings({**(settings or {}), **(broker_settings or {})})
     texts = {
@@ -366,8 +369,8 @@ async def open_in_process_cluster(
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:
-    """Raise TypeError for a setting that is no text, and ConfigError for a key that is one typing
-    error away from a known key."""
+    """Raise TypeError for a setting that is not a text, and ConfigError for a key that is one
+    typing error away from a known key."""
     if not settings:
         return
     kinds = (BrokerConfig, ControllerConfig)

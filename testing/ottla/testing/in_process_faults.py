@@ -1,8 +1,8 @@
-"""Fault injection for the socket server of a broker: pauses, delays, lost responses, refused
+"""Fault injection into the socket server of a broker: pauses, delays, lost responses, refused
 clients.
 
 Faults are attached to the broker's node id, and remain active when the broker is stopped and
-started again.  They also affect requests of other brokers.
+started again. They also affect requests of other brokers.
 """
 
 import select
@@ -28,7 +28,7 @@ class BrokerFaults:
 
     def __init__(self) -> None:
         self.losses: dict[int, list[LostAnswers]] = {}
-        """Requests to lose the next responses, by API key.  All brokers of a cluster share this
+        """Lost responses that tests have requested, by API key. All brokers of a cluster share this
         mapping."""
         self.delay_ms = 0
         """Delay of each response in milliseconds."""
@@ -38,7 +38,8 @@ class BrokerFaults:
         """The server of the running broker, or None while the broker is stopped."""
 
     def loses(self, api_key: int) -> bool:
-        """Return whether the next response of an API must be lost.  If so, count it as lost."""
+        """Return whether the next response to an API's request must be lost. If so, count it as
+        lost."""
         return any(loss.take() for loss in self.losses.get(api_key, ()))
 
     def clear(self) -> None:
@@ -75,7 +76,7 @@ class BrokerFaults:
 
 
 class FaultyConnection(Connection):
-    """A connection that delays or loses responses."""
+    """A connection that delays or loses responses, according to the faults of its broker."""
 
     __slots__ = ("faults",)
 
@@ -122,7 +123,7 @@ class FaultyServer(SocketServer):
                 await super().serve_connections()
 
     def host(self, channel: Channel, peer: Peer, now_ms: int) -> None:
-        """Create the connection of a new channel. It applies the broker's faults."""
+        """Create the connection for a new channel. The connection applies the broker's faults."""
         super().host(channel, peer, now_ms)
         assert isinstance(channel.connection, FaultyConnection)
         channel.connection.faults = self.faults

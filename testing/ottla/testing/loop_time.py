@@ -15,20 +15,22 @@ from trio.abc import Clock as TrioClock
 from ottla.node.clock_driver import RealClock
 
 STEP_S = 1.0
-"""Default length of one step in seconds.  It is shorter than the heartbeat intervals of clients and
-brokers, so that live members are not expelled.  With a smaller step, a long advance takes longer.
+"""Default length in seconds of one step of an advance. It is shorter than the heartbeat intervals
+of clients and brokers, so that live members are not expelled. With a smaller step, a long advance
+takes longer.
 """
 STEP_COUNT_MAX = 200
 """Default maximum number of steps of one advance. A longer advance uses longer steps."""
 QUIET_S = 0.001
-"""Time in real seconds for which the loop must be idle until the work of a step counts as done.
-Threads and gRPC must respond within this time.  With a larger value, each step takes longer."""
+"""Time in real seconds for which the trio loop must be idle until the work of a step counts as
+done. Threads and gRPC must respond within this time. With a larger value, each step takes longer.
+"""
 SETTLE_S_MAX = 0.05
-"""Maximum duration of a step in real seconds, for loops that never become idle."""
+"""Maximum duration of a step in real seconds, for a trio loop that never becomes idle."""
 
 
 class TimeShift:
-    """The difference between a loop's time and trio's own clock."""
+    """The difference between a trio loop's time and trio's own clock, which tests increase."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -80,7 +82,7 @@ class ShiftedClock(TrioClock):
         """Do nothing.  trio calls this method at the start of a run."""
 
     def current_time(self) -> float:
-        """Return the loop's time in seconds."""
+        """Return the trio loop's time in seconds."""
         return self._inner.current_time() + self._shift.ahead_ms / 1_000
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -104,7 +106,7 @@ class ShiftedNodeClock(RealClock):
 
 
 async def settle() -> None:
-    """Wait until the loop is idle for `QUIET_S`, at most `SETTLE_S_MAX`."""
+    """Wait until the trio loop has been idle for `QUIET_S`, at most `SETTLE_S_MAX`."""
     # Imported with the first advance: trio.testing imports pytest wherever that is installed, which
     # takes as long as the start of a cluster.
     import trio.testing

@@ -19,7 +19,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "transaction.state.log.num.partitions": "4",
     }
 )
-"""Default settings of the clusters in tests.  The caller's settings take precedence."""
+"""Default settings of the nodes in test clusters. The caller's settings take precedence."""
 
 
 class SyncCluster:
@@ -107,12 +107,12 @@ class SyncCluster:
         self._thread.call(partial(self._inner.advance, seconds, step_s=step_s))
 
     def reset(self) -> None:
-        """End all faults, close all connections, and delete what was created since the cluster
-        started.
+        """End all faults, close all connections, and delete the resources that were created since
+        the cluster started.
 
         Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
-        Resources that existed at the start and were deleted by a test are not restored.  The clock
-        is not set back.  Raises RuntimeError if a client that was not closed continues to create
+        Resources that existed at the start and were deleted by a test are not restored. The clock
+        is not set back. Raises RuntimeError if a client that was not closed continues to create
         topics.
         """
         self._thread.call(self._inner.reset)
