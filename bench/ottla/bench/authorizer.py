@@ -49,8 +49,8 @@ def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -
 
 
 def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
-    """Return the functions to measure, by kind of decision.  Each of them returns the number of
-    decisions that it made."""
+    """Return the functions to measure, by kind of authorization decision. Each of them returns the
+    number of decisions that it made."""
     authorizer = StandardAuthorizer(
         AuthorizerConfig(super_users=frozenset({SUPER_USER})), acls=table
     )
@@ -97,7 +97,8 @@ def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
 
 
 def _entry(at: int) -> AclEntry:
-    """Return one of the ACLs. Every second one is prefixed, with one of twenty prefix lengths."""
+    """Return the ACL with number `at`. Every second ACL is prefixed, with one of twenty prefix
+    lengths."""
     is_prefix = at % 2 == 0
     return AclEntry(
         resource_type=ResourceType.TOPIC,

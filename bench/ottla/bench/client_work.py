@@ -1,14 +1,14 @@
-"""The same work for each client: write or read a number of records as fast as possible.
+"""Work that is measured for each client: write or read a number of records as fast as possible.
 
 Each run is a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC
-COUNT RECORD_BYTES`), so that it measures one client only.  It prints seconds and CPU seconds as
-JSON.  All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger,
-no compression, checksums verified.  Readers assign all partitions, start at the first offset, and
+COUNT RECORD_BYTES`), so that it measures one client only. It prints seconds and CPU seconds as
+JSON. All clients have the same settings: acks=all, idempotent, batches of 128 KiB, 5 ms of linger,
+no compression, checksums verified. Readers assign all partitions, start at the first offset, and
 access every value.
 
-The modules of a client are imported before the measurement.  For Ottla's client, these include
-numpy and the modules that use it.  numpy's BLAS, which no client uses, is prevented from starting
-threads, because each thread would spin for some 30 ms.
+The modules of a client are imported before the measurement. For Ottla's client, these include numpy
+and the modules that use it. numpy's BLAS, which no client uses, is prevented from starting threads,
+because each thread would spin for some 30 ms.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ records, is therefore not counted."""
 
 @dataclass(frozen=True, slots=True)
 class ClientWork:
-    """The work of one run: the records to write or to read."""
+    """The work of one benchmark run: the records that a client writes or reads."""
 
     bootstrap: str
     topic: str
@@ -84,7 +84,8 @@ class Stopwatch:
 
 
 def _next(left: int) -> int:
-    """Return the number of records to request next, given the number that is left."""
+    """Return the number of records to request from the client next. `left` is the number of records
+    that remain."""
     return min(CONSUME_AT_ONCE, left)
 
 

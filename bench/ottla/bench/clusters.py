@@ -1,7 +1,7 @@
-"""Measurements that start a cluster of their own, with three controllers and three brokers, and
-kill some of its nodes.
+"""Benchmarks that start a cluster of their own, with three controllers and three brokers, and kill
+some of its nodes.
 
-Each returns its figures by name: the median over the rounds, and the value of every round.
+Each function returns its figures by name: the median over the rounds, and the value of every round.
 """
 
 import random
@@ -34,22 +34,22 @@ WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
 SINGLES = 500
 SETTLE_S = 2.0
 SETTLED_S = 11.0
-"""Seconds between the kill of a controller and the kill of a broker.  It is longer than a broker
-session, because a new controller does not fence any broker before one session has passed."""
+"""Seconds between the kill of a controller and the kill of a broker. The time is longer than a
+broker session, because a new controller does not fence any broker before one session has passed."""
 HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 CALM_S = 5.0
 LOADED_S = 40.0
-"""Seconds of load.  It is long enough that nearly all heartbeats in a broker's statistics are sent
-under load."""
+"""Duration of the load in seconds. It is long enough that nearly all heartbeats in a broker's
+statistics are sent under load."""
 CONNECTIONS = 16
 IN_FLIGHT = 4
 REQUESTS = 150_000
 
 
 def start(rounds: int, progress: Progress) -> Figures:
-    """Return the time in seconds until `ottla up` is ready, and the memory of the six idle
-    nodes."""
+    """Measure the start of a cluster. Returns the time in seconds until `ottla up` is ready, and
+    the memory of the six idle nodes."""
     seconds: list[float] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
@@ -166,11 +166,11 @@ def heartbeat(rounds: int, progress: Progress) -> Figures:
 
 
 def _load_one(cluster: StartedCluster, leader: int) -> float:
-    """Keep one broker busy with metadata requests.  Returns the share of a core that the broker
+    """Keep one broker busy with metadata requests. Returns the share of a core that the broker
     used.
 
-    The load and the broker share the machine.  Metadata requests are used because, of all requests,
-    they cost the broker most and the sender least.
+    The load generator and the broker share the machine. Metadata requests are used because, of all
+    requests, they cost the broker most and the sender least.
     """
     addresses = parse_bootstrap(cluster.bootstrap)
     names = [name for name in cluster.pids if name.startswith("broker")]

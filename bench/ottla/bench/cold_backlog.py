@@ -1,6 +1,7 @@
-"""Slowdown of a producer and a tailing consumer by another consumer, which reads a cold backlog.
+"""Benchmark of the effect of a consumer that reads a cold backlog on a producer and on a consumer
+at the log's end.
 
-Phases of three kinds take turns on one broker: without a consumer of a backlog, with a backlog in
+Phases of three kinds alternate on one broker: without a consumer of a backlog, with a backlog in
 the page cache, and with a backlog that was flushed and evicted from the page cache just before.
 """
 
@@ -156,7 +157,8 @@ def _consumer(bootstrap: str, topic: str, start: str) -> Iterator[Any]:
 
 @contextmanager
 def _tailing(bootstrap: str) -> Iterator[None]:
-    """Run a consumer that reads the producer's records as they arrive, while the block runs."""
+    """Run a consumer at the log's end, which reads the producer's records as they arrive, while the
+    block runs."""
     has_ended = threading.Event()
     with _consumer(bootstrap, STEADY, "OFFSET_END") as consumer:
 

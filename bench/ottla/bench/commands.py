@@ -1,4 +1,4 @@
-"""`ottla bench …`: measures any Kafka-compatible cluster under load."""
+"""The command `ottla bench …`, which measures a Kafka-compatible cluster under load."""
 
 import argparse
 import json
@@ -460,7 +460,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "telemetry": _measure_telemetry,
     "transactions": _measure_transactions,
 }
-"""Benchmarks that do more than run one load and print its figures."""
+"""Benchmarks that do more than run one load and print its figures, by name of their subcommand."""
 
 
 def show(result: Result, *, is_json: bool) -> None:

@@ -1,9 +1,10 @@
-"""Speed of `ottla export`: rows a second of one core, raw and JSON, fetching included.
+"""Benchmark of `ottla export`: rows per second of one core, raw and JSON, including the fetching of
+records.
 
 `python -m ottla.bench.exports --bootstrap HOST:PORT` produces records of some 90 bytes to a new
-topic, and exports the topic alternately as raw bytes and as JSON, each time in a new process.  The
-figures are those of the exporting process alone, without its startup.  CPU seconds are less noisy
-than the elapsed time.
+topic. It exports the topic alternately as raw bytes and as JSON, each time in a new process. The
+figures are those of the exporting process alone, without its startup. CPU seconds vary less than
+the elapsed time.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class ExportCost:
 
 
 def values_of(count: int) -> Iterator[bytes]:
-    """Yield JSON objects, the same in each run."""
+    """Yield `count` JSON objects as values of records. They are the same in each run."""
     chance = Random(1)
     for number in range(count):
         yield (
@@ -63,7 +64,7 @@ def values_of(count: int) -> Iterator[bytes]:
 
 
 async def produce(bootstrap: str, topic: str, count: int) -> None:
-    """Produce the records to a new topic."""
+    """Produce `count` records to a new topic."""
     async with open_admin(bootstrap) as admin:
         await admin.create_topic(topic, partition_count=PARTITIONS)
     config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=5)
@@ -74,13 +75,13 @@ async def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 async def delete(bootstrap: str, topic: str) -> None:
-    """Delete the topic."""
+    """Delete the benchmark's topic."""
     async with open_admin(bootstrap) as admin:
         await admin.delete_topic(topic)
 
 
 def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost:
-    """Export the topic in this process, and return the cost."""
+    """Export the topic in this process, and return the cost. `form` is raw or JSON."""
     read = ReadOptions(bootstrap=bootstrap, isolation_level="read_committed")
     type_ = value_type_of("--schema", COLUMNS) if form == "json" else None
     options = ExportOptions(topic=topic, read=read, is_json=form == "json", value_type=type_)
@@ -92,7 +93,7 @@ def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost
 
 
 def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
-    """Export the topic in a process of its own, and return the cost."""
+    """Export the topic in a process of its own, and return the cost. `form` is raw or JSON."""
     command = [sys.executable, "-m", "ottla.bench.exports", "--bootstrap", bootstrap]
     with tempfile.TemporaryDirectory() as directory:
         command += ["--topic", topic, "--form", form, "--directory", directory]

@@ -37,7 +37,7 @@ COLUMNS = {"interpreted": "instructions", "compiled": "compiled"}
 """Column of the table for interpreted and for compiled code."""
 
 ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
-"""Callgrind's client requests (valgrind/callgrind.h)."""
+"""Numbers of callgrind's client requests (valgrind/callgrind.h)."""
 REQUEST = bytes.fromhex(
     "4889f8"  # mov rax, rdi: the request and its arguments
     "31d2"  # xor edx, edx: the result without valgrind
@@ -50,7 +50,7 @@ TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 
 
 class PathComparison(NamedTuple):
-    """Number of instructions of one path, as counted now and as in the table."""
+    """Number of instructions of one code path, as counted now and as in the table."""
 
     path: str
     instructions: int
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[PathComparison]:
-    """Return for each path its count, compared with its entry in the table."""
+    """Return a comparison for each code path: its count, and its entry in the table."""
     return [PathComparison(path, count, before.get(path)) for path, count in counted.items()]
 
 
@@ -160,7 +160,7 @@ def _total(path: Path) -> int:
 
 
 def count_paths(directory: Path) -> None:
-    """Run every path under valgrind; callgrind writes one file for each."""
+    """Run every code path under valgrind. Callgrind writes one file for each path."""
     from ottla.bench.gate_paths import paths
 
     request = _client_request()

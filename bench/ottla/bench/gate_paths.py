@@ -80,7 +80,7 @@ CODEC_PARTITIONS = 20
 
 
 def paths() -> dict[str, Path]:
-    """Return the paths by name.  Each call runs one path once and restores the state."""
+    """Return the code paths by name. Each call of a path runs it once and restores the state."""
     small, large = MiniBroker(frame_bytes_max=MIB), MiniBroker(frame_bytes_max=MIB)
     group = MiniBroker(frame_bytes_max=MIB)
     member = _join(group)
@@ -182,7 +182,8 @@ def _idempotent(broker: MiniBroker) -> Path:
 
 
 def _limited(count: int, records: Sequence[Record] = ()) -> MiniBroker:
-    """Return a broker with quotas for `count` client ids, including the client id of the path."""
+    """Return a broker with quotas for `count` client ids, including the client id of the measured
+    requests."""
     broker = _filled(records) if records else MiniBroker(frame_bytes_max=MIB)
     limits = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e9}
     names = (BENCH_CLIENT_ID, *map(str, range(count - 1)))
@@ -194,7 +195,7 @@ def _limited(count: int, records: Sequence[Record] = ()) -> MiniBroker:
 
 def _guarded(broker: MiniBroker) -> MiniBroker:
     """Add an authorizer to a broker, with ACLs of ten thousand other topics and one ACL of the
-    path's topic. Returns the broker."""
+    requested topic. Returns the broker."""
     names = (TOPIC, *(f"other-{number}" for number in range(10_000)))
     entries = {
         UUID(int=at): AclEntry(

@@ -42,11 +42,11 @@ ASK_AGAIN_S = 0.1
 SESSION_TIMEOUT_MS = 30_000
 REBALANCE_TIMEOUT_MS = 60_000
 NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Error codes after which a request is retried.  Kafka may name a coordinator that has not yet
-loaded the group's partition."""
+"""Error codes after which a request is retried. Kafka may name a coordinator that has not loaded
+the group's partition yet."""
 HEARTBEAT_S = 0.1
-"""Heartbeat interval in seconds.  With the clients' default of 3 s, members would learn of a
-rebalance later."""
+"""Heartbeat interval in seconds. With the clients' default of 3 s, members would notice a rebalance
+later."""
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\1\0\0\0\0\0\0\0\0"
 
@@ -96,7 +96,7 @@ def find_coordinator(bootstrap: Address, group: str) -> Address:
 def _commit_of(
     address: Address, group: str, topic: str, index: int, member: JoinGroupResponse
 ) -> SmallRequest:
-    """Return the commit request of one connection, and the response to expect, which is always the
+    """Return the commit request of one connection, and the expected response, which is always the
     same."""
     row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[row])]
@@ -145,7 +145,8 @@ def run_rebalances(
 
 
 class _GroupMembers:
-    """The members of one group. Measures when all of them have synced in one generation."""
+    """The members of one group. Measures the time until all of them have synced in one
+    generation."""
 
     def __init__(self, group: str, address: Address, count: int, heartbeat_s: float) -> None:
         self._group = group

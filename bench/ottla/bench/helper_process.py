@@ -1,4 +1,4 @@
-"""A load in a process of its own during a measurement. The process prints the latencies at the
+"""Load that runs in a process of its own during a measurement, and prints the latencies at its
 end."""
 
 import subprocess
@@ -13,7 +13,7 @@ STOP_TIMEOUT_S = 60
 
 
 class HelperProcess(ABC):
-    """Context manager that runs a module as a process. The process works until its standard input
+    """Context manager that runs a load as a process. The process works until its standard input
     ends, which is the end of the block."""
 
     name: str
@@ -37,4 +37,4 @@ class HelperProcess(ABC):
 
     @abstractmethod
     def take(self, words: list[str]) -> None:
-        """Read one line that the process has printed."""
+        """Read one line that the process has printed, given its words."""

@@ -46,8 +46,8 @@ BATCH_KIND = "produce-120-kb"
 BATCH_RECORDS = 120
 BATCH_RECORD_BYTES = 1_000
 REQUESTS = 2_000
-"""Number of requests per count.  With fewer, a single late heartbeat changes the result; with more,
-the measurement takes longer."""
+"""Number of requests per measurement. With fewer, a single late heartbeat changes the result; with
+more, the measurement takes longer."""
 WARM_UP_REQUESTS = 150
 CONNECTIONS = 4
 IN_FLIGHT = 8
@@ -72,7 +72,8 @@ class CountedBroker:
         self._dumped_at = time.monotonic()
 
     def count(self) -> tuple[int, float]:
-        """Return the instructions executed and the seconds passed since the previous call."""
+        """Return the instructions that the broker executed and the seconds that passed since the
+        previous call."""
         before = set(self._directory.glob("counts.*"))
         subprocess.run(
             ["callgrind_control", "-d", str(self._process.pid)],

@@ -1,5 +1,5 @@
-"""Load driven by librdkafka.  Ottla's own client never generates this load, so that brokers are
-compared fairly."""
+"""Load driven by librdkafka. Ottla's own client never generates this load, so that the comparison
+of brokers is fair."""
 
 import os
 import time

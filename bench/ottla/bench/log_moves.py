@@ -1,5 +1,5 @@
-"""Slowdown of a producer while its log moves to another directory, and a check that the move
-preserves the bytes of the log.
+"""Benchmark of a producer's slowdown while its log moves to another directory. It also checks that
+the move preserves the bytes of the log.
 
 One partition of 2 GB moves back and forth between two log directories of one broker, with one move
 per round.  During each move, a producer in its own process writes to the partition.

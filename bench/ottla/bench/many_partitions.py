@@ -1,9 +1,9 @@
 """Failover of many partitions: the time from the fencing of their common leader until each
 partition accepts records again.
 
-The same broker is the first replica of all partitions of a topic, and it is killed.  The fencing is
-detected in the brokers' own metadata.  Then records are sent to every partition until a new leader
-has acknowledged one.
+The same broker is the first replica of all partitions of a topic, and it is killed.  The benchmark
+detects the fencing in the brokers' own metadata. It then sends records to every partition until a
+new leader has acknowledged one.
 """
 
 import time

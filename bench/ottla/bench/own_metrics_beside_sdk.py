@@ -60,7 +60,7 @@ def registry_of_partitions() -> Registry:
 
 
 def samples() -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield the labels and the value of each partition."""
+    """Yield the label values and the metric value of each partition."""
     for topic in range(TOPICS):
         for partition in range(PARTITIONS):
             yield (f"topic-{topic}", str(partition)), topic * partition
@@ -73,7 +73,7 @@ def fill(counters: Counters) -> None:
 
 
 def ours(registry: Registry) -> Iterator[None]:
-    """Encode the registry with `own_otlp`. Yields where other tasks may run."""
+    """Encode the registry with Ottla's `own_otlp`. Yields where other tasks may run."""
     resource = resource_of(ATTRIBUTES)
     for _ in messages_of(registry.collect(), resource, start_ns=START_NS, now_ns=time.time_ns()):
         yield
@@ -113,7 +113,7 @@ def sdk_encoder(registry: Registry) -> Iterator[None]:
 
 
 def sdk_whole(registry: Registry) -> Turn:
-    """Return a function that collects observable instruments and encodes their points."""
+    """Return a function that collects the SDK's observable instruments and encodes their points."""
     # By default, the SDK merges all series of an instrument beyond 2,000 into one.
     limit = TOPICS * PARTITIONS + 1
     reader = InMemoryMetricReader(
@@ -153,8 +153,8 @@ def sdk_whole(registry: Registry) -> Turn:
 
 
 def measure(turn: Turn) -> tuple[float, float]:
-    """Encode once.  Returns the CPU seconds, and the longest time in seconds without a yield to
-    other tasks."""
+    """Encode the metrics once, in one of the three ways. Returns the CPU seconds, and the longest
+    time in seconds without a yield to other tasks."""
     began_s = piece_s = time.process_time()
     longest_s = 0.0
     for _ in turn():

@@ -37,8 +37,8 @@ BENCH_CLIENT_ID = "ottla-bench"
 
 
 class SmallRequest(NamedTuple):
-    """A small request that is sent repeatedly: its frame, and the number of bytes of records in
-    it."""
+    """A small request that is sent repeatedly: its frame, and the number of bytes of records that
+    it contains."""
 
     frame: bytes
     payload_bytes: int
@@ -150,7 +150,7 @@ def repeat(
 
 
 class _Client:
-    """One connection and the state of its requests in flight."""
+    """One connection of the load, and the state of its requests in flight."""
 
     def __init__(self, address: tuple[str, int], small: SmallRequest) -> None:
         self.socket = dial(address)
@@ -190,7 +190,7 @@ class _Client:
 
 
 def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
-    """Return the id of a topic."""
+    """Return the id of a topic, as the server at `address` reports it."""
     answer = answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])
@@ -211,14 +211,15 @@ def dial(address: tuple[str, int]) -> socket.socket:
 
 
 def answer_to(address: tuple[str, int], frame: bytes) -> bytes:
-    """Send one request on a new connection.  Returns the response without its length prefix."""
+    """Send one request to `address` on a new connection. Returns the response without its length
+    prefix."""
     with dial(address) as client:
         return exchanged(client, frame)
 
 
 def exchanged(client: socket.socket, frame: bytes) -> bytes:
-    """Send a request and return its response without the length prefix.  No other request may be in
-    flight."""
+    """Send a request on a connection, and return its response without the length prefix. No other
+    request may be in flight."""
     client.sendall(frame)
     stream = client.makefile("rb")
     return stream.read(int.from_bytes(stream.read(4), "big"))

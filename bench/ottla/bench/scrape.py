@@ -1,10 +1,10 @@
 """Cost of Prometheus scrapes to a broker: time and size of /metrics, and the latency of requests
 during a scrape.
 
-It measures from outside, so it works with any broker that exports its metrics.  While the metrics
-are fetched, another connection sends small requests one after the other.  The longest latency
-during a fetch is shown together with the longest latency without one.  The difference reveals
-whether scrapes block the broker.
+The benchmark uses only a broker's listeners, so it works with any broker that exports its metrics.
+While the metrics are fetched, another connection sends small requests one after the other.  The
+longest latency during a fetch is shown together with the longest latency without one.  The
+difference reveals whether scrapes block the broker.
 """
 
 import http.client
@@ -29,7 +29,7 @@ PATH = "/metrics"
 
 
 class Prober:
-    """Client that sends one small request after the other until it is stopped, and records the
+    """Client that sends small requests one after the other until it is stopped, and records the
     latencies."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -69,7 +69,7 @@ class Prober:
 
 
 class Scrape(NamedTuple):
-    """Times and size of one fetch of the metrics."""
+    """Times and size of one fetch of a broker's metrics."""
 
     seconds: float
     byte_count: int

@@ -1,4 +1,5 @@
-"""Cost of storage: appends, the recovery of logs after a kill, and a broker with many partitions.
+"""Benchmarks of storage: appends, the recovery of logs after a kill, and a broker with many
+partitions.
 
 Figures are comparable only within one run, so always quote figures of the same run.
 """
@@ -121,8 +122,8 @@ def _batch(size: int) -> bytes:
 
 @asynccontextmanager
 async def _opened(path: str) -> AsyncIterator[LogManager]:
-    """Open and yield a log manager. At the end of the block, its files are left as if its process
-    had been killed."""
+    """Open and yield a log manager. At the end of the block, its files remain as if its process had
+    been killed."""
     async with (
         RealDisk([path]) as disk,
         open_log_manager(disk, _config(path), RealClock(), RealRng()) as logs,

@@ -1,4 +1,5 @@
-"""Tables of figures on standard output, laid out as those of other commands."""
+"""Tables of a benchmark's figures on standard output, laid out like the tables of other
+commands."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,9 +1,8 @@
-"""The topics of one run: new ones with a unique name, which are deleted at its end.
+"""Topics of one benchmark run: new ones with a unique name, which are deleted at its end.
 
-If an earlier run had left records in a topic, later figures of `consume` were two to three times
-worse.  A run without a given topic therefore creates its own topic, and deletes it at the end, even
-after Ctrl-C, SIGTERM and errors.  A topic that the user names is created if it does not exist, and
-kept.
+If an earlier run has left records in a topic, figures of `consume` are two to three times worse. A
+run without a given topic therefore creates its own topic, and deletes it at the end, even after
+Ctrl-C, SIGTERM and errors. A topic that the user names is created if it does not exist, and kept.
 """
 
 import secrets
@@ -32,7 +31,7 @@ class RunTopics:
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()
-        """Name of the run's topic, or the prefix of its topics' names."""
+        """Name of the run's topic, or the prefix of the names of its topics."""
 
         self.is_own = given is None
         """True if the topics are the run's own, not named by the user."""
@@ -88,7 +87,7 @@ def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator
 
 
 def fresh_name() -> str:
-    """Return a name that no other run uses."""
+    """Return a topic name that no other run uses."""
     return f"{PREFIX}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 

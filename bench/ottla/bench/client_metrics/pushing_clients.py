@@ -46,8 +46,8 @@ FIRST_INTERVALS = 0.5, 1.5
 """Range of the time of a client's first push, in fractions of its interval."""
 LATE_INTERVALS = 1.05
 """Largest factor by which a client's interval is lengthened at random, as by jitter of its timer
-and of the network.  Without it, clients that were once delayed together would push at the same
-moment from then on."""
+and of the network.  Without this factor, clients that were once delayed together would afterwards
+always push at the same moment."""
 RECEIVE_BYTES = 65_536
 
 Address = tuple[str, int]
@@ -56,7 +56,7 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class PushOutcomes:
-    """Counts, error codes and latencies of all pushes."""
+    """Counts, error codes and latencies of all metric pushes."""
 
     codes: Counter[str] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
@@ -70,7 +70,7 @@ class PushOutcomes:
 
 
 class PushingClients:
-    """All clients that push, and the outcomes of their pushes."""
+    """All benchmark clients that push metrics, and the outcomes of their pushes."""
 
     def __init__(self, address: Address) -> None:
         self.outcome = PushOutcomes()
@@ -107,7 +107,7 @@ class PushingClients:
             self._selector.close()
 
     def check_is_asked(self) -> None:
-        """Raise ConfigError if the broker does not subscribe any client to metrics."""
+        """Raise ConfigError if the broker requests no metrics from any client."""
         intervals = {client.interval_ms for client in self._clients}
         if not all(client.is_asked for client in self._clients):
             raise _not_asked()
@@ -133,7 +133,7 @@ class PushingClients:
             progress(int(seconds - max(0.0, end - now)))
 
     def rest(self, seconds: float) -> None:
-        """Push nothing for the given time in seconds.  All later pushes are delayed by that
+        """Push no metrics for the given time in seconds. All later pushes are delayed by that
         time."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
@@ -141,7 +141,7 @@ class PushingClients:
         self._due = [(at + seconds, index) for at, index in self._due]  # still in order
 
     def finish(self) -> None:
-        """Wait for the responses that are outstanding."""
+        """Wait for the outstanding responses to pushes."""
         patience = time.perf_counter() + SILENCE_S
         while any(client.is_open for client in self._clients) and time.perf_counter() < patience:
             self._receive(0.1)
@@ -183,7 +183,7 @@ class PushingClients:
 
 
 class PushingClient:
-    """One client instance on a connection of its own."""
+    """One client instance that pushes metrics, on a connection of its own."""
 
     def __init__(self, address: Address, index: int) -> None:
         self.socket = dial(address)
@@ -209,7 +209,7 @@ class PushingClient:
         self._send(request, API_VERSIONS_VERSION)
 
     def ask(self) -> None:
-        """Request the subscription, and wait for the response."""
+        """Request the client's subscription to metrics, and wait for the response."""
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._instance_id)
         self._send(request, GET_VERSION)
         answer = b""
@@ -228,7 +228,7 @@ class PushingClient:
         self.is_asked = bool(found.requested_metrics)
 
     def prepare(self) -> None:
-        """Encode the frame of a push, which is the same every time."""
+        """Encode the frame of a push. All pushes of the client consist of this frame."""
         payload = zstandard.compress(payload_of(self.index))
         self.push_bytes = len(payload)
         self._frame = frame_of(

@@ -38,7 +38,7 @@ class SteadyProduce(HelperProcess):
 
 
 def main(host: str, port: str, topic: str, rate: str) -> None:
-    """Send until standard input ends, then print the latencies."""
+    """Send produce requests until standard input ends, then print the latencies."""
     waited = []
     frame = small_request("produce", topic, ZERO_UUID).frame
     with dial((host, int(port))) as client:

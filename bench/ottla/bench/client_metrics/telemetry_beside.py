@@ -32,13 +32,13 @@ more disturbances of the machine."""
 SETTLE_S = 0.25
 """Time in seconds at the start of a phase in which requests are not counted."""
 AT_ONCE = 0.0, 1.0
-"""Range in which each client's first push is scheduled, in fractions of its interval.  With this
-range, pushes have their full rate from the first phase on."""
+"""Range from which the time of each client's first push is chosen, in fractions of its interval.
+With this range, pushes have their full rate from the first phase on."""
 
 
 class PushPhase(NamedTuple):
-    """One phase with or without pushes: its start and end, the number of pushes, and the CPU time
-    of the brokers."""
+    """One phase of the measurement, with or without metric pushes: its start and end, the number of
+    pushes, and the CPU time of the brokers."""
 
     has_pushes: bool
     began_at: float

@@ -1,4 +1,4 @@
-"""Audit of a run: reads its records back, and reports lost, duplicate and reordered ones.
+"""Audit of a steady load: reads its records back, and reports lost, duplicate and reordered ones.
 
 Pure except for `read_back`: `audit` compares the ledger with the records that were read.
 """
@@ -49,8 +49,8 @@ class AuditVerdict:
     doubled: int = 0
     out_of_order: int = 0
     unasked: int = 0
-    """Number of records that were read back although the ledger has neither an acknowledgement nor
-    a failure for them."""
+    """Number of records that were read back although the ledger contains neither an acknowledgement
+    nor a failure of them."""
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -179,8 +179,8 @@ def read_back(
 
 
 def _take(message: Any, found: AuditedRecords, run_id: int) -> int:
-    """Keep the record if it belongs to the run.  Returns the offset up to which its partition has
-    been read.
+    """Store a record that was read back if it belongs to the run. Returns the offset up to which
+    its partition has been read.
 
     Raises RefusedError if the message is an error other than the end of the partition.
     """

@@ -1,4 +1,4 @@
-"""The longest pause of metadata changes while the active controller is killed.
+"""Measurement of the longest pause of metadata changes while the active controller is killed.
 
 Several clients change settings of a topic one after the other, each change after the response to
 the previous one.  One of them always has a request in flight when the controller dies; its broker
@@ -16,14 +16,14 @@ from ottla.model.errors import RefusedError
 
 WRITERS = 4
 CALM_S = 2.0
-"""Seconds of load before and after the kill."""
+"""Duration of the load before the kill and after it, in seconds."""
 AFTER_S = 6.0
 SETTING = "retention.ms"
 FIRST_VALUE = 1_000_000
 
 
 class MetadataPause:
-    """Times of the acknowledged changes, in seconds."""
+    """Times of the acknowledged metadata changes, in seconds."""
 
     def __init__(self) -> None:
         self.acknowledged_s: list[float] = []
@@ -31,13 +31,14 @@ class MetadataPause:
 
     @property
     def longest_s(self) -> float:
-        """Longest time between two acknowledged changes, in seconds."""
+        """Longest time between two acknowledged metadata changes, in seconds."""
         times = self.acknowledged_s
         return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
 
 async def change(admin: Admin, topic: str, found: MetadataPause, writer: int) -> None:
-    """Change a setting of a topic until cancelled."""
+    """Change a setting of a topic repeatedly, until cancelled. Records the time of each response in
+    `found`."""
     value = FIRST_VALUE * (writer + 1)
     while True:
         value += 1

@@ -161,8 +161,8 @@ class Writer:
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
 
     def _places(self) -> list[LedgerPartition]:
-        """Return each partition of the topics, with its current end offset as the offset of the
-        run's first record."""
+        """Return each partition of the topics. Its current end offset is the offset of the run's
+        first record."""
         confluent = library("confluent_kafka")
         consumer = confluent.Consumer(
             {

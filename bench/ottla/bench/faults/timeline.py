@@ -1,5 +1,5 @@
-"""Timeline of a run, second by second: acknowledged records per partition, and the gaps between
-them.
+"""Timeline of a steady load, second by second: acknowledged records per partition, and the gaps
+between them.
 
 Pure: it converts a ledger into numbers, a table or a picture.
 """

@@ -5,5 +5,5 @@ __main__.py   starts both servers, floods one after the other, and prints a tabl
 senders.py    the floods: TLS records without data, tiny records, unfinished frames
 tls_records.py  TLS records that no library sends
 bystander.py  a client that sends requests steadily and records their latencies
-joins.py      whether a broker can join a controller whose listener is full of idle connections
+joins.py      time that a broker needs to join a controller with many idle connections
 """

@@ -1,4 +1,5 @@
-"""A client that sends requests steadily on one connection, and records the latency of each."""
+"""Client that sends requests steadily on one connection during a flood, and records the latency of
+each."""
 
 import socket
 import ssl
@@ -34,8 +35,8 @@ def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
 def ask_for(
     sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
 ) -> BystanderLatencies:
-    """Send the `before` frames once, then one request repeatedly for some seconds.  Returns the
-    latencies of that request."""
+    """Send the `before` frames once, then `frame` repeatedly for some seconds. Returns the
+    latencies of `frame`."""
     for one in before:
         exchange(sock, one)
     waits = BystanderLatencies()

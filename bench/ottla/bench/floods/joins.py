@@ -125,7 +125,8 @@ def idle_connections(port: int, folder: Path) -> Iterator[None]:
 
 
 def held_count(port: int) -> int:
-    """Return the number of open connections to a port, counted on the clients' side."""
+    """Return the number of open connections to a port of this machine, counted on the clients'
+    side."""
     held = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

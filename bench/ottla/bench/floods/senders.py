@@ -1,4 +1,4 @@
-"""Senders of floods: each runs in a process of its own until it is killed."""
+"""Senders of floods to a server. Each runs in a process of its own until it is killed."""
 
 import resource
 import select
@@ -30,7 +30,8 @@ PEEK_MS = 50
 
 
 def send_new_keys(address: Address, ca: Path, request: bytes) -> None:
-    """Send KeyUpdate messages.  Reconnect whenever the server closes the connection."""
+    """Flood a server with KeyUpdate messages. Reconnects whenever the server closes the
+    connection."""
     _send_records(address, ca, lambda keys: new_keys(keys, request, ENDLESS))
 
 
@@ -103,7 +104,7 @@ def send_unfinished_frames(address: Address, ca: Path, request: bytes) -> None:
 
 
 def hold_idle_connections(address: Address, ca: Path, request: bytes) -> None:
-    """Keep silent connections open.  Reconnect whenever the server closes one."""
+    """Keep silent connections to a server open. Reconnects whenever the server closes one."""
     _raise_descriptors()
     held: dict[int, socket.socket] = {}
     poll = select.poll()

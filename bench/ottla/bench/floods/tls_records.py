@@ -1,9 +1,9 @@
 """TLS records that no library sends, encrypted with the keys of a real handshake.
 
-`RecordClient` performs a handshake with Python's `ssl` and a key log.  Then it encrypts records
+`RecordClient` performs a handshake with Python's `ssl` and a key log. Then it encrypts records
 itself, of any content type, of any length, and in any order (RFC 8446 §5 for TLS 1.3, RFC 5246 §6
-and RFC 5288 for 1.2).  `FLOODS` is the table of the record sequences that it can send.
-`tls_hold.py` limits the cost of these to a server.
+and RFC 5288 for 1.2). `FLOODS` is the table of the record sequences that it can send. The tests
+check a limit on the cost of these sequences to a server (`tls_hold.py`).
 """
 
 import hmac
@@ -84,7 +84,7 @@ class WriteKeys:
 
 
 class RecordClient:
-    """A client over memory buffers that performs a handshake, and then creates records of any
+    """A client over memory buffers that performs a TLS handshake, and then creates records of any
     kind."""
 
     def __init__(self, context: ssl.SSLContext, host: str, folder: Path) -> None:
@@ -262,7 +262,7 @@ FLOODS: tuple[RecordFlood, ...] = (
 
 
 def split_hello(hello: bytes, count: int) -> Iterator[bytes]:
-    """Yield an endless first handshake message, one byte in each record."""
+    """Yield the parts of an endless first handshake message, with one byte in each record."""
     message = hello[_RECORD_HEADER.size :]
     # The announced length is greater than the data, so OpenSSL waits for the rest.
     announced = message[:1] + b"\0\x40\0" + message[4:]
@@ -283,7 +283,7 @@ def empty_handshakes(_: bytes, count: int) -> Iterator[bytes]:
 
 
 def hello_and_plain_records(hello: bytes, count: int) -> Iterator[bytes]:
-    """Yield a whole first message, followed by change_cipher_spec records."""
+    """Yield a complete ClientHello, followed by change_cipher_spec records."""
     yield hello
     for _number in range(count):
         yield record(CHANGE_CIPHER_SPEC, b"\1")

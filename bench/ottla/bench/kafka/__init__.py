@@ -1,4 +1,4 @@
-"""Comparisons with Apache Kafka, and the cost of one load to another.
+"""Comparisons with Apache Kafka, and benchmarks of the effect of one load on another.
 
 comparison.py          alternating rounds, medians, spreads, ratios, verdicts (pure): start here
 turns.py               rounds until a deadline, with progress

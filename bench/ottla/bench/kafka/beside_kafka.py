@@ -1,5 +1,5 @@
-"""Comparison of Ottla and Apache Kafka: equal settings, fresh directories, and the same load in
-turns.
+"""Comparison of Ottla and Apache Kafka, with equal settings, fresh directories, and the same load
+on both in turns.
 
 Each server is one broker and one controller on loopback.  Kafka runs in one process; Ottla runs in
 two, whose CPU times are added.  Both servers run all the time, and the one that is not measured is
@@ -60,7 +60,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideWork:
-    """The load of one round, the same for both servers."""
+    """The load of one round of the comparison, which is the same for both servers."""
 
     load: Load
     """Load for produce and fetch.  Each row sets its own bootstrap address and topic in it."""
@@ -71,7 +71,7 @@ class BesideWork:
 
 
 class BesideServer(NamedTuple):
-    """One of the two servers: its address and processes."""
+    """One of the two servers that are compared: its address and processes."""
 
     bootstrap: str
     pids: tuple[int, ...]

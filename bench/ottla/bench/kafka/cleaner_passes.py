@@ -54,8 +54,8 @@ CASES = (
 
 
 def write_segment(directory: str, case: PassCase, size_bytes: int) -> CleanableSegment:
-    """Write records of about one size into a new segment, until it has `size_bytes` uncompressed.
-    Returns the segment."""
+    """Write records of nearly equal size into a new segment, until the segment has `size_bytes`
+    uncompressed. Returns the segment."""
     rng = random.Random(1)
     count = size_bytes // case.record_bytes
     key_count = int(count / RECORDS_PER_KEY)
@@ -113,7 +113,7 @@ async def measure(task: CleaningTask, form: RecordForm) -> CleaningStats:
 
 
 def main() -> None:
-    """Print a line for each case, with the best of the rounds."""
+    """Print a line for each kind of log, with the best of the rounds."""
     parser = argparse.ArgumentParser(description="records per second of the cleaner's passes")
     parser.add_argument("--form", choices=list(FORMS), default="arrays")
     parser.add_argument("--mib", type=int, default=100, help="uncompressed MiB of each case")

@@ -1,8 +1,8 @@
 """Cost of a running compaction to a producer and a tailing consumer.
 
 Phases alternate on one broker: without a compaction, and during the compaction of a log with many
-records.  Three of ten keys of the log are still live.  The load is half of the load that the
-machine can handle, including producer and consumer.  The cleaner runs with its usual niceness.
+records.  Three of ten keys of the log are still live.  The load is half of what the machine can
+handle, including producer and consumer.  The cleaner runs with its usual niceness.
 """
 
 import random
@@ -22,8 +22,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 STEADY = "ottla-bench-steady"
 PROBE_RATE = 1_000_000
-"""Records per second that no machine can handle.  The rate of the records that are nevertheless
-read is measured, and the load is half of it."""
+"""Rate in records per second that no machine can handle. The measured load is half of the rate at
+which records are read nevertheless."""
 
 PROBE_S = 6.0
 
@@ -66,8 +66,8 @@ def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _bearable_rate(bootstrap: str) -> int:
-    """Return the number of records per second that are both written and read while the producer is
-    overloaded."""
+    """Return the number of records per second that a broker can handle: records that are both
+    written and read while the producer is overloaded."""
     with PacedLoad(bootstrap, STEADY, PROBE_RATE) as load:
         time.sleep(SETTLE_S)
         began_at = time.perf_counter()

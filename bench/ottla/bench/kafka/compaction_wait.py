@@ -1,4 +1,4 @@
-"""Waits until a broker has compacted a topic, as shown by the checkpoints in its log
+"""Waits until a broker has compacted a topic, according to the checkpoints in its log
 directories."""
 
 import time

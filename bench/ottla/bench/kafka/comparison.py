@@ -1,7 +1,7 @@
 """Comparison of two servers by the same figures: medians, spreads, ratio, and whether a difference
-is significant.  Pure.
+is significant. Pure.
 
-This module also decides the order of measurements: the servers take turns in each round, so that
+The module also determines the order of measurements: the servers take turns in each round, so that
 other load of the machine affects both.
 """
 
@@ -66,15 +66,15 @@ class FigureComparison(NamedTuple):
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """Return the spread of a figure: the median, lowest and highest of its values."""
+    """Return the spread of a figure: the median, the lowest and the highest of its values."""
     return Spread(median(values), min(values), max(values))
 
 
 def verdict_of(
     ours: Sequence[float], theirs: Sequence[float], *, is_higher_better: bool
 ) -> FigureVerdict:
-    """Return the verdict.  It is undecided if the spreads overlap, or if the difference between the
-    medians is not greater than each spread."""
+    """Return the verdict on Ottla's values compared with Kafka's. It is undecided if the spreads
+    overlap, or if the difference between the medians is not greater than each spread."""
     mine, other = spread_of(ours), spread_of(theirs)
     gap = mine.median - other.median
     overlaps = mine.lowest <= other.highest and other.lowest <= mine.highest

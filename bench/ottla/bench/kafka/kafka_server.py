@@ -201,8 +201,8 @@ def _wait_until_ready(child: subprocess.Popen[bytes], address: tuple[str, int], 
 
 
 def known_brokers(address: tuple[str, int]) -> int:
-    """Return the number of brokers that a broker knows.  Raises OSError if the broker is
-    unreachable."""
+    """Return the number of brokers that the broker at `address` knows. Raises OSError if the broker
+    is unreachable."""
     answer = answer_to(address, small_request("metadata", "none", ZERO_UUID).frame)
     if not answer:
         return 0
@@ -222,7 +222,7 @@ def stop_server(child: subprocess.Popen[bytes]) -> None:
 
 
 def failure_of(what: str, log: Path) -> RefusedError:
-    """Return the error for a Kafka process that failed, with the last line of its output."""
+    """Return the error for a Kafka process that failed, with the last line of its log."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return RefusedError(
         ErrorCode.INVALID_REQUEST, f"Kafka {what}: {lines[-1] if lines else 'it printed nothing'}"

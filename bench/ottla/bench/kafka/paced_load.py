@@ -50,7 +50,7 @@ class PacedLoad(HelperProcess):
 
 
 def main(bootstrap: str, topic: str, rate: str) -> None:
-    """Send and read until standard input ends, then print the latencies."""
+    """Send records and read them until standard input ends, then print the latencies."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "ottla-bench", "enable.auto.commit": False}

@@ -96,7 +96,7 @@ class SecurityReport:
 
 
 class SecurityPairs(NamedTuple):
-    """The four servers, as two pairs of Ottla and Kafka."""
+    """The four servers that are compared, as two pairs of Ottla and Kafka."""
 
     version: str
     plain: Mapping[str, SecurityServer]

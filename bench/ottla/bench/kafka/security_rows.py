@@ -1,5 +1,5 @@
-"""The rows of `ottla bench security`: for each row, its load on one server, and the preparation of
-this load."""
+"""The rows of `ottla bench security`. For each row, the module contains its load on one server and
+the preparation of this load."""
 
 import socket
 import ssl
@@ -49,7 +49,7 @@ PRODUCED, FETCHED, SMALL = "security-produce", "security-fetch", "security-small
 RECORD_BYTES = 1_000
 FETCH_BATCH_BYTES = 1 << 20
 CLIENTS_OF_HANDSHAKES = 2
-"""Number of threads that open connections one after another.  Two are enough to keep a server
+"""Number of threads that open connections one after another. Two are enough to keep a server
 busy."""
 ENTRIES_AT_ONCE = 1_000
 ALLOWED_WITHIN_S = 20.0
@@ -82,7 +82,7 @@ class SecurityWork:
     connections: int
     in_flight: int
     entries: int
-    """Number of ACLs in addition to the ACL of the topic."""
+    """Number of ACLs in addition to the ACL that allows access to the topic."""
 
 
 SecurityRow = Callable[[SecurityServer, SecurityWork, Path], Mapping[str, float]]
@@ -206,7 +206,8 @@ def _bytes_row(
 def _handshakes_row(
     listener: str, server: SecurityServer, work: SecurityWork, ca: Path
 ) -> dict[str, float]:
-    """Open connections, each with its own TLS handshake, and close them. Returns the figures."""
+    """Open connections to a listener, each with its own TLS handshake, and close them. Returns the
+    figures."""
     context = ssl.create_default_context(cafile=str(ca))
     context.minimum_version = context.maximum_version = TLS_OF[listener]
     address = server.address(listener)
@@ -276,7 +277,8 @@ TLS_ROWS: dict[str, SecurityRow] = {
     "handshakes-tls13": partial(_handshakes_row, TLS13),
     "handshakes-tls12": partial(_handshakes_row, TLS12),
 }
-"""Rows that are measured on servers without an authorizer, by name."""
+"""Rows that are measured on servers without an authorizer: their functions by name."""
 
 ENTRIES_ROWS = {f"{kind}-acls": kind for kind in VERSIONS}
-"""Rows of small requests of a logged-in user, to servers with and without an authorizer."""
+"""Rows of small requests by a logged-in user, to servers with and without an authorizer: the kind
+of request by row."""

@@ -1,4 +1,4 @@
-"""Transactional load driven by librdkafka: throughput, and the duration of a commit.
+"""Transactional load driven by librdkafka, which measures throughput and the duration of a commit.
 
 The time of a commit is measured alone, after all records of the transaction are acknowledged.
 librdkafka uses the protocol before KIP-890 part 2, so each transaction must first add its
@@ -19,7 +19,7 @@ from ottla.bench.result import Result
 from ottla.model.errors import ErrorCode, RefusedError
 
 RECORDS_BETWEEN_LOOKS = 64
-"""Number of records that are produced between two checks of the clock.  They take some hundred
+"""Number of records that are produced between two checks of the clock, which takes some hundred
 microseconds."""
 QUEUED_RECORDS_MAX = 10_000
 """Maximum number of records in the producer's queue.  With more, a transaction would be longer than

@@ -38,13 +38,13 @@ from ottla.bench.tables import table_of
 FEW, MANY = 1, 50
 """Numbers of partitions of the two topics."""
 SIDE_BY_SIDE = 16
-"""Number of concurrent producers in the row that measures a transaction coordinator."""
+"""Number of concurrent producers in the row that measures one transaction coordinator."""
 REPLICAS_MAX = 3
 
 
 class TransactionRow(NamedTuple):
-    """One row: its load, the number of partitions, and the figures of the result that are
-    reported."""
+    """One row of the benchmark: its load, the number of partitions, and the figures of the result
+    that are reported."""
 
     run: Callable[[TransactionLoad], Result]
     partitions: int
@@ -75,7 +75,7 @@ SHARES = {
 
 
 class TransactionsReport(NamedTuple):
-    """Figures of the first round, and of the later rounds."""
+    """Figures of the first round, and of the later rounds, of the transaction benchmark."""
 
     version: str | None
     """Version of Apache Kafka.  None if only Ottla is measured."""
@@ -113,7 +113,8 @@ class TransactionsReport(NamedTuple):
 
 
 def shares_of(rounds: Sequence[Measured]) -> dict[str, dict[str, float]]:
-    """Return the median rate as a share of the rate without transactions, by row and server."""
+    """Return the median rate of each row as a share of the rate without transactions, by row and
+    server."""
     found: dict[str, dict[str, float]] = {}
     for row, whole in SHARES.items():
         for server in dict.fromkeys(server for _, server in rounds[0]):

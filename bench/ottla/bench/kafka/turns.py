@@ -1,5 +1,5 @@
-"""Rounds of one comparison, in which the servers take turns until the deadline; and the machine's
-load average."""
+"""Rounds of a comparison in which servers take turns until a deadline, and the machine's load
+average."""
 
 import os
 import time

@@ -2,12 +2,13 @@
 
 `python -m ottla.bench.performance.heartbeat_scale [BROKERS …]` runs the shipped controller on a
 simulated machine and in virtual time, registers the brokers, and lets each of them send a heartbeat
-every two seconds for one minute, at its own moment.  It prints the CPU time of a registration, of a
-heartbeat through the simulated network and of the controller's handler alone, and of fencing all
-brokers at once when they fall silent.  A broker that is fenced before that ends the run.
+every two seconds for one minute, at its own moment.  It prints the CPU times of a registration, of
+a heartbeat through the simulated network, of the controller's handler of heartbeats alone, and of
+fencing all brokers when they fall silent. The run ends with an error if a broker is fenced before
+that.
 
 The simulation has no gRPC.  The last column is the CPU time of a process that only answers
-heartbeats over gRPC, on a loopback connection, and bears the rest of the cost.
+heartbeats over gRPC, on a loopback connection, and includes the rest of the cost.
 """
 
 import multiprocessing
@@ -57,8 +58,8 @@ async def register(host: ControllerHost, broker: int) -> pb.HeartbeatRequest:
 
 
 async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: float) -> None:
-    """Send a heartbeat every two seconds for a minute. Raises AssertionError if the broker is
-    fenced."""
+    """Send a broker's heartbeat every two seconds for a minute, first after `first_s`. Raises
+    AssertionError if the broker is fenced."""
     await trio.sleep(first_s)
     ends_at_s = trio.current_time() + RUN_S
     while trio.current_time() < ends_at_s:
@@ -68,7 +69,7 @@ async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: fl
 
 
 async def simulated(loop: Loop, count: int) -> dict[str, Any]:
-    """Return the figures of one number of brokers."""
+    """Run the simulation with `count` brokers, and return its figures."""
     async with open_controller_host(loop, Chance(1), SETTINGS) as host:
         loop.on_step = None  # The checks of the simulation are not part of the cost.
         began_s = time.thread_time()
@@ -115,7 +116,7 @@ def serve(pipe: Connection) -> None:
 
 
 async def call(port: int) -> None:
-    """Send heartbeats from several tasks at once."""
+    """Send heartbeats over gRPC to a port of this machine from several tasks at once."""
     async with open_rpc_runtime() as runtime, trio.open_nursery() as nursery:
         channel = await runtime.channel(f"127.0.0.1:{port}")
         request = pb.HeartbeatRequest(broker_id=1, broker_epoch=7, current_metadata_offset=7)

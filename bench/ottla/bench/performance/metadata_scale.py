@@ -1,15 +1,15 @@
-"""Metadata of very many partitions: the cost on one controller alone.
+"""Benchmark of the metadata of very many partitions: the cost on one controller.
 
 `python -m ottla.bench.performance.metadata_scale [PARTITIONS …]` builds images with three replicas
 for each partition and as many brokers as lead 10,000 partitions each.  For each image it prints the
-size of its snapshot, the CPU time in which the snapshot is written and loaded again, the memory of
-the image, and the CPU time of the decision and the application by which another broker leads each
-partition of a broker that is gone.
+size of its snapshot, the CPU times of writing and loading the snapshot, and the memory of the
+image. It also prints the CPU times of a failover: of deciding on new leaders for all partitions of
+a lost broker, and of applying that decision.
 
-The steps run in the slices in which a node runs them on its event loop, with the garbage collector
-paused as there.  The decision is an exception: a controller makes it in a thread.  The longest
-slice is printed, too.  CPU time of one thread is measured, so other work on the machine changes
-little.
+A node runs these steps in slices on its event loop, with the garbage collector paused, and so does
+the benchmark. The decision is an exception, because a controller makes it in a thread. The longest
+slice is printed, too. The CPU time of one thread is measured, so other work on the machine has
+little effect.
 """
 
 import gc
@@ -88,7 +88,7 @@ class SliceTimes:
         self._began_s = time.thread_time()
 
     def end(self) -> None:
-        """End a slice.  The next one begins."""
+        """End a slice of the work and start the next one."""
         now_s = time.thread_time()
         self.sum_s += now_s - self._began_s
         self.longest_s = max(self.longest_s, now_s - self._began_s)
@@ -116,8 +116,8 @@ def loaded(data: bytes) -> tuple[MetadataImage, SliceTimes]:
 
 
 def failed_over(image: MetadataImage) -> tuple[int, SliceTimes, SliceTimes]:
-    """Return the number of partitions that change when a broker is gone, the time of the decision,
-    and that of applying its records."""
+    """Let another broker lead each partition of a lost broker. Returns the number of changed
+    partitions, the time of the decision, and the time of applying its records."""
     decision = SliceTimes()
     changes = tuple(brokers_unavailable(image, ControllerConfig(), (NodeId(0),)))
     decision.end()
@@ -133,7 +133,7 @@ def resident_mib() -> float:
 
 
 def measure(partition_count: int) -> dict[str, Any]:
-    """Return the figures of one number of partitions."""
+    """Return the figures for a metadata image with this number of partitions."""
     gc.collect()
     before_mib = resident_mib()
     image = fold.apply_all(EMPTY, records(partition_count))

@@ -1,8 +1,9 @@
-"""Every row of docs/performance.md: measured, stored as JSON, and rendered as one page.
+"""Measurement of the rows of docs/performance.md. The values are stored as JSON and rendered as one
+page.
 
-A sitting measures some groups of rows in one topology.  All servers run at the same time and take
-turns, after one round that warms up the servers.  The values of every round are stored, so one page
-can combine several sittings, and can be generated again.
+A run measures some groups of rows in one topology. All servers run at the same time and take turns,
+after one round that warms up the servers. The values of every round are stored, so one page can
+combine several runs, and can be generated again.
 """
 
 import json
@@ -65,15 +66,15 @@ class MeasuredGroup:
     """The values of all rounds, by row, figure and server."""
 
     def add(self, row: str, server: str, figures: Figures) -> None:
-        """Add the figures of one row and server in one round."""
+        """Add the figures of one row and server from one round."""
         for figure, value in figures.items():
             self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
                 value
             )
 
     def keep(self, directory: Path) -> None:
-        """Write the values to a file. It replaces an earlier file of the same group and
-        topology."""
+        """Write the group's values to a file in the directory. It replaces an earlier file of the
+        same group and topology."""
         directory.mkdir(parents=True, exist_ok=True)
         shown = {
             "group": self.group,
@@ -95,8 +96,8 @@ class MeasuredGroup:
 
 
 def read_sittings(directory: Path) -> list[MeasuredGroup]:
-    """Return the stored values. The groups are in the order of the page.  Raises ConfigError if
-    there are none."""
+    """Return the stored values of all groups, in the order of the page. Raises ConfigError if there
+    are none."""
     read = [json.loads(path.read_text()) for path in directory.glob("*.json")]
     found = [MeasuredGroup(**one) for one in read if "group" in one]
     if not found:
@@ -176,7 +177,7 @@ class PerformanceRun:
     rounds: int
     timeout_s: float
     forms: Mapping[str, str]
-    """Further Python interpreters in which Ottla is installed, by column label."""
+    """Further Python interpreters in which Ottla is installed, by their columns' labels."""
 
     def run(self, say: Say) -> None:
         """Measure each group, and store its values after every round. Stops at the deadline."""

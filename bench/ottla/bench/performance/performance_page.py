@@ -89,7 +89,8 @@ def measured_part(
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the tables of all sittings, followed by those of the reports, which have no goals.
+    """Return the tables of all stored groups, followed by the tables of the reports, which have no
+    goals.
 
     `pictures` maps groups to the file names of their plots.
     """
@@ -174,8 +175,8 @@ def label_of(server: str) -> str:
 def ratio_cell(
     mine: Sequence[float] | None, theirs: Sequence[float] | None, goal: RatioGoal
 ) -> str:
-    """Return the ratio of the medians as text.  It is bold if it meets the goal, and has a mark if
-    it is not significant."""
+    """Return the ratio of the medians as text. It is bold if it meets the goal, and has a question
+    mark if the difference is not significant."""
     if mine is None or theirs is None or not spread_of(theirs).median:
         return "–"
     ratio = spread_of(mine).median / spread_of(theirs).median
@@ -204,7 +205,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def missed(sittings: Sequence[MeasuredGroup], server: str = OURS) -> list[str]:
-    """Return the rows in which a server does not meet the goal, each with the ratio."""
+    """Return the rows in which a server misses the goal, each with the ratio."""
     found = []
     for sitting in sittings:
         base = base_of(sitting.group)

@@ -1,4 +1,4 @@
-"""The rows of docs/performance.md: for each row, its load on one cluster, and its goal."""
+"""The rows of docs/performance.md: the load of each row on one cluster, and its goal."""
 
 import time
 from collections.abc import Callable, Collection
@@ -31,7 +31,8 @@ BYTES_OF_A_RUN = 100_000_000
 RECORDS_MAX = 400_000
 SINGLES = 400
 REQUESTS = {(10, 1): 15_000, (50, 5): 40_000}
-"""Number of requests in a run, by (connections, requests in flight on each)."""
+"""Number of requests in a run, by number of connections and number of requests in flight on
+each."""
 FEW, MANY = 7, 100
 """Numbers of topics that one request creates or deletes."""
 ADMIN_TIMEOUT_S = 120.0
@@ -274,8 +275,7 @@ def _admin_row(count: int, partitions: int = 1) -> PerformanceRow:
 
 
 def _under_quotas(row: PerformanceRow) -> PerformanceRow:
-    """Return a copy of the given row in which the client has quotas that are too high to be
-    reached."""
+    """Return a copy of a row in which the client has quotas that are too high to be reached."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         set_quotas(cluster.bootstrap, QUOTAS)
@@ -323,7 +323,7 @@ def memory_with_partitions(cluster: RunningCluster, replicas: int, count: int) -
 
 
 def deaths(cluster: RunningCluster) -> Figures:
-    """Kill the active controller, then a partition leader.  Returns how long clients had to wait
+    """Kill the active controller, then a partition leader. Returns how long clients had to wait
     after each kill."""
     load = Load(bootstrap=cluster.bootstrap, topic="performance-deaths", replication_factor=3)
     _make(load)

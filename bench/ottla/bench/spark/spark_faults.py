@@ -1,4 +1,5 @@
-"""`ottla bench spark-faults`: no record may be lost or duplicated after SIGKILL.
+"""`ottla bench spark-faults`: checks that no record is lost or duplicated when brokers and a Spark
+driver are killed.
 
 A steady producer fills a topic.  One Spark driver copies it into Parquet files and into another
 topic.  In every round, a broker and the driver are killed at random moments, and the driver is
@@ -40,10 +41,11 @@ SOURCE_PARTITIONS = 8
 COPY_PARTITIONS = 6
 KEYS = 1_000
 RATE = 500
-"""Records per second.  The amount of data does not matter, only the moment of a kill."""
+"""Records per second that the producer writes. The amount of data does not matter, only the moment
+of a kill."""
 PAD = b"x" * 80
 BATCHES_BEFORE_DEATH = 2
-"""Number of batches that both queries must finish before a driver is killed."""
+"""Number of batches that both queries must finish before the driver is killed."""
 KILL_WITHIN_S = 5.0
 BATCH_S = 5
 """Maximum number of seconds of records in one batch.  With more, there would be too few batches
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_clean(figures: Figures) -> bool:
-    """Return whether every record arrived exactly once, in order."""
+    """Return whether the figures show that every record arrived exactly once, in order."""
     wrong = ("missing", "doubled_or_else", "out_of_order")
     counts = [count for name, count in figures.items() if name.endswith(wrong)]
     assert len(counts) == 7
@@ -181,7 +183,7 @@ def spark_driver(work: SparkWork) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kill_driver(driver: subprocess.Popen[bytes]) -> None:
-    """Kill the driver's Python and its JVM at once.  Its workers end by themselves."""
+    """Kill the driver's Python process and its JVM at once. Its workers end by themselves."""
     pids = [driver.pid, *_children(driver.pid)]
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -193,7 +195,7 @@ def kill_after_progress(
     work: SparkWork, cluster: StartedCluster, driver: subprocess.Popen[bytes], chance: random.Random
 ) -> str:
     """Wait until both queries have made progress. Then kill a broker and the driver, in random
-    order. Returns a text with the time of each kill."""
+    order. Returns a text that contains the time of each kill."""
     goals = {one: last_batch(work, one, "commits") + BATCHES_BEFORE_DEATH for one in QUERIES}
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S
     while any(last_batch(work, one, "commits") < goal for one, goal in goals.items()):

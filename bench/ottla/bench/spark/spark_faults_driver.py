@@ -27,7 +27,7 @@ QUERIES = (ARCHIVE, COPY)
 
 
 class SparkWork(NamedTuple):
-    """Source and sinks of the driver."""
+    """Source and sinks of the Spark driver."""
 
     bootstrap: str
     source: str
@@ -59,8 +59,8 @@ class SourceRow(NamedTuple):
 
 
 def start(spark: "SparkSession", work: SparkWork, *, is_last: bool) -> "list[StreamingQuery]":
-    """Start both queries from their checkpoints, and return them. If `is_last`, they end when they
-    have read all current records."""
+    """Start both queries of the driver from their checkpoints, and return them. If `is_last`, they
+    end when they have read all current records."""
     trigger: dict[str, Any] = {"availableNow": True} if is_last else {"processingTime": "0 seconds"}
     rows = (
         spark.readStream.format("ottla")

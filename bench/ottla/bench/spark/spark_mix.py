@@ -14,7 +14,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEY_COUNT = 20_000
-"""Number of distinct keys of a compacted topic: with fewer, more records are removed."""
+"""Number of distinct keys of a compacted topic. With fewer keys, compaction removes more
+records."""
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
@@ -96,7 +97,7 @@ def _write(bootstrap: str, topic: str, codec: str, records: Iterable[dict[str, A
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> Iterable[Any]:
-    """Yield every message of a partition up to its end. They are read by confluent-kafka's
+    """Yield every message of a partition up to its current end, as read by confluent-kafka's
     consumer."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(

@@ -1,8 +1,8 @@
-"""Millions of records of all kinds are read by Spark and compared with the reads of another client.
+"""Comparison of millions of records of all kinds, as read by Spark and by another client.
 
-A DataFrame of each topic is written to Parquet, which keeps the order of a task's rows.  Then
+A DataFrame of each topic is written to Parquet, which keeps the order of a task's rows. Then
 confluent-kafka's consumer reads every partition, and all columns of all records are compared in
-order.  If records differ, the first difference is printed and the exit code is 2.
+order. If records differ, the first difference is printed and the exit code is 2.
 """
 
 import argparse
