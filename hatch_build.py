@@ -274,7 +274,7 @@ SUPPORT_CHANGES = {
         )
     ],
 }
-"""Corrections of mypyc 2.4's C files, by file: pairs of a text and its replacement."""
+"""Corrections of mypyc 2.4's C files, by file. Each is a pair of a text and its replacement."""
 
 
 def _compile_files_once(command: Any) -> None:

@@ -70,7 +70,7 @@ CONNECTION = {"bootstrap_server", "dir", "profile", "command_config"}
 
 
 def cli_page() -> str:
-    """Return docs/reference/cli.md."""
+    """Return the text of docs/reference/cli.md."""
     connection = argparse.ArgumentParser(add_help=False)
     declare_options(connection, CONNECTION_OPTIONS)
     rows = [(_spelling(action), _meaning(action, connection)) for action in connection._actions]

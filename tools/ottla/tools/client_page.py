@@ -1,6 +1,6 @@
 """Generator of docs/reference/client.md from the docstrings of `ottla.client`.
 
-A field is described by the docstring below it in the source, or by the sentence of its setting.
+A field is described by the docstring below it in the source, or by the description of its setting.
 """
 
 import ast
@@ -65,14 +65,15 @@ arguments."""
 
 @dataclass(frozen=True, slots=True)
 class DocumentedField:
-    """A public field or property of a class."""
+    """A public field or property of a class, with its docstring."""
 
     name: str
     text: str
 
 
 def reference() -> str:
-    """Return docs/reference/client.md: every public name of the client, and of its asyncio form."""
+    """Return the text of docs/reference/client.md: every public name of the client, and of its
+    asyncio form."""
     named = {name for _, names in SECTIONS for name in names}
     others = tuple(name for name in ottla.client.__all__ if name not in named)
     text = (

@@ -52,7 +52,8 @@ class CompletionRow:
 
 
 def completion_table() -> dict[str, CompletionRow]:
-    """Return the completion rows. Each key is a sequence of words that follow `ottla`."""
+    """Return the completion rows of all commands. Each key is a sequence of words that follow
+    `ottla`."""
     summaries = {name: command.summary for name, command in COMMANDS.items()}
     table = {"": CompletionRow({**summaries, HELP: "show the help of a command"})}
     table[HELP] = CompletionRow(dict(summaries))
@@ -94,7 +95,7 @@ def _kind(path: str, action: argparse.Action) -> str:
 
 
 def bash_script() -> str:
-    """Return the script for bash."""
+    """Return the completion script for bash."""
     rows = [
         f"    {_quoted(path)})\n      verbs={_joined(row.verbs)}\n"
         f"      options={_joined(row.options)}\n      values={_joined(_pairs(row))}\n"
@@ -105,7 +106,7 @@ def bash_script() -> str:
 
 
 def zsh_script() -> str:
-    """Return the script for zsh, which shows the summaries of verbs too."""
+    """Return the completion script for zsh, which shows the summaries of verbs too."""
     rows = [
         f"    {_quoted(path)})\n      ottla_verbs=({_listed(_described(row))})\n"
         f"      ottla_options=({_listed(row.options)})\n"
@@ -117,7 +118,7 @@ def zsh_script() -> str:
 
 
 def fish_script() -> str:
-    """Return the script for fish."""
+    """Return the completion script for fish."""
     rows = [
         f"        case {_quoted(path)}\n"
         f"            set -g __ottla_verbs {_listed(row.verbs)}\n"

@@ -6,7 +6,7 @@ NOTICE = "<!-- Written by `make docs`; a test compares it with the declarations.
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with these columns and rows."""
     lines = [columns, ["---"] * len(columns), *rows]
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)

@@ -18,7 +18,8 @@ INTRODUCTION = (
 
 
 def permission_rows(*, is_own: bool) -> list[tuple[str, ...]]:
-    """Return the table rows of Kafka's APIs, or of Ottla's own APIs if `is_own`."""
+    """Return the rows of the permissions table for Kafka's APIs, or for Ottla's own APIs if
+    `is_own`."""
     return [
         (
             row.name,
@@ -32,7 +33,7 @@ def permission_rows(*, is_own: bool) -> list[tuple[str, ...]]:
 
 
 def rpc_rows() -> list[tuple[str, str]]:
-    """Return the table rows of the gRPC methods between nodes."""
+    """Return the rows of the permissions table for the gRPC methods between nodes."""
     return [(f"`{path}`", _needs(need)) for path, need in RPC_NEEDS.items()]
 
 

@@ -208,7 +208,7 @@ FEATURES_BEGIN, FEATURES_END = "<!-- features: begin -->\n", "<!-- features: end
 
 
 def features_table() -> str:
-    """Return the table of Kafka's features."""
+    """Return a Markdown table of Kafka's features and whether they work in Ottla."""
     return table(("feature of Kafka", "works", "note"), FEATURES)
 
 
@@ -220,7 +220,7 @@ def with_features(readme: str) -> str:
 
 
 def settings_page() -> str:
-    """Return docs/reference/settings.md."""
+    """Return the text of docs/reference/settings.md."""
     sections = [
         ("Brokers", {**definitions(BrokerConfig), **broker_definitions()}),
         (
@@ -331,7 +331,7 @@ DIFFERENCES_OF_TOOLS = (
 
 
 def compatibility_page() -> str:
-    """Return docs/reference/compatibility.md."""
+    """Return the text of docs/reference/compatibility.md."""
     rows = [
         (str(api.key), api.name, f"{api.lowest}–{api.latest_stable}")
         for api in API.values()
@@ -369,8 +369,8 @@ def compatibility_page() -> str:
 
 
 def metrics_page(of_brokers: Registry) -> str:
-    """Return docs/reference/metrics.md. `of_brokers` is the metrics registry of a running
-    broker."""
+    """Return the text of docs/reference/metrics.md. `of_brokers` is the metrics registry of a
+    running broker."""
     text = (
         f"{NOTICE}# Metrics\n\n`/metrics` of a node (`metrics.prometheus.port`). Names are Kafka's "
         "MBeans by the usual rules of the JMX exporter; names of our own begin with `ottla_`. "
@@ -388,7 +388,7 @@ def metrics_page(of_brokers: Registry) -> str:
 
 
 def permissions_page() -> str:
-    """Return docs/reference/permissions.md."""
+    """Return the text of docs/reference/permissions.md."""
     return (
         f"{NOTICE}{INTRODUCTION}{table(COLUMNS, permission_rows(is_own=False))}\n## Our own\n\n"
         f"{table(COLUMNS, permission_rows(is_own=True))}\n## Between nodes\n\n"
@@ -398,7 +398,7 @@ def permissions_page() -> str:
 
 
 async def pages() -> dict[str, str]:
-    """Return every page by its file name."""
+    """Return the text of every generated page, by its file name."""
     async with open_in_process_cluster() as cluster:
         metrics = metrics_page(cluster.brokers[NodeId(1)].registry)
     return {

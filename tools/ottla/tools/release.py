@@ -28,8 +28,8 @@ SUMS = "SHA256SUMS"
 NOTES = "NOTES.md"
 CHUNK_BYTES = 1 << 20
 LICENSE_CHARS_MAX = 80
-"""Longest name of a license, in characters.  Some packages have the whole text of their license in
-the field of the name, and longer texts are therefore left out."""
+"""Maximum length of a license's name, in characters. Longer texts are left out, because some
+packages have the whole text of their license in the field of the name."""
 
 _LINE = re.compile(r"(\d+\.\d+\.\d+) +(\d{4}-\d\d-\d\d) +([0-9a-f]{40})")
 _HEADING = re.compile(r"## (\S+)(?: \((\d{4}-\d\d-\d\d)\))?")
@@ -41,7 +41,7 @@ class ReleaseError(Exception):
 
 
 class Release(NamedTuple):
-    """A line of `RELEASES`."""
+    """A line of `RELEASES`: version, date and commit of a release."""
 
     version: str
     date: str
@@ -86,7 +86,8 @@ def notes_of(changelog: str, version: str) -> str:
 
 
 def check_version(project: str, changelog: str, releases: str) -> None:
-    """Raise ReleaseError if the files of the tree do not agree about the version to release."""
+    """Raise ReleaseError if the files of the source tree disagree about the version to release. The
+    arguments are their texts."""
     version = tomllib.loads(project)["project"]["version"]
     if version != VERSION:
         raise ReleaseError(
@@ -138,8 +139,8 @@ def _ref(key: str, item: Mapping[str, Any]) -> str:
 
 
 def _needs(key: str, installed: Mapping[str, Any]) -> list[str]:
-    """Return the keys of the installed packages that a package needs, without the packages that
-    only its extras need."""
+    """Return the keys of the installed packages that a package needs. Packages that only its extras
+    need are left out."""
     found: set[str] = set()
     for requirement in installed[key]["metadata"].get("requires_dist", ()):
         text, _, marker = requirement.partition(";")
@@ -193,7 +194,8 @@ def sums_of(files: Iterable[Path]) -> str:
 
 
 def check() -> None:
-    """Raise ReleaseError if this tree cannot be released: versions differ, or files changed."""
+    """Raise ReleaseError if this source tree cannot be released, because versions differ or files
+    have changed."""
     check_version(
         (ROOT / "pyproject.toml").read_text("utf-8"),
         (ROOT / "CHANGELOG.md").read_text("utf-8"),
@@ -205,7 +207,8 @@ def check() -> None:
 
 
 def finish(directory: Path) -> None:
-    """Write notes, bill of materials and checksums into the directory of the packages."""
+    """Write notes, bill of materials and checksums into the directory that contains the release's
+    packages."""
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     (directory / NOTES).write_text(f"# Ottla {VERSION}\n\n{notes_of(changelog, VERSION)}", "utf-8")
     (wheel,) = directory.glob(f"ottla-{VERSION}-py3-none-any.whl")

@@ -1,8 +1,9 @@
-"""Pushes of client metrics as a table that grows, and rollups as a view over all of it.
+"""Client metrics in a Spark pipeline: a table of all pushes, which grows, and a view with rollups
+of all of them.
 
-The functions are those of `ottla pipeline telemetry`.  There, a stream stores only the state that
-it needs.  Here, all pushes are stored, and each run computes the view from all of them: the same
-totals and a simpler pipeline, but more work as the table grows.
+The functions are those of `ottla pipeline telemetry`. There, a stream stores only the state that it
+needs. Here, all pushes are stored, and each run computes the view from all of them. The totals are
+the same and the pipeline is simpler, but there is more work as the table grows.
 """
 
 from pyspark import pipelines as dp
