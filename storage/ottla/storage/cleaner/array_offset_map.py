@@ -55,7 +55,7 @@ class KeyHashes(NamedTuple):
 
 
 class KeyHasher:
-    """The keyed hash function that one cleaning uses."""
+    """The keyed hash function for the keys of one cleaning."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed.to_bytes(DIGEST_BYTES, "big")
@@ -132,7 +132,7 @@ class ArrayOffsetMap:
             self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, or `NOT_FOUND` if it has none."""
+        """Return the offset stored for a key, or `NOT_FOUND` if the map lacks the key."""
         return int(self.offsets_of(self._hashes_of(key))[0])
 
     def _hashes_of(self, key: bytes) -> KeyHashes:
@@ -143,7 +143,7 @@ class ArrayOffsetMap:
         """Set the offsets of several keys. The offsets must ascend, and must not be smaller than
         any offset in the map.
 
-        The map must have room for that many keys.
+        The map must be able to store that many further keys.
         """
         assert self.count + len(offsets) <= self.count_max
         first, second, offset_after = hashes.first, hashes.second, offsets + 1

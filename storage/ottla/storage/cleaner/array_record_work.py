@@ -58,7 +58,7 @@ class ArrayRecordWork:
 
     def _put(self, bodies: Sequence[Body], key_at: Ints, sizes: Ints, offsets: Ints) -> int | None:
         """Add keys to the offset map, in steps that are certain to fit. Returns the index of the
-        first key without room, or None if all fit."""
+        first key that does not fit, or None if all fit."""
         if not len(offsets):
             return None
         hashes = self._hasher.of_keys(bodies[0].data, key_at, sizes)

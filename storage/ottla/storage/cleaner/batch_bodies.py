@@ -41,7 +41,7 @@ class RunBounds:
         self.byte_count = 0
 
     def is_full_after(self, body: Body) -> bool:
-        """Add a body to the run. Returns True if the run ends with it."""
+        """Add a body to the current run. Returns True if the run ends with this body."""
         self.record_count += body.header.record_count
         self.byte_count += body.size_bytes
         if self.record_count < RUN_RECORDS_MAX and self.byte_count < RUN_BYTES_MAX:

@@ -41,7 +41,7 @@ from ottla.wire.records import Body
 
 
 class KeptBatch(NamedTuple):
-    """One batch of a cleaned segment."""
+    """One batch that a cleaning keeps, with its new bytes if it was changed."""
 
     base_offset: int
     last_offset: int

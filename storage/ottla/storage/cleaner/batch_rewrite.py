@@ -32,14 +32,14 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62
-"""Latest delete horizon. A later one has the same effect, and timestamps relative to it would not
-fit into 64 bits."""
+"""Latest delete horizon in ms. A later one has the same effect, and timestamps relative to it would
+not fit into 64 bits."""
 TIMESTAMP_MS_MIN = -(1 << 61)
-"""Earliest timestamp whose difference from every horizon fits into 64 bits."""
+"""Earliest timestamp in ms whose difference from every horizon fits into 64 bits."""
 
 
 def kept_bytes(body: Body, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """Return the bytes of a body in the given ranges, joined."""
+    """Return the given ranges of a body's bytes, joined."""
     view = memoryview(body.data)
     return b"".join([view[start:end] for start, end in ranges])
 

@@ -246,7 +246,7 @@ class _CleaningPass:
             )
 
     def done(self) -> CleaningDone:
-        """Return the result of the cleaning."""
+        """Return the result of the cleaning, after both passes."""
         assert self._filter is not None
         counts = self._filter.counts
         return CleaningDone(

@@ -57,7 +57,7 @@ class CleanedSegment:
 
     @property
     def is_begun(self) -> bool:
-        """True if the files have been created."""
+        """True if the files of the cleaned segment have been created."""
         return self._log is not None
 
     async def begin(self, source: DiskFile | None) -> int:

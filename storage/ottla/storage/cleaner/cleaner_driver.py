@@ -48,7 +48,7 @@ FATES = {True: "set aside", False: "tried again later"}
 
 
 class CleanedLogs(Protocol):
-    """Interface of the log manager for the cleaner."""
+    """Interface of the log manager for the log cleaner."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield every online partition with its log."""
@@ -428,7 +428,7 @@ class LogCleaner:
         log.hooks.after_truncation = lambda: self.resume(partition)
 
     async def stop(self) -> None:
-        """Start no further cleanings. Returns once those in progress have ended."""
+        """Start no further cleanings. Returns once the cleanings in progress have ended."""
         self._is_stopped = True
         self._wake()
         for running in list(self._running.values()):

@@ -19,8 +19,9 @@ from ottla.model.values import frozen
 from ottla.storage.cleaner.cleanable import Cleanable, CleanableLog, cleanable_of
 
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
-"""Delays before the retries of a failed cleaning. After one more failure the log is excluded.
-Shorter delays read a failing log more often; longer ones leave it dirty after a temporary error."""
+"""Delays in ms before the retries of a failed cleaning. After one more failure the log is excluded.
+With shorter delays, a failing log is read more often. With longer ones, it stays dirty for longer
+after a temporary error."""
 
 
 SHORTLIST_MAX = 100

@@ -43,8 +43,8 @@ class CleanableSegment(NamedTuple):
     size_bytes: int
     """Size of the complete batches; the bytes after them are not read."""
     modified_ms: int
-    """Time of the file's last write, from which the age of tombstones in the formats v0 and v1 is
-    counted."""
+    """Time of the file's last write in ms, from which the age of tombstones in the formats v0 and
+    v1 is counted."""
 
 
 class LastRecord(NamedTuple):
@@ -107,7 +107,7 @@ class CleanedGroup(NamedTuple):
     """End offset of the last source segment."""
     size_bytes: int
     first_timestamp_ms: int
-    """Largest timestamp of the first batch, or -1 if there is none."""
+    """Largest timestamp of the first batch in ms, or -1 if there is none."""
     max_timestamp_ms: int
     max_timestamp_offset: int
 

@@ -14,7 +14,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 MAP_BYTES_MAX = 2 * GIB
-"""Maximum memory of the offset map of one log, as in Kafka."""
+"""Maximum memory of the offset map of one log in bytes, as in Kafka."""
 
 
 def task_of(

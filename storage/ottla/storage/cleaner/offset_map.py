@@ -43,8 +43,8 @@ class OffsetMap(Protocol):
         ...
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless the stored offset is larger. The map must have room for
-        one more key."""
+        """Set the offset of a key, unless the map already has a larger offset for it. The map must
+        be able to store one more key."""
         ...
 
     def offset_of(self, key: bytes) -> int:
@@ -97,7 +97,7 @@ class SlotTable:
         self._digest = digest
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key unless the stored offset is larger."""
+        """Set the offset of a key, unless the map already has a larger offset for it."""
         digest = self._digest(key)
         at = self._find(digest)
         slots = self._slots

@@ -35,7 +35,7 @@ class KeptRecords(NamedTuple):
     """Byte ranges of the kept records in the data of their batch body. Adjacent records form one
     range."""
     max_timestamp_ms: int
-    """Largest timestamp of the kept records."""
+    """Largest timestamp of the kept records, in ms."""
     has_tombstone: bool
     """True if a kept record is a tombstone."""
     keyless_count: int

@@ -44,8 +44,8 @@ With a lower one clients wait longer."""
 AUTOGROUP = "/proc/self/autogroup"
 """File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
 ASK_BYTES = MIB
-"""Bytes read and written between two permission requests. Smaller asks more often than the rate
-limit needs; larger lets a stopped task run for longer."""
+"""Number of bytes read and written between two permission requests. With fewer, the worker asks
+more often than the rate limit needs. With more, a stopped task runs for longer."""
 
 
 class _StoppedError(Exception):

@@ -118,7 +118,7 @@ class Checkpoints:
             await self._write_topic_ids({key: topic_ids[key] for key in named & topic_ids.keys()})
 
     def lines(self, name: str) -> Mapping[TopicPartition, Offset]:
-        """Return all lines of a file, whatever their topic ids."""
+        """Return all lines of a checkpoint file, whatever their topic ids."""
         return self._lines[name]
 
     def offset_of(self, name: str, partition: TopicPartition, topic_id: UUID) -> Offset | None:
@@ -154,7 +154,8 @@ class Checkpoints:
     async def write(
         self, name: str, current: Callable[[], Mapping[TopicPartition, CheckpointLine]]
     ) -> None:
-        """Replace the lines of a file by those that `current` returns when the write begins.
+        """Replace the lines of a checkpoint file by the lines that `current` returns when the write
+        begins.
 
         Calls that wait while another write runs share the next write.
         """

@@ -126,7 +126,7 @@ class FreeSpace:
     # --- events ---
 
     def on_asked(self, now_ms: int) -> None:
-        """Record that a measurement has begun."""
+        """Record that a measurement of the free space has begun."""
         if self._asked_ms is None:
             self._asked_ms = now_ms
 
@@ -143,7 +143,7 @@ class FreeSpace:
         return self._answered()
 
     def on_measured(self, space: Space, now_ms: int) -> list[FreeSpaceChange]:
-        """Handle a measurement. Returns the changes to log."""
+        """Handle a completed measurement of the free space. Returns the changes to log."""
         changes = [self._answered()]
         self.space = space
         self.measured_ms = now_ms

@@ -208,7 +208,7 @@ async def open_directories(
 async def _complete_identity(
     directory: LogDirectory, config: BrokerConfig, rng: Rng, cluster_id: str
 ) -> None:
-    """Write the identity of a directory that was added to log.dirs."""
+    """Write the identity file of a directory that was added to log.dirs."""
     if directory.directory_id is None:
         identity = MetaProperties(
             cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()

@@ -34,8 +34,8 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
 SLOW_FSYNC_S = 1.0
-"""Duration of a flush above which it is logged. Shorter flushes are usual while a device is busy; a
-flush that takes little longer can cause an election."""
+"""Duration of a flush in seconds above which it is logged. Shorter flushes are usual while a device
+is busy. A flush that takes little longer can cause an election."""
 SLOW_REPEAT_S = 60.0
 """Minimum interval in seconds between log lines about slow flushes of one directory. A shorter one
 fills the log."""
@@ -286,8 +286,8 @@ class RealDisk:
     async def fsync_directory(self, path: str) -> None:
         """Make creations, renames and removals in a directory durable.
 
-        Overlapping calls share one fsync, for example those of partitions created or deleted
-        together.
+        Overlapping calls share one fsync, for example when several partitions are created or
+        deleted.
         """
         limiter = self._workers_of(path).fsync
         await self._directory_fsyncs.run(

@@ -32,7 +32,8 @@ needed when the metadata log rolls, when files are replaced by rename, and for c
 controllers."""
 
 IOV_MAX = 1024
-"""Maximum number of chunks in one pwritev (Linux's UIO_MAXIOV). More chunks fail with EINVAL."""
+"""Maximum number of chunks in one pwritev (Linux's UIO_MAXIOV). A call with more chunks fails with
+EINVAL."""
 
 
 class RealFile:

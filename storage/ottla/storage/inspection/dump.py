@@ -48,7 +48,7 @@ RAFT_CONTROL_MESSAGES: dict[ControlType, type[Message]] = {
 
 
 class RecordRow(NamedTuple):
-    """One record of a batch."""
+    """Row for one record of a batch."""
 
     offset: int
     timestamp_ms: int
@@ -125,7 +125,7 @@ class EpochRow(NamedTuple):
 
 
 class FieldRow(NamedTuple):
-    """One field of a small file such as `partition.metadata`."""
+    """Row for one field of a small file such as `partition.metadata`."""
 
     field: str
     value: object

@@ -21,8 +21,8 @@ INDEX_BLOCK_BYTES = 64 * KIB
 megabytes."""
 
 SMALL_FILE_BYTES_MAX = 64 * MIB
-"""Maximum size of a file that is read as a whole. A snapshot of a million producers has 46 MB.
-Smaller refuses valid files; larger lets a corrupt file use more memory."""
+"""Maximum size in bytes of a file that is read as a whole. A snapshot of a million producers has 46
+MB. A smaller limit refuses valid files. With a larger one, a corrupt file may use more memory."""
 
 
 class Readable(Protocol):
@@ -51,7 +51,7 @@ class BytesReadable:
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes."""
+        """Number of bytes in memory."""
         return len(self._data)
 
     def pread(self, position: int, size: int) -> bytes:

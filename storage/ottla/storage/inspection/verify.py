@@ -127,7 +127,7 @@ class _Partition:
         self._bases = offsets_of(files.names, LOG)
 
     def verify(self) -> Iterator[Flaw]:
-        """Yield the flaws of all files."""
+        """Yield the flaws of all files in the partition's directory."""
         yield from self._epoch_file()
         for number, base_offset in enumerate(self._bases):
             yield from self._guarded(file_name(base_offset, LOG), self._segment, number)

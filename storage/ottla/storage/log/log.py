@@ -524,7 +524,7 @@ class Log:
         return place.epoch == other.last_epoch and place.offset >= other.end_offset
 
     def adopt_bounds(self, other: "Log") -> None:
-        """Raise the log start offset and the high watermark to those of another log of the
+        """Raise the log start offset and the high watermark to the values of another log of the
         partition."""
         state = self.state
         state.raise_log_start(min(other.log_start_offset, state.end_offset))

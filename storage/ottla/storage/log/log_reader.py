@@ -36,7 +36,7 @@ class LogRead(NamedTuple):
     end_offset: Offset
     """An offset above all records of the slice."""
     first_batch_bytes: int = 0
-    """Size of the first batch of the slice."""
+    """Size of the first batch of the slice in bytes."""
 
 
 SMALL_READ_BYTES_MAX = 4096

@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class DelayedRemoval:
-    """The files of one directory that wait for their removal."""
+    """The files of one log directory that wait for their removal."""
 
     def __init__(self, disk: Disk, on_error: Callable[[OSError], None]) -> None:
         """Create the schedule of removals. `on_error` is called with each error of the disk."""

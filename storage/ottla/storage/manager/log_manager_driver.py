@@ -73,9 +73,9 @@ async def open_log_manager(
     """Lock and check every directory, and yield the log manager. The caller then opens the logs
     with `recover`.
 
-    Raises ConfigError if another process has locked a directory, if one belongs to another cluster
-    or node, or if none is usable. If the `async with` block ends without `shutdown_cleanly`, the
-    effect is that of a crash.
+    Raises ConfigError if another process has locked a directory, if a directory belongs to another
+    cluster or node, or if none is usable. If the `async with` block ends without
+    `shutdown_cleanly`, it has the effect of a crash.
     """
     directories = await open_directories(disk, config, rng, cluster_id)
     logs = LogManager(disk, config, clock, rng, directories, errors, runner)

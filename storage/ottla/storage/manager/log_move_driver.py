@@ -37,8 +37,8 @@ from ottla.storage.manager.log_recovery_driver import rename_to_stray
 _LOGGER = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * KIB
-"""Bytes copied per event-loop iteration. More blocks the event loop for longer; less costs more
-reads."""
+"""Number of bytes copied per event-loop iteration. With more, the event loop is blocked for longer.
+With fewer, there are more reads."""
 
 LAST_BYTES = MIB
 """Maximum number of bytes copied in the event-loop iteration that switches the partition, in which

@@ -119,7 +119,7 @@ class LogMoves:
         return len(self._moves)
 
     def into(self, directory: LogDirectory) -> Iterator[LogMove]:
-        """Yield the moves to a directory."""
+        """Yield the moves in progress to a directory."""
         for move in list(self._moves.values()):
             if move.target is directory and not move.has_changed_over:
                 yield move
@@ -177,7 +177,7 @@ class LogMoves:
             await self.end(partition)
 
     def abandon(self) -> None:
-        """Close the copies without flushing."""
+        """Close the copies of all moves without flushing, as a crash does."""
         for move in self._moves.values():
             if move.copy is not None and not move.has_changed_over:
                 move.copy.abandon()

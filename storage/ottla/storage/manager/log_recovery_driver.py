@@ -371,7 +371,7 @@ def _note_cut(
 
 
 def size_of_log(survey: DirectorySurvey) -> int:
-    """Return the bytes of a log's segments, without indexes."""
+    """Return the size in bytes of a log's segments, without indexes."""
     return sum(size for name, size in survey.sizes.items() if name.endswith(LOG))
 
 

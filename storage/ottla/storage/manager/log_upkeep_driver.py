@@ -32,8 +32,9 @@ FLUSH_CHECK_INTERVAL_MS = 1_000
 iterates over all logs more often; longer flushes later."""
 
 IDLE_FLUSH_INTERVAL_MS = 15_000
-"""Time without a write after which a file may be flushed and its descriptor closed. Shorter flushes
-files that are still being written; longer keeps descriptors that other files need."""
+"""Time in ms without a write after which a file may be flushed and its descriptor closed. With a
+shorter time, files are flushed that are still being written. A longer one keeps descriptors that
+other files need."""
 
 RETENTION_PAUSE_S = 0.1
 """Delay in seconds after a configuration change, so that changes of many topics cause one check of
@@ -52,7 +53,7 @@ FUTURE_TIMESTAMP = (
 
 
 class DirectoryUpkeep:
-    """The periodic work on one directory."""
+    """The periodic work on the logs of one directory."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ class NameLocks:
         self._locks: dict[TopicPartition, trio.Lock] = {}
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        """Yield the names that are locked now."""
+        """Yield the partition names that are locked now."""
         return iter(tuple(self._locks))
 
     def alone_with(self, partition: TopicPartition) -> "_Alone":

@@ -17,8 +17,9 @@ NO_DIGESTS = format_digests({})
 
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
 """Maximum number of producers whose last batches are written when a segment rolls. The write runs
-on the event loop and takes about 2 ms. More blocks the loop for longer. With fewer, only the last
-batch of more producers is known after a kill."""
+on the event loop and takes about 2 ms. With more producers, it blocks the loop for longer. With
+fewer, the last batches of the remaining producers, except for the newest, are unknown after a kill.
+"""
 
 
 class ProducerFiles:

@@ -77,7 +77,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer."""
+    """The state of one producer in one log: its epoch, last batches and open transaction."""
 
     __slots__ = (
         "batches",
@@ -93,8 +93,8 @@ class ProducerEntry:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
         self.last_seen_ms = NEVER_SEEN
-        """Wall time of the producer's last append to this log. The timestamps of its batches may
-        differ greatly."""
+        """Wall time in ms of the producer's last append to this log. The timestamps of its batches
+        may differ greatly."""
         self.txn_first_offset: Offset = NO_OFFSET
         self.batches: list[SequencedBatch] = []
 

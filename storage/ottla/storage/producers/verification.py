@@ -13,8 +13,8 @@ from ottla.wire.batch import BatchHeader
 
 VERIFICATIONS_MAX = 10_000
 """Maximum number of guards of one log. A guard exists between a verification request and its
-append. Smaller removes guards of producers that wait for a response; larger lets invented producer
-ids use memory."""
+append. A smaller number removes guards of producers that wait for a response. With a larger one,
+invented producer ids may use more memory."""
 
 
 class VerificationGuard:

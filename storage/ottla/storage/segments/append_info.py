@@ -46,7 +46,7 @@ class AppendInfo:
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.log_append_time_ms = log_append_time_ms
-        """The append time, or -1 if the records keep their producer's time (CreateTime)."""
+        """The append time in ms, or -1 if the records keep their producer's time (CreateTime)."""
         self.log_start_offset = log_start_offset
         self.is_duplicate = is_duplicate
         self.max_timestamp = max_timestamp

@@ -15,8 +15,8 @@ from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.disk.disk_seam import Disk, DiskFile, NotCachedError
 
 LOOK_UP_BLOCK_BYTES = 1 << 18
-"""Bytes of a sealed file that are loaded around an entry that is not cached. Smaller makes a search
-wait for the disk more often; larger reads more bytes than needed."""
+"""Number of bytes of a sealed file that are loaded around an entry that is not cached. With fewer,
+a search waits for the disk more often. With more, more bytes are read than needed."""
 
 WRITTEN_AT_ONCE = 32
 """Number of pending entries of a rebuildable file at which an append writes them. With fewer, each

@@ -39,7 +39,7 @@ class EpochCache:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All entries, oldest first."""
+        """All leader epochs with their start offsets, oldest first."""
         return tuple(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:

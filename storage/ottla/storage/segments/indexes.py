@@ -53,7 +53,7 @@ class OffsetIndex(EntryFile):
         return self.entry_at(self.count - 1) if self.count else (self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Offsets must increase."""
+        """Add an entry for a batch. Offsets must increase."""
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX
         assert self.count == 0 or relative > self._relative_at(self.count - 1)
@@ -133,7 +133,7 @@ class TimeIndex(EntryFile):
         return self.entry_at(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if its timestamp is above that of the last one."""
+        """Add an entry if its timestamp is above the timestamp of the last entry."""
         if timestamp_ms > self.last_entry[0]:
             relative = offset - self.base_offset
             assert 0 <= relative <= INT32_MAX

@@ -62,8 +62,9 @@ WALK_BLOCK_BYTES = 8192
 one read; more copies more bytes than needed."""
 
 COLD_BLOCK_BYTES = 1 << 20
-"""Bytes that are loaded at once when a scan or read reaches an uncached range. Smaller waits for
-the disk more often; larger delays the first response and reads bytes that may not be needed."""
+"""Number of bytes that are loaded at once when a scan or read reaches an uncached range. With
+fewer, reads wait for the disk more often. With more, the first response is delayed and bytes may be
+read in vain."""
 
 assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
 

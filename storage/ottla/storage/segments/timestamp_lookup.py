@@ -19,8 +19,8 @@ from ottla.wire.records import Record, scan
 
 CLAIMS_INSPECTED_MAX = 16
 """Maximum number of a segment's batches whose records are decoded if no record has the largest
-timestamp that a header claims. Smaller lets fewer wrong headers hide the true maximum; larger
-blocks the event loop for longer."""
+timestamp that a header claims. With fewer, wrong headers can hide the true maximum more easily.
+With more, the event loop is blocked for longer."""
 
 
 class TimestampedOffset(NamedTuple):

@@ -16,8 +16,8 @@ from ottla.storage.segments.entry_file import EntryFile
 VERSION = 0
 
 ENTRIES_PER_READ = 256
-"""Number of entries that a fetch reads at once. Smaller costs more reads; larger reads entries that
-the fetch does not need."""
+"""Number of entries that a fetch reads at once. With fewer, there are more reads. With more, the
+fetch reads entries that it does not need."""
 
 _ENTRY = Struct(">hqqqq")
 
