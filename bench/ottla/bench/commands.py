@@ -464,7 +464,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def show(result: Result, *, is_json: bool) -> None:
-    """Print the figures, one per line."""
+    """Print the figures of a result, one per line, or as JSON if `is_json`."""
     _show_figures(result.figures(), is_json=is_json)
 
 

@@ -113,7 +113,7 @@ def is_worse(found: PathComparison) -> bool:
 
 
 def as_text(found: list[PathComparison]) -> str:
-    """Return an aligned table of the comparisons."""
+    """Return a text table of the comparisons of code paths."""
     lines = [f"{'PATH':18}{'INSTRUCTIONS':>14}{'TABLE':>14}{'DIFFERENCE':>12}"]
     for each in found:
         change = "new" if each.increase is None else f"{each.increase:+.1%}"

@@ -92,8 +92,8 @@ def run_requests(
     in_flight: int,
     progress: Callable[[int], None],
 ) -> Result:
-    """Send `count` small requests and wait for every response. Returns a result whose latency is
-    that of a request."""
+    """Send `count` small requests and wait for every response. Returns a result with the latency of
+    a request."""
     topic_id = topic_id_of(address, topic)
     if kind == "fetch":
         # Writes a record at offset 0, which the fetch requests read.
@@ -118,8 +118,8 @@ def repeat(
     in_flight: int,
     progress: Callable[[int], None],
 ) -> Result:
-    """Send `count` requests over several connections, one connection for each request in
-    `smalls`. Returns a result whose latency is that of a request."""
+    """Send `count` requests over several connections, one connection for each request in `smalls`.
+    Returns a result with the latency of a request."""
     clients = [_Client(address, small) for small in smalls]
     selector = DefaultSelector()
     for client in clients:

@@ -157,7 +157,8 @@ async def _fill(path: str, size: int) -> None:
 
 
 async def _recover(path: str, threads: int) -> float:
-    """Recover the logs, and return the MB recovered per second."""
+    """Recover the logs of a directory with a number of threads, and return the MB recovered per
+    second."""
     MAY_START_PROCESSES.set(True)
     config = _config(path, threads)
     async with (

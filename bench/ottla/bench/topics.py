@@ -27,7 +27,7 @@ killed it."""
 
 
 class RunTopics:
-    """The topics that one run uses."""
+    """The topics that one benchmark run uses."""
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()

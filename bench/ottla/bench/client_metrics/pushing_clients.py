@@ -2,8 +2,8 @@
 selector.
 
 Each client requests its subscription, and then pushes at the interval in the response.  The first
-push is after 0.5 to 1.5 intervals, as with real clients.  The payload is that of librdkafka's
-producer and consumer, prepared in advance.
+push is after 0.5 to 1.5 intervals, as with real clients.  The payload has the metrics of
+librdkafka's producer and consumer, and is prepared in advance.
 """
 
 import heapq

@@ -32,7 +32,8 @@ class SteadyProduce(HelperProcess):
         self.waited: list[RequestLatency] = []
 
     def take(self, words: list[str]) -> None:
-        """Read the latency of one request."""
+        """Store the latency of one request, from the words of a line that the process has
+        printed."""
         sent_at, seconds = words
         self.waited.append(RequestLatency(float(sent_at), float(seconds)))
 

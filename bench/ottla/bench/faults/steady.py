@@ -53,7 +53,7 @@ class SteadyLoad:
     acks: str = "all"
     codec: str = "none"
     settings: dict[str, str] = field(default_factory=dict)
-    """Settings of librdkafka that override those of the benchmark."""
+    """Settings of librdkafka that override the benchmark's own settings."""
 
 
 @dataclass(slots=True)

@@ -151,7 +151,7 @@ def rss_mib(pids: Sequence[int]) -> float:
 
 
 def as_table(rows: Sequence[FloodRow]) -> str:
-    """Return rows as a text table."""
+    """Return the results of floods as a text table."""
     lines = [
         f"{'flood':20}{'server':8}{'asked':>6}{'p50 ms':>9}{'p99 ms':>9}{'longest':>9}"
         f"{'MiB before':>12}{'most':>7}{'after':>7}"

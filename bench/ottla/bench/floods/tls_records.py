@@ -65,7 +65,7 @@ class WriteKeys:
         return cls("TLSv1.2", block[:key_bytes], salt, digest, master)
 
     def encrypt(self, content_type: int, data: bytes) -> bytes:
-        """Return the next record, encrypted."""
+        """Return the next TLS record with the given content, encrypted."""
         sequence = _SEQUENCE.pack(self._count)
         self._count += 1
         if not self.is_newest:
@@ -77,7 +77,7 @@ class WriteKeys:
         return header + self._cipher.encrypt(nonce, data + bytes((content_type,)), header)
 
     def change(self) -> None:
-        """Switch to the keys that follow a KeyUpdate."""
+        """Switch to the keys that the sender of a KeyUpdate uses from then on."""
         secret = expand_label(self._secret, "traffic upd", len(self._secret), self._digest)
         key_bytes = 32 if self._digest == "sha384" else 16
         self.__dict__.update(WriteKeys.of_secret(secret, self._digest, key_bytes).__dict__)
@@ -193,7 +193,7 @@ def new_keys(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 
 
 def empty_records(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield encrypted records without data."""
+    """Yield encrypted TLS records without data."""
     for _number in range(count):
         yield keys.encrypt(DATA, b"")
 
@@ -213,7 +213,7 @@ def tiny_and_empty(keys: WriteKeys, request: bytes, count: int) -> Iterator[byte
 
 
 def alerts(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield alerts of level warning."""
+    """Yield encrypted TLS alerts of level warning."""
     for _number in range(count):
         yield keys.encrypt(ALERT, USER_CANCELED)
 
@@ -232,7 +232,7 @@ def split_messages(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 
 
 def coalesced_messages(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield records with many handshake messages each."""
+    """Yield TLS records that each contain many handshake messages."""
     message = KEEP_YOUR_KEYS if keys.is_newest else bytes(4)
     for _number in range(count):
         yield keys.encrypt(HANDSHAKE, message * 3_000)

@@ -87,7 +87,7 @@ class BesideReport(NamedTuple):
     """Load averages of the machine over one minute, before the first round and after the last."""
 
     def figures(self) -> dict[str, Any]:
-        """Return the report in its JSON form."""
+        """Return the report of the comparison in its JSON form."""
         return {
             "what": "beside",
             "kafka_version": self.version,

@@ -170,7 +170,7 @@ def fill_dirty(cluster: RunningCluster, topic: str, count: int, segment_bytes: i
 
 
 def compact(bootstrap: str, topic: str) -> None:
-    """Enable compaction of a topic."""
+    """Enable compaction of a topic, by its `cleanup.policy`."""
     module = library("confluent_kafka.admin")
     entry = module.ConfigEntry(
         "cleanup.policy", "compact", incremental_operation=module.AlterConfigOpType.SET

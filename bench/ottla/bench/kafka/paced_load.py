@@ -44,7 +44,8 @@ class PacedLoad(HelperProcess):
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
 
     def take(self, words: list[str]) -> None:
-        """Read the latency of one record."""
+        """Store the latency of one record, from the words of a line that the process has
+        printed."""
         kind, sent_at, seconds = words
         self.waited[kind].append(RequestLatency(float(sent_at), float(seconds)))
 

@@ -64,7 +64,7 @@ class SecurityReport:
     load_averages: tuple[float, float]
 
     def figures(self) -> dict[str, Any]:
-        """Return the report in its JSON form."""
+        """Return the report on the cost of security in its JSON form."""
         return {
             "what": "security",
             "kafka_version": self.version,
@@ -79,7 +79,7 @@ class SecurityReport:
         }
 
     def text(self) -> str:
-        """Return the report as tables."""
+        """Return the report on the cost of security as tables."""
         lines = [as_table(self.comparisons), "", "ratios, the median of each round's own:"]
         rows = [
             (what, ", ".join(f"{one} {shown(spread)}" for one, spread in spreads.items()))
@@ -173,7 +173,7 @@ def costs_of(rounds: Sequence[Measured]) -> dict[str, dict[str, Spread]]:
 
 
 def prepare(pairs: SecurityPairs, work: SecurityWork) -> None:
-    """Create topics and ACLs on all servers."""
+    """Create the topics and ACLs of the benchmark on all servers."""
     for server in pairs.plain.values():
         prepare_tls(server, work)
         prepare_entries(server, work, has_authorizer=False)

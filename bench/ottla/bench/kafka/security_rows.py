@@ -158,7 +158,7 @@ def _refusal(server: SecurityServer, kind: str, topic_id: UUID) -> int:
 
 
 def _small(kind: str, topic_id: UUID) -> SmallRequest:
-    """Return a small request, to be sent after the user's login."""
+    """Return a small request of one kind, to be sent after the user's login."""
     token = f"\0{USER}\0{PASSWORD}".encode()
     login = (
         frame_of(SaslHandshakeRequest(mechanism=PLAIN), 1),

@@ -51,8 +51,8 @@ def produce_idempotently(load: TransactionLoad) -> Result:
 
 
 def produce_in_transactions(load: TransactionLoad, duration_s: float) -> Result:
-    """Produce as fast as possible, in transactions of the given duration. Returns a result whose
-    latency is that of a commit."""
+    """Produce as fast as possible, in transactions of the given duration. Returns a result with the
+    latency of a commit."""
     producer, send = _producer(load, transactional_id=_new_id())
     latencies: list[float] = []
     produced = 0

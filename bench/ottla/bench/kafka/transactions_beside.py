@@ -64,7 +64,8 @@ ROWS: dict[str, TransactionRow] = {
     "commits-50": TransactionRow(commit_small_ones, MANY, _ENDS),
     "commits-of-16": TransactionRow(partial(commit_small_ones, producers=SIDE_BY_SIDE), FEW, _ENDS),
 }
-"""Rows by name.  The first six count records, the others count transactions."""
+"""Rows of the benchmark by name. The first six rows count records, the other rows count
+transactions."""
 
 SHARES = {
     f"{duration}-{partitions}": f"idempotent-{partitions}"
@@ -85,7 +86,7 @@ class TransactionsReport(NamedTuple):
     """Load averages of the machine over one minute, before the first round and after the last."""
 
     def figures(self) -> dict[str, Any]:
-        """Return the report in its JSON form."""
+        """Return the report of the transaction benchmark in its JSON form."""
         return {
             "what": "transactions",
             "kafka_version": self.version,
@@ -97,7 +98,7 @@ class TransactionsReport(NamedTuple):
         }
 
     def text(self) -> str:
-        """Return the report as tables."""
+        """Return the report of the transaction benchmark as tables."""
         parts = []
         for title, rounds in (("fresh servers", self.fresh), ("warm servers", self.warm)):
             parts += [title, *_table_of(rounds), ""]
@@ -203,7 +204,7 @@ def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, flo
 
 
 def prepare(server: BesideServer, *, replicas: int) -> None:
-    """Create the topics of all rows."""
+    """Create the topics that the rows of the benchmark use."""
     for partitions in (FEW, MANY):
         load = Load(
             bootstrap=server.bootstrap,

@@ -27,7 +27,8 @@ class MeasurementRounds:
         *,
         servers: Sequence[str] = SERVERS,
     ) -> list[Measured]:
-        """Return the rounds that are complete before the deadline."""
+        """Measure each row on all servers, `count` times in turns. Returns the rounds that are
+        complete before the deadline."""
 
         def counted(row: str, server: str) -> Mapping[str, float]:
             found = measure(row, server)

@@ -55,7 +55,7 @@ SNAPSHOT_ID = OffsetAndEpoch(Offset(1), EPOCH)
 
 
 def records(partition_count: int) -> Iterator[Record]:
-    """Yield the records of brokers, topics and partitions."""
+    """Yield the metadata records of brokers, topics and `partition_count` partitions."""
     broker_count = max(REPLICAS + 1, partition_count // LED)
     for number in range(broker_count):
         yield register_broker_record(

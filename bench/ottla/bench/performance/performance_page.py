@@ -168,7 +168,7 @@ def _servers(sitting: MeasuredGroup) -> list[str]:
 
 
 def label_of(server: str) -> str:
-    """Return the title of a server's column."""
+    """Return the title of a server's column on the page."""
     return {OURS: "Ottla", THEIRS: "Kafka"}.get(server, server)
 
 
@@ -186,7 +186,7 @@ def ratio_cell(
 
 
 def shown(spread: Spread | None) -> str:
-    """Return a median with its lowest and highest value, or a dash."""
+    """Return a median with its lowest and highest value as text, or a dash if there is none."""
     if spread is None:
         return "–"
     if spread.lowest == spread.highest:

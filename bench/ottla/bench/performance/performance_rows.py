@@ -111,7 +111,7 @@ Run = Callable[[RunningCluster, int], Figures]
 
 
 class PerformanceRow(NamedTuple):
-    """One row of a group: its name, its load, and its preparation."""
+    """One row of a group in docs/performance.md: its name, its load, and its preparation."""
 
     name: str
     run: Run

@@ -54,7 +54,7 @@ class ConfluentReader(DataSourceReader):
         self._topic = options["subscribe"]
 
     def partitions(self) -> list[InputPartition]:
-        """Return every partition with its end offset."""
+        """Return every partition of the topic with its current end offset."""
         confluent = library("confluent_kafka")
         consumer = self._consumer()
         found = consumer.list_topics(self._topic, timeout=TIMEOUT_S).topics[self._topic]

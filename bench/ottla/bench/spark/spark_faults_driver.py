@@ -44,7 +44,7 @@ class SparkWork(NamedTuple):
 
     @property
     def archive(self) -> str:
-        """The directory of the Parquet files."""
+        """The directory of the Parquet files that the driver writes."""
         return str(Path(self.directory) / ARCHIVE)
 
 
@@ -90,7 +90,7 @@ def start(spark: "SparkSession", work: SparkWork, *, is_last: bool) -> "list[Str
 
 
 def drain(spark: "SparkSession", work: SparkWork) -> None:
-    """Run both queries until they have copied all current records."""
+    """Run both queries of the driver until they have copied all current records."""
     for query in start(spark, work, is_last=True):
         query.awaitTermination()
 

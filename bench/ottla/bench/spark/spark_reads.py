@@ -2,8 +2,8 @@
 Spark's own connector.
 
 The readers take turns within each round, with the same query over the same topic of the same
-broker, so that a noisy machine affects all of them.  CPU seconds are those of the JVM and its
-Python workers together. On a shared machine they are more reliable than the elapsed time.
+broker, so that a noisy machine affects all of them.  CPU seconds are the sum for the JVM and its
+Python workers. On a shared machine they are more reliable than the elapsed time.
 """
 
 import argparse
