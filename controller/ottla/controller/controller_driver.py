@@ -367,7 +367,7 @@ class Controller:
         return self.authorizer
 
     def wall_ms(self) -> int:
-        """Return the time in ms since 1970."""
+        """Return the wall time in ms since 1970."""
         return self._clock.wall_ms()
 
     # --- decisions ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Metrics of a controller and of the cluster, which it exports at /metrics.  Pure.
 
-The names are those of Kafka (`kafka.controller:type=KafkaController`, `ControllerStats`,
+The metrics have Kafka's names (`kafka.controller:type=KafkaController`, `ControllerStats`,
 `ControllerEventManager`), so that existing dashboards work.  Every controller reports the state of
 the cluster in its own image.  Only the active controller reports 1 as the number of active
 controllers, so the sum over all controllers is 1.

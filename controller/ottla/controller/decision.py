@@ -77,7 +77,7 @@ class Decision(Generic[R]):
 def decided(
     image: MetadataImage, records: Iterable[Record], reply: R, *, is_atomic: bool = False
 ) -> Decision[R]:
-    """Return the decision to append these records to an image."""
+    """Return the decision to append `records` to the log, given the image to which they apply."""
     draft = Draft(image)
     draft.add(records)
     return draft.decision(reply, is_atomic=is_atomic)
@@ -109,11 +109,11 @@ class Draft:
         return self._image
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add records, which must be valid for the image."""
+        """Add records to the decision. They must be valid for the image."""
         self.records.extend(records)
 
     def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
-        """Return the decision to append all records that were added."""
+        """Return the decision to append all records that were added to the draft."""
         return Decision(tuple(self.records), reply, self.image, is_atomic)
 
 

@@ -44,7 +44,8 @@ from ottla.storage.disk.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
 """Longest time in ms that a stopping leader waits until the other controllers know that it resigns.
-A controller that does not know this notices only later that the leader has stopped."""
+A controller that does not know of the resignation notices only later that the leader has stopped.
+"""
 
 
 async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
@@ -161,8 +162,8 @@ async def open_controller(
     the block, unless the block ends with an error.
 
     The caller locks and prepares the directory of the metadata log. `free_space` is a monitor of
-    its free space that the caller already runs, if any. `opened` and `open_front` are those of
-    `serve_controller`.
+    its free space that the caller already runs, if any. `opened` and `open_front` have the same
+    meaning as in `serve_controller`.
     """
     clock, rng = seams.clock, seams.rng
     async with (

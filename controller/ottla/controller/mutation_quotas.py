@@ -123,7 +123,7 @@ class MutationQuotas:
         return self._buckets
 
     def forget_all(self) -> None:
-        """Drop all buckets, so that every client starts with a full one."""
+        """Drop all token buckets, so that every client starts with a full one."""
         self._buckets.clear()
 
     def _bucket(self, names: tuple[str, str], limit: float, now_ms: int) -> TokenBucket:

@@ -61,7 +61,7 @@ class AclRule(NamedTuple):
 
     @property
     def pattern(self) -> PatternKey:
-        """The resource pattern of the entry."""
+        """The resource pattern of the ACL entry."""
         return pattern_key(self.entry)
 
     def holds_at(self, host: str, address: Address | None) -> bool:
@@ -209,7 +209,7 @@ NO_ACLS = AclTable()
 
 
 def pattern_key(entry: AclEntry) -> PatternKey:
-    """Return the resource pattern of an entry."""
+    """Return the resource pattern of an ACL entry."""
     return PatternKey(entry.resource_type, entry.pattern_type, entry.resource_name)
 
 

@@ -74,7 +74,7 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: Record) -> None:
-        """Apply one more record, and note the keys that it changes."""
+        """Apply one more metadata record, and note the keys that it changes."""
         kind = record.WhichOneof("record")
         if kind is not None:
             self._note(kind, getattr(record, kind))

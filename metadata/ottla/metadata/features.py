@@ -32,7 +32,7 @@ class LevelRange(NamedTuple):
     highest: int
 
     def __str__(self) -> str:
-        """Return the range in Kafka's notation."""
+        """Return the range of levels in Kafka's notation."""
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
 
 

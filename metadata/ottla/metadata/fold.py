@@ -48,7 +48,7 @@ def apply(image: MetadataImage, record: Record) -> MetadataImage:
 
 
 def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
-    """Return the image after all of the records."""
+    """Return the image after all of the records have been applied to it."""
     for family, run in groupby(records, key=family_of):
         if family == TOPICS:
             image = fold_topics(image, run)

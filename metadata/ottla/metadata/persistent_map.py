@@ -74,7 +74,7 @@ class PersistentMap(Mapping[K, V]):
         return sorted(self._map, key=order)
 
     def unordered_items(self) -> Iterator[tuple[K, V]]:
-        """Yield the items unordered, without the cost of sorting."""
+        """Yield the items of the map in any order, without the cost of sorting."""
         return iter(self._map.items())
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class MapChanges(Generic[K, V]):
         return key in self._map
 
     def get(self, key: K) -> V | None:
-        """Return the current value of `key`, or None."""
+        """Return the current value of `key`, or None if the map lacks it."""
         found: V | None = self._map.get(key)
         return found
 

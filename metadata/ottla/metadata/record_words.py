@@ -35,7 +35,7 @@ NO_LEADER = -1
 
 
 def words_of(record: Record, topic_name: TopicName) -> str:
-    """Return a record as one line of text."""
+    """Return a description of a metadata record in one line of text."""
     kind = record.WhichOneof("record")
     if kind is None:
         return "a record of a later release"

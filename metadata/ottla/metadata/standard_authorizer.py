@@ -118,7 +118,7 @@ class StandardAuthorizer:
 
     @property
     def acls(self) -> AclTable:
-        """The ACLs in force."""
+        """The ACL table that decisions use now."""
         return self._acls
 
     def take(self, acls: AclTable) -> None:

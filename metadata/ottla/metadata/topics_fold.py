@@ -37,13 +37,14 @@ class TopicsFold:
         self._topic_ids = MapChanges(image.topic_ids)
         self._configs = MapChanges(image.configs)
         self._partitions: dict[UUID, MapChanges[int, PartitionState]] = {}
-        """Partitions by topic id, for topics whose partitions differ from those in `_topics`."""
+        """Changed partitions by topic id. Contains only topics with partitions that differ from
+        `_topics`."""
         self._held: dict[NodeId, MapChanges[TopicIdPartition, None]] = {}
         self._ids: dict[bytes, UUID] = {}
         """Cache of decoded ids, because the same ids of topics and directories occur repeatedly."""
 
     def fold(self, record: Record) -> None:
-        """Apply a record of one of the `TOPIC_KINDS`."""
+        """Apply a record of one of the kinds in `TOPIC_KINDS`."""
         kind = record.WhichOneof("record")
         assert kind is not None
         FOLDS[kind](self, getattr(record, kind))
@@ -69,7 +70,7 @@ class TopicsFold:
         )
 
     def add_topic(self, record: pb.Topic) -> None:
-        """Add a topic, which has no partitions yet."""
+        """Apply a Topic record: add a topic, which has no partitions yet."""
         topic = Topic(record.name, self._id(record.topic_id))
         if topic.name in self._topic_ids or topic.id in self._topics:
             raise CorruptDataError(f"metadata record: topic {topic.name} exists already")
@@ -77,7 +78,7 @@ class TopicsFold:
         self._topic_ids.set(topic.name, topic.id)
 
     def remove_topic(self, record: pb.RemoveTopic) -> None:
-        """Remove a topic with its partitions and settings."""
+        """Apply a RemoveTopic record: remove a topic with its partitions and settings."""
         topic = self._topic(record.topic_id)
         for partition_id, state in self._states_of(topic).finish().unordered_items():
             self._place(TopicIdPartition(topic.id, partition_id), state.replicas, ())
@@ -87,12 +88,12 @@ class TopicsFold:
         self._configs.discard((TOPIC_RESOURCE, topic.name))
 
     def set_partition(self, record: pb.Partition) -> None:
-        """Set the whole state of a new or existing partition."""
+        """Apply a Partition record: set the whole state of a new or existing partition."""
         topic = self._topic(record.topic_id)
         self.set_state(topic, record.partition_id, self._read_partition(record))
 
     def change_partition(self, record: pb.PartitionChange) -> None:
-        """Change an existing partition."""
+        """Apply a PartitionChange record: change an existing partition."""
         topic = self._topic(record.topic_id)
         old = self._states_of(topic).get(record.partition_id)
         if old is None:
@@ -103,7 +104,7 @@ class TopicsFold:
         self.set_state(topic, record.partition_id, merge(old, record))
 
     def set_config(self, record: pb.Config) -> None:
-        """Set or remove one setting of a resource of any type."""
+        """Apply a Config record: set or remove one setting of a resource of any type."""
         resource = (record.resource_type, record.resource_name)
         values = self._configs.get(resource) or NO_CONFIG
         if record.HasField("value"):

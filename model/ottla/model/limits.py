@@ -19,7 +19,7 @@ TOPIC_NAME_LENGTH_MAX = 249
 it is still a valid file name."""
 
 BATCH_HEADER_BYTES: Final = 61
-"""Size of the v2 record batch header, from base offset to record count (KIP-98)."""
+"""Size in bytes of the v2 record batch header, from base offset to record count (KIP-98)."""
 
 FRAME_LENGTH_BYTES: Final = 4
 """Size in bytes of the length field before every request and response."""
@@ -56,14 +56,15 @@ MEMORY_PROGRESS_BYTES_MIN = MIB
 """Minimum progress of a connection's request while other connections wait for request memory: a MiB
 in 5 s, or an eighth of a smaller request.
 
-Among the slower connections, those with the largest requests are closed. A smaller value releases
-the memory later; a larger value cuts off producers behind slow lines while the broker is busy.
+Among the slower connections, the ones with the largest requests are closed. A smaller value
+releases the memory later; a larger value cuts off producers behind slow lines while the broker is
+busy.
 """
 
 RESPONSE_MEMORY_BYTES_MAX = 128 * MIB
-"""Maximum size, over all connections, of encoded responses that clients have not read yet. File
-slices do not count. A smaller limit cuts off slow readers of large responses sooner; a larger limit
-lets them use more memory."""
+"""Maximum size in bytes, over all connections, of encoded responses that clients have not read yet.
+File slices do not count. A smaller limit cuts off slow readers of large responses sooner; a larger
+limit lets them use more memory."""
 
 DECOMPRESSED_RECORD_BYTES_MAX = (1 << 31) - 9
 """Kafka's default and largest value of `max.decompressed.message.bytes`: no bound on a record."""
@@ -79,7 +80,7 @@ METADATA_BATCH_BYTES_MAX = 8 * MIB
 """Largest batch of the metadata log, in bytes. A gRPC message must have room for one batch."""
 
 RPC_MESSAGE_BYTES_MAX = 64 * MIB
-"""Largest gRPC message between nodes, in either direction."""
+"""Maximum size in bytes of a gRPC message between nodes, in either direction."""
 
 PRODUCER_ID_BLOCK_COUNT = 1_000
 """Number of producer ids that a broker gets from the controller by one request (KIP-730)."""

@@ -1,7 +1,8 @@
 """Generate the committed `*_pb2.py` and `*_pb2.pyi` from the `*.proto` files in this folder.
 
 Run `python -m ottla.proto.generate` after any change (protoc needs the `test` extra).  A test
-compares the committed descriptors with those that protoc generates from the present sources.
+compares the committed descriptors with the descriptors that protoc generates from the present
+sources.
 """
 
 from importlib.resources import files

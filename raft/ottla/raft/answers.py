@@ -235,7 +235,7 @@ def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest)
 
 
 def change(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> VoterChangeResponse:
-    """Return the refusal of a request to change the voters."""
+    """Return a response that refuses a request to change the voters."""
     return VoterChangeResponse(**_hints(replica, leader_id, error))
 
 

@@ -172,8 +172,8 @@ class Candidate(_Election):
     def __init__(self, replica: Replica, now_ms: int) -> None:
         super().__init__(replica, now_ms)
         self.backoff_end_ms: int | None = None
-        """Time of the next attempt after a lost election, or None. It includes a random delay, so
-        that rivals do not split the vote again."""
+        """Time in ms of the next attempt after a lost election, or None. It includes a random
+        delay, so that rivals do not split the vote again."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Return the next role, or None to continue requesting votes.

@@ -37,7 +37,7 @@ first voter has failed too."""
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """Progress of a snapshot's download from the leader."""
+    """Progress of the download of a snapshot from the leader."""
 
     snapshot_id: OffsetAndEpoch
     position: int = 0

@@ -50,7 +50,7 @@ class _ParkedFetch:
 
 
 class Leader:
-    """The role of the single leader of an epoch."""
+    """The role of the only leader in an epoch."""
 
     __slots__ = ("_changes", "_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
 

@@ -20,14 +20,14 @@ class Progress:
 
     key: ReplicaKey
     last_contact_ms: int
-    """Time of the replica's last fetch; initially the start of the epoch."""
+    """Time of the replica's last fetch in ms; initially the start of the epoch."""
     end_offset: Offset = NO_OFFSET
     """End of the entries that the replica has flushed. For an observer, the end of the entries that
     it has fetched."""
     last_caught_up_ms: int = -1
-    """Last time at which the replica had the leader's whole log, or -1 if it never had."""
+    """Last time in ms at which the replica had the leader's whole log, or -1 if it never had."""
     begin_due_ms: int = 0
-    """Time at which the next BeginQuorumEpoch request to the replica is due."""
+    """Time in ms at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL
     """Standing that the replica reported in its last fetch."""
     _leader_end_at_contact: Offset = NO_OFFSET

@@ -139,17 +139,17 @@ class QuorumCore:
 
     @property
     def role(self) -> Role:
-        """This replica's role in `epoch`."""
+        """This replica's role in its current epoch."""
         return self._state.role
 
     @property
     def epoch(self) -> Epoch:
-        """The highest epoch seen."""
+        """The highest epoch that this replica has seen."""
         return self._replica.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of `epoch`, or None if it is unknown or has resigned."""
+        """Leader of the current epoch, or None if it is unknown or has resigned."""
         return self._state.leader_id
 
     @property
@@ -164,7 +164,7 @@ class QuorumCore:
 
     @property
     def is_leader(self) -> bool:
-        """True if this replica leads `epoch`."""
+        """True if this replica leads the current epoch."""
         return isinstance(self._state, Leader)
 
     @property

@@ -340,7 +340,7 @@ class Replica:
         return timeout_ms + self.rng.below(timeout_ms)
 
     def wake_at(self, instant_ms: int) -> None:
-        """Request a tick no later than `instant_ms`."""
+        """Request a `Tick` event no later than `instant_ms`."""
         if self.wake_ms is None or instant_ms < self.wake_ms:
             self.wake_ms = instant_ms
 

@@ -20,7 +20,7 @@ later."""
 class _Connection:
     in_flight: OutgoingRequest | None = None
     busy_until_ms: int = 0
-    """Deadline of the request in flight. Without one, the end of the back-off."""
+    """Deadline in ms of the request in flight. If there is none, the end of the back-off."""
     failure_count: int = 0
 
 
@@ -35,7 +35,7 @@ class Requests:
         self._last_request_id = 0
 
     def next_request_id(self) -> int:
-        """Return a new id, never used before."""
+        """Return a new request id, which was never used before."""
         self._last_request_id += 1
         return self._last_request_id
 
@@ -76,7 +76,7 @@ class Requests:
 
     @property
     def in_flight_count(self) -> int:
-        """Number of requests in flight."""
+        """Number of requests in flight to all voters."""
         return sum(connection.in_flight is not None for connection in self._connections.values())
 
     def busy_until_ms(self, node_id: NodeId, now_ms: int) -> int | None:

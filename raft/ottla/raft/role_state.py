@@ -15,7 +15,7 @@ class RoleState(Protocol):
 
     @property
     def role(self) -> Role:
-        """Name of the role."""
+        """The role's name, as a member of `Role`."""
         ...
 
     @property

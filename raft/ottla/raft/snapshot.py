@@ -63,8 +63,8 @@ def opening_batch(
 ) -> bytes:
     """Return a snapshot's first batch, at offset 0: its header, then the voters if they are known.
 
-    Its timestamp is that of the log's last record, not that of the write. Therefore every replica's
-    snapshot of one offset is the same, byte for byte.
+    Its timestamp is taken from the log's last record, not from the time of the write. Therefore
+    every replica's snapshot of one offset is the same, byte for byte.
     """
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_timestamp_ms)
     values = [(ControlType.SNAPSHOT_HEADER, encode(header, 0))]
@@ -114,7 +114,7 @@ class KeptSnapshot(NamedTuple):
 
     size_bytes: int
     last_contained_timestamp_ms: int
-    """Timestamp of the last log record below the snapshot's end."""
+    """Timestamp of the last log record below the snapshot's end, in ms."""
 
 
 def expired_count(

@@ -1,10 +1,10 @@
 """Checkpoint of a voter's promises: its flushed log end, its epoch and its vote.
 
 Pure. A truncated log, a lost vote, and a file restored from an older copy are each
-indistinguishable from the state of a younger voter. The checkpoint is an independent copy of what
-the voter has promised: checkpoint, log and `quorum-state` each reveal losses of the other two.
-Invariant: a voter whose files lack something that it promised neither votes nor stands for
-election.
+indistinguishable from the state of a voter that has promised less. The checkpoint is an independent
+copy of what the voter has promised: checkpoint, log and `quorum-state` each reveal losses of the
+other two. Invariant: a voter whose files lack something that it promised neither votes nor stands
+for election.
 
 The file has two slots: one that is durable, and one that is being written until it is durable, too.
 It is written after each flush, before the flush is acknowledged, and made durable a little later,
@@ -33,7 +33,7 @@ VOTER_CHECKPOINT_FILE = "voter-checkpoint"
 """Name of the file in the metadata log's directory."""
 
 SLOT_BYTES = 512
-"""Size of a slot: one disk sector, which the disk writes completely or not at all."""
+"""Size of a slot in bytes: one disk sector, which the disk writes completely or not at all."""
 
 FILE_BYTES = 2 * SLOT_BYTES
 

@@ -63,7 +63,6 @@ class VoterHistory:
             self._sets.pop()
 
     def start_with(self, voters: VoterSet | None) -> None:
-        """Replace the whole history by one voter set: that of a snapshot which has replaced the
-        log."""
+        """Replace the whole history by the voter set of a snapshot that has replaced the log."""
         self._base = voters
         self._sets.clear()

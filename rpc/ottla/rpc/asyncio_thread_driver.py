@@ -28,7 +28,7 @@ class AsyncioThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The asyncio loop, for code that already runs on it."""
+        """The asyncio loop of the thread, for code that already runs on it."""
         return self._loop
 
     async def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:

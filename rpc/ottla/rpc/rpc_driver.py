@@ -137,11 +137,11 @@ class RpcChannel:
         return method.decode_response(answer)
 
     async def close(self) -> None:
-        """Close the channel.  Calls in progress fail."""
+        """Close the gRPC channel. Calls in progress fail."""
         await self._thread.run(self.close_now)
 
     async def close_now(self) -> None:
-        """Close the channel. Must be called on the asyncio loop."""
+        """Close the gRPC channel at once. Must be called on the asyncio loop."""
         for task in self._old:
             task.cancel()
         await asyncio.gather(*self._old, return_exceptions=True)

@@ -99,7 +99,7 @@ class RestartableBroker:
         self.address = self._reserved.getsockname()
 
     def release_port(self) -> None:
-        """Release the reserved port."""
+        """Release the port that is reserved for the stopped broker."""
         if self._reserved is not None:
             self._reserved.close()
             self._reserved = None

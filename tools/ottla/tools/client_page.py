@@ -119,7 +119,7 @@ def undocumented() -> list[str]:
 
 
 def fields_of(kind: type) -> list[DocumentedField]:
-    """Return the public fields and properties of a class, with those of its bases."""
+    """Return the public fields and properties of a class, including those of its base classes."""
     found: dict[str, DocumentedField] = {}
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("ottla."):
@@ -136,7 +136,7 @@ def fields_of(kind: type) -> list[DocumentedField]:
 
 
 def methods_of(kind: type) -> list[tuple[str, FunctionType]]:
-    """Return the public methods of a class, including those of its bases in Ottla."""
+    """Return the public methods of a class, including those of its base classes in Ottla."""
     found: dict[str, FunctionType] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("ottla."):

@@ -240,7 +240,7 @@ class Api:
         return tuple(found)
 
     def serves(self, version: int) -> bool:
-        """Return whether the broker accepts a request of this version."""
+        """Return whether the receiving node accepts a request of this version of the API."""
         return self.lowest <= version <= self.latest_stable
 
 

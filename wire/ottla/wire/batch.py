@@ -23,8 +23,8 @@ LENGTH_END: Final = 12
 itself."""
 BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - LENGTH_END
 PREFIX_BYTES: Final = 16
-"""Size of the fields that a leader patches without a new CRC: base offset, length and leader
-epoch."""
+"""Size in bytes of the fields that a leader patches without a new CRC: base offset, length and
+leader epoch."""
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_START: Final = 21

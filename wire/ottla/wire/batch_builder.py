@@ -86,7 +86,7 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """Number of records appended."""
+        """Number of records appended to the batch."""
         return self._count
 
     @property

@@ -33,7 +33,7 @@ many short members would have quadratic cost.
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_MAGIC = XERIAL_HEADER[:8]
 XERIAL_BLOCK_BYTES = 32 * KIB
-"""Uncompressed size of a xerial block, as in snappy-java."""
+"""Uncompressed size of a xerial block in bytes, as in snappy-java."""
 SNAPPY_RATIO_MAX = 22
 """Largest compression ratio of snappy: three bytes can stand for at most 64. Data that claims a
 larger ratio is rejected before memory is allocated."""

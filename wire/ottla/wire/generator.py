@@ -175,7 +175,7 @@ def _assignment(field: Field) -> list[str]:
 
 
 def main(added: list[str]) -> int:
-    """Rewrite the files of `messages/`, and write those of the messages in `added`. Returns the
+    """Rewrite the files of `messages/`, and write files for the messages in `added`. Returns the
     exit code."""
     folder = Path(__file__).parent / "messages"
     if unknown := [message for message in added if message not in schema_files()]:

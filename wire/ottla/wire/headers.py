@@ -43,7 +43,8 @@ TRACE_CONTEXT_FEATURE = "ottla.trace.context"
 trace context is not sent to brokers without the feature."""
 
 TRACE_CONTEXT_BYTES = 55
-"""Size of a `traceparent`: version, trace, span and flags in hexadecimal, separated by hyphens."""
+"""Size of a `traceparent` in bytes: version, trace, span and flags in hexadecimal, separated by
+hyphens."""
 
 TAGS_BYTES_MAX = 16 * KIB
 """Maximum size in bytes of a header's tagged fields. Skipping as many fields as fit takes
@@ -66,7 +67,7 @@ def answer_start(api_key: int, version: int, correlation_id: int, body_bytes: in
 
 
 def answer_head_bytes(api_key: int, version: int) -> int:
-    """Return the size of the result of `answer_start` in bytes."""
+    """Return the number of bytes that `answer_start` returns."""
     return _START_WITH_TAGS.size if version >= _TAGS_FROM[api_key] else _START.size
 
 

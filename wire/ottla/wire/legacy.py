@@ -49,7 +49,7 @@ TIMESTAMP_AT = ENTRY_HEADER_BYTES + 6
 
 
 class LegacyMessage(NamedTuple):
-    """One message. In v0 it has no timestamp (-1)."""
+    """One message in the format v0 or v1. In v0 it has no timestamp (-1)."""
 
     offset: Offset
     magic: int

@@ -354,7 +354,7 @@ def _behind_length(heads: Ints, ends: Ints) -> Ints:
 
 
 def _varints(view: Bytes, at: Ints) -> tuple[Ints, Ints] | None:
-    """Return the zigzag varints at these positions, and the position of each one's end."""
+    """Return the zigzag varints at these positions, and the positions of their ends."""
     first = view.take(at, mode="clip")
     is_wide = first >= 0x80
     if not is_wide.any():

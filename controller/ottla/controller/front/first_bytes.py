@@ -80,7 +80,8 @@ def _of_hello(data: bytes) -> FirstProtocol | int:
 
 
 def _offers_h2(hello: bytes) -> bool:
-    """Return whether the body of a ClientHello offers HTTP/2.  False if it is malformed."""
+    """Return whether the body of a ClientHello offers HTTP/2 by ALPN. Returns False if it is
+    malformed."""
     at = 2 + 32  # the version and the random number
     for length_bytes in (1, 2, 1):  # session id, cipher suites, compression methods
         at += length_bytes + int.from_bytes(hello[at : at + length_bytes])
@@ -95,7 +96,7 @@ def _offers_h2(hello: bytes) -> bool:
 
 
 def _names(protocols: bytes) -> list[bytes]:
-    """Return the names in the list of the ALPN extension."""
+    """Return the protocol names in the list of a ClientHello's ALPN extension."""
     found = []
     at = 0
     while at < len(protocols):

@@ -159,7 +159,8 @@ class FrontServer(SocketServer):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return counters of connections."""
+        """Counters of the server's connections, including the numbers of nodes, of undecided and of
+        replaced connections."""
         return {
             **super().metrics,
             "network.connections.nodes": len(self._nodes),
@@ -168,7 +169,7 @@ class FrontServer(SocketServer):
         }
 
     def close(self) -> None:
-        """Close every socket."""
+        """Close every socket of the server."""
         for newcomer in [*self._waiting.values(), *self._arrived]:
             newcomer.sock.close()
         for connection, _ in list(self._spliced.values()):
@@ -331,7 +332,7 @@ class FrontServer(SocketServer):
                 self._epoll.modify(fd, wanted)
 
     def _end(self, connection: SplicedConnection) -> None:
-        """Close the connection of a node.  A second call has no effect."""
+        """Close a node's connection and its counterpart to gRPC. A second call has no effect."""
         fd = connection.outer.fileno()
         if self._spliced.get(fd, (None,))[0] is not connection:
             return

@@ -113,7 +113,8 @@ class SplicedConnection:
     def __init__(
         self, outer: SplicedSocket, inner: SplicedSocket, *, host: str, token: str
     ) -> None:
-        """`outer` leads to the node, `inner` to gRPC's server."""
+        """Create the connection from its two sockets. `outer` leads to the node, `inner` to gRPC's
+        server."""
         self.outer = outer
         self.inner = inner
         self.host = host

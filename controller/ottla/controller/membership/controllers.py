@@ -80,8 +80,8 @@ def unregister_controller(
 ) -> Decision[UnregisterControllerResponse]:
     """Decide a client's UnregisterController request, which deletes a controller's registration.
 
-    The checks and their order are those of Kafka 4.4. Neither a voter nor a running controller is
-    refused, except for the active controller. Raises RefusedError if a check fails.
+    The checks and their order are the same as in Kafka 4.4. A voter or a running controller may be
+    unregistered, but not the active controller. Raises RefusedError if a check fails.
     """
     node_id = NodeId(request.controller_id)
     if node_id == context.config.node_id:  # only the active controller decides

@@ -113,8 +113,9 @@ def check_hosts(
     """Raise RefusedError if a client's assignment puts several replicas on one host although the
     active brokers have enough hosts, and if more of them share a host than `before`.
 
-    Kafka does not know hosts. A host may have a broker for each core: its loss would be that of
-    several replicas, and min.insync.replicas would count brokers that fail together.
+    Kafka has no notion of hosts. A host may run a broker for each core. The loss of such a host
+    could mean the loss of several replicas, and min.insync.replicas would count brokers that fail
+    together.
     """
     shared = _shared_host(image, replicas)
     if shared is None or _sharing_count(image, replicas) <= _sharing_count(image, before):

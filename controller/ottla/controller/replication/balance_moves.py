@@ -47,7 +47,7 @@ cost records."""
 
 
 class MoveStage(Enum):
-    """Stage of one move."""
+    """Stage of one move of a partition."""
 
     GONE = "the partition was deleted, or is on other brokers than planned"
     DONE = "complete"

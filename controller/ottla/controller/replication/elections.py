@@ -62,7 +62,7 @@ class TopicRules:
         self._allows_unclean = False
 
     def of(self, topic: Topic, state: PartitionState) -> Rules:
-        """Return the rules for changes of one partition."""
+        """Return the rules for changes of one partition of a topic."""
         if topic is not self._topic:
             self._topic = topic
             self._min_insync_replicas = min_insync_replicas(self._image, self._config, topic.name)

@@ -1,7 +1,7 @@
 """Creation, growth and deletion of topics.  Each topic of a request succeeds or fails separately.
 
-Error messages are those of Kafka.  Invariant NoNameCollision: there are no two topics whose names
-differ only in `.` and `_`, since they would share metric names.
+Error messages are the same as in Kafka.  Invariant NoNameCollision: there are no two topics whose
+names differ only in `.` and `_`, since they would share metric names.
 """
 
 import re
@@ -306,7 +306,7 @@ class ReservedNames:
 
     def check(self, name: str) -> None:
         """Raise RefusedError if a topic with this name exists, or if its metrics would have the
-        same name as those of another topic."""
+        same name as the metrics of another topic."""
         if name == METADATA_TOPIC:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."

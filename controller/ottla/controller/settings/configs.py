@@ -70,8 +70,8 @@ def incremental_alter_configs(
 def alter_configs(
     image: MetadataImage, context: Context, request: AlterConfigsRequest
 ) -> Decision[AlterConfigsResponse]:
-    """Return the decision that replaces all settings of each resource by those in the request (the
-    deprecated API AlterConfigs)."""
+    """Return the decision that replaces all settings of each resource by the settings in the
+    request (the deprecated API AlterConfigs)."""
 
     def replacing(
         image: MetadataImage, key: tuple[int, str], resource: AlterConfigsResource

@@ -77,7 +77,7 @@ class Band:
         return self._loads[broker] / self._weights[broker]
 
     def outside(self) -> list[NodeId]:
-        """Return the brokers outside the band."""
+        """Return the brokers whose load is outside the band."""
         return [broker for broker in self._weights if self.excess(broker)]
 
     def by_load(self, *, is_descending: bool = False) -> Iterable[NodeId]:

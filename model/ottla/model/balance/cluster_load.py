@@ -15,7 +15,7 @@ class Volume(NamedTuple):
 
     total_bytes: int
     used_bytes: int
-    """Bytes in use on the file system, including those of other programs."""
+    """Number of bytes in use on the file system, including files of other programs."""
 
 
 @frozen(kw_only=True)
@@ -51,8 +51,8 @@ class BrokerLoad:
         """Return the number of bytes that the fullest volume accepts before it is `percent_max`
         full, or None if its size is unknown.
 
-        The broker selects the directory of a new replica itself, so each of them must have the
-        room.
+        The broker itself selects the directory of a new replica, so each directory must have enough
+        free space.
         """
         rooms = [
             one.total_bytes * percent_max // 100 - one.used_bytes
@@ -72,7 +72,7 @@ class PartitionLoad:
     isr: tuple[NodeId, ...]
     leader: NodeId = NO_NODE
     size_bytes: int = 0
-    """Size of the largest replica."""
+    """Size of the partition's largest replica in bytes."""
     produce_bytes_per_s: int = 0
     min_insync_replicas: int = 1
     is_moving: bool = False

@@ -8,7 +8,7 @@ from ottla.model.values import frozen
 
 @frozen
 class PlannedMove:
-    """One partition before and after a move."""
+    """One partition before and after a planned move."""
 
     at: TopicPartition
     before: tuple[NodeId, ...]

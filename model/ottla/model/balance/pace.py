@@ -44,7 +44,7 @@ class BalancePace:
 
         `p99_us` is the 99th percentile of Produce requests on the slowest broker, or None if there
         were none.  `under_replicated` is the number of partitions with replicas out of sync,
-        without those that are being copied.
+        without replicas that are being copied.
         """
         has_lost = under_replicated > (
             under_replicated if self._under_replicated is None else self._under_replicated

@@ -51,7 +51,7 @@ class StoredMove(NamedTuple):
 
 
 def moves_text(moves: Iterable[StoredMove]) -> str:
-    """Return moves as text."""
+    """Return moves as the text of a stored balance plan."""
     return ";".join(
         f"{one.at.topic}:{one.at.partition}:{_ids(one.before)}>{_ids(one.after)}" for one in moves
     )

@@ -21,7 +21,7 @@ from ottla.model.ids import NodeId
 
 
 class Obstacle(Enum):
-    """A rule that prevents a move."""
+    """A rule that prevents a move of a replica."""
 
     HELD = "the other brokers have replicas of the same partitions"
     DOMAIN = "replicas would share a rack or a host"
@@ -64,7 +64,7 @@ class ReplicaTable:
             held.sort()
 
     def totals(self) -> dict[NodeId, BrokerTotals]:
-        """Return the load of each broker."""
+        """Return the load of each broker: bytes, replicas and preferred leaders."""
         return {
             broker: BrokerTotals(size, self.counts[broker], self.leaders[broker])
             for broker, size in self.bytes.items()

@@ -44,7 +44,7 @@ class QuotaCallback(Protocol):
         ...
 
     def quota_limit(self, quota_type: str, metric_tags: Mapping[str, str]) -> float | None:
-        """Return the limit for these tags, or None if there is none."""
+        """Return the limit of the client with these tags, or None if it has none."""
         ...
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
@@ -61,7 +61,7 @@ class QuotaCallback(Protocol):
 
 
 class CustomLimits(Limits):
-    """The limits of one quota as decided by a callback."""
+    """The limits of one quota as decided by the operator's callback."""
 
     def __init__(self, quota_type: str, callback: QuotaCallback, errors: UnexpectedErrors) -> None:
         super().__init__()

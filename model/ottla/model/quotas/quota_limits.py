@@ -78,7 +78,7 @@ class Match(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Limits:
-    """All limits of one quota."""
+    """All limits of one quota, by entity."""
 
     def __init__(self, by_entity: Mapping[ClientEntity, float] | None = None) -> None:
         self._by_entity = dict(by_entity or {})
@@ -104,12 +104,12 @@ class Limits:
         return [level for level in LEVELS if self._kind_counts[_kind(level.entity("", ""))] > 0]
 
     def __bool__(self) -> bool:
-        """Return whether there are any limits."""
+        """Return whether the quota has any limits."""
         return bool(self._by_entity)
 
     @property
     def by_entity(self) -> Mapping[ClientEntity, float]:
-        """The limits by entity."""
+        """The limits of the quota by entity."""
         return self._by_entity
 
     @property

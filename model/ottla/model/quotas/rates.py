@@ -36,8 +36,8 @@ class WindowShape(NamedTuple):
 
     @property
     def credit_ms(self) -> int:
-        """Time in ms whose quota may be used at once: that of all windows but one, or of the window
-        if there is only one."""
+        """Time in ms whose quota may be used at once: the time of all windows but one, or of the
+        window if there is only one."""
         return max(1, self.window_count - 1) * self.window_ms
 
 
@@ -64,7 +64,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a value. A negative value cancels an earlier one."""
+        """Record a value at a time. A negative value cancels an earlier one."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._window_ms:
             self._drop_old(now_ms)
@@ -145,7 +145,7 @@ class RateBetweenLooks:
     """Rate of increase of a counter, computed from samples of its value.
 
     The code that counts does not need a clock. If samples are further apart than `span_ms`, the
-    rate is that of the time between them.
+    rate is measured over the time between them.
     """
 
     def __init__(self, *, span_ms: int, begun_ms: int) -> None:

@@ -23,7 +23,7 @@ class TokenBucket:
 
     @property
     def burst(self) -> float:
-        """Maximum number of tokens."""
+        """Maximum number of tokens in the bucket."""
         return self._burst_s * self.per_second
 
     @property
@@ -63,7 +63,7 @@ class TokenBucket:
         return min(self.burst, self.tokens + self.per_second * elapsed_ms / 1_000)
 
     def fill(self, now_ms: int) -> None:
-        """Add the tokens since the last call."""
+        """Add the tokens that have accumulated since the last call."""
         elapsed_ms = now_ms - self._at_ms
         if elapsed_ms > 0:
             self._at_ms = now_ms
@@ -74,5 +74,5 @@ class TokenBucket:
 
     @property
     def throttle_ms(self) -> int:
-        """Time until the debt is paid off."""
+        """Time in ms until the bucket's debt is paid off."""
         return whole_ms(-self.tokens / self.per_second * 1_000) if self.tokens < 0 else 0

@@ -16,7 +16,7 @@ BITS = {4: 32, 6: 128}
 
 
 class Address(NamedTuple):
-    """An address as a number."""
+    """An IP address as a number, with its version."""
 
     version: int
     """IP version, 4 or 6."""

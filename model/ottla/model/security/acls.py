@@ -1,7 +1,7 @@
 """ACL entries: their fields with Kafka's codes, and filters. Pure.
 
 An `Authorizer` (authorizer.py) makes the decisions; the entries themselves are records of the
-metadata log. Codes are those of Kafka's AclBinding classes and never change.
+metadata log. The codes are the same as in Kafka's AclBinding classes and never change.
 """
 
 from dataclasses import dataclass

@@ -69,13 +69,13 @@ class AllowAll:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return True."""
+        """Return True, because every operation is allowed."""
         return True
 
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return True."""
+        """Return True, because every operation is allowed."""
         return True
 
 

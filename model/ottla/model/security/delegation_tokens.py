@@ -32,7 +32,7 @@ class DelegationToken:
     renewers: tuple[str, ...] = ()
     issued_ms: int
     max_ms: int
-    """The latest expiry that a renewal may set."""
+    """The latest expiry that a renewal may set, in ms since the Unix epoch."""
     expires_ms: int
 
     def may_be_renewed_by(self, principal: str) -> bool:

@@ -1,6 +1,6 @@
 """Checks of the claims of a token whose signature has been verified. Pure.
 
-The rules are those of Kafka's broker: a token needs an expiry time and an issue time that are
+The rules are the same as in Kafka's broker. A token needs an expiry time and an issue time that are
 consistent with the broker's clock, a subject, and the issuer and audience that the settings name.
 """
 
@@ -42,7 +42,7 @@ class TokenFaultError(Exception):
 
 @frozen(kw_only=True)
 class ClaimRules:
-    """Requirements on the claims of a token."""
+    """Requirements on the claims of a client's OAuth token."""
 
     audiences: tuple[str, ...] = ()
     """The token must have at least one of these audiences. If empty, any audience is accepted."""
@@ -54,7 +54,7 @@ class ClaimRules:
 
 
 class ProvenToken(NamedTuple):
-    """Principal of a token, and its expiry (Unix epoch, ms)."""
+    """Principal of an accepted OAuth token, and its expiry in ms since the Unix epoch."""
 
     user: str
     ends_ms: int

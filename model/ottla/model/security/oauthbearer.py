@@ -49,7 +49,7 @@ class BearerMessage(NamedTuple):
 
 @frozen
 class BearerToken:
-    """A client's token with its expiry."""
+    """A client's OAuth token with its expiry."""
 
     value: str = field(repr=False)
     """The token itself."""

@@ -56,7 +56,7 @@ class ScramHash(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Length of a key in bytes."""
+        """Length in bytes of a key that the mechanism's hash function returns."""
         return hashlib.new(self.hash_name).digest_size
 
 
@@ -216,7 +216,7 @@ class ScramClient:
         return _bytes_of(found[2]), iterations
 
     def final(self, salted_password: bytes) -> bytes:
-        """Return the client's second message."""
+        """Return the client's second message in the SCRAM exchange."""
         hashing = self._hashing
         binding = b64encode(f"{NO_BINDING},,".encode()).decode()
         without_proof = f"c={binding},r={self._full_nonce}"

@@ -110,7 +110,7 @@ def listener_definition(key: str) -> Definition | None:
 
 
 def is_connection_bound(key: str) -> bool:
-    """Return whether a key is a bound of connections, of a node or of one of its listeners."""
+    """Return whether a key sets a bound on connections, of a node or of one of its listeners."""
     return key in definitions(ConnectionConfig) or listener_definition(key) is not None
 
 

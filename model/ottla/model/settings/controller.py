@@ -195,7 +195,7 @@ class ControllerConfig:
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
     """Authorization of forwarded requests."""
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
-    """Bounds on the connections of clients; those of nodes do not count."""
+    """Bounds on the connections of clients. Connections of nodes do not count."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
@@ -236,7 +236,7 @@ class ControllerConfig:
 
     @property
     def dialled_listener(self) -> ListenAddress:
-        """The listener by which this controller connects to the others: the first one in
+        """The listener by which this controller connects to other controllers: the first one in
         `controller.listener.names`, or else in `listeners`."""
         found = dialled_listener(self.texts, self.listeners)
         assert found is not None

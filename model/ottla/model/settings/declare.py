@@ -390,6 +390,6 @@ def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], s
 
 
 def load(config: type[C], texts: Mapping[str, str]) -> tuple[C, set[str]]:
-    """Return a config from texts by Kafka key, and the unknown keys."""
+    """Return a config created from texts by Kafka key, and the keys that it does not have."""
     values, unknown = values_of(config, texts)
     return cast("Any", config)(**values), unknown

@@ -62,8 +62,8 @@ from ottla.model.settings.transactions import TransactionConfig
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return all broker settings that have an effect, by key: those of the broker and its
-    components, and those of topics."""
+    """Return all broker settings that have an effect, by key: the settings of the broker, of its
+    components, and of topics."""
     own = definitions(BrokerConfig)
     return {
         **own,

@@ -1,7 +1,7 @@
 """Keys of a Kafka broker's file that have no effect in Ottla, and keys that are refused because
 operators would rely on an effect that Ottla does not provide.
 
-Pure. The keys without effect are those of Kafka 4.4 that no config class declares: threads,
+Pure. The keys without effect are keys of Kafka 4.4 that no config class declares: threads,
 purgatories, and features that Ottla lacks. A file may contain them, and a running broker accepts
 the keys that a Kafka broker accepts. Their values are checked by Kafka's own bounds, stored and
 described. One warning names the keys.
@@ -238,5 +238,5 @@ def check_promises(texts: Mapping[str, str]) -> None:
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return, sorted, those of the keys that Kafka has and that have no effect in Ottla."""
+    """Return, sorted, the given keys that Kafka has and that have no effect in Ottla."""
     return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

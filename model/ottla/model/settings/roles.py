@@ -131,6 +131,6 @@ def _is_of_broker_alone(key: str, of_controller: frozenset[str], *, logs_in_clie
 
 
 def _selected(text: str, is_selected: Callable[[str], bool]) -> str:
-    """Return the endpoints of a list whose names are selected."""
+    """Return a list of endpoints that contains only the selected names."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return ",".join(part for part in parts if is_selected(part.partition("://")[0].strip().upper()))

@@ -331,7 +331,7 @@ SHARE_GROUP_DEFINITIONS = definitions(ShareGroupSettings)
 def capped(
     values: Mapping[str, Any], config: ShareGroupConfig
 ) -> tuple[ShareGroupSettings, list[str]]:
-    """Return the effective settings of a group, and a sentence for each value that is outside the
+    """Return the effective settings of a group, and a warning for each value that is outside the
     cluster's bounds.
 
     `values` are the values that the group sets, by field. A value may have been stored before the

@@ -1,4 +1,4 @@
-"""Settings of the coordination of transactions and of the log of their state."""
+"""Settings of the coordination of transactions, and of the log with the states of transactions."""
 
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting

@@ -224,7 +224,7 @@ def _load_certificate(context: ssl.SSLContext, config: TlsConfig, material: TlsM
 def _memory_file(text: str) -> Iterator[str]:
     """Yield a path from which OpenSSL can read a text that is only in memory.
 
-    On systems other than Linux, the path is that of a temporary file of this user, which is deleted
+    On systems other than Linux, it is the path of a temporary file of this user, which is deleted
     at the end.
     """
     if not hasattr(os, "memfd_create"):

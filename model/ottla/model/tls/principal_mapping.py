@@ -4,9 +4,9 @@ Pure. The setting is a comma-separated list of `DEFAULT` (the name unchanged) an
 `RULE:PATTERN/REPLACEMENT/[L|U]`. The first rule whose pattern matches the whole name in RFC 2253's
 form applies. If no rule matches, the client is not authenticated.
 
-Patterns are those of RE2, which no name can make slow. Look-around and back references within a
-pattern are refused at the start. Replacements have the meaning of Java's `replaceAll`, as in Kafka
-(`$1`, a backslash as escape, every match replaced).
+Patterns have RE2's syntax, because no name can make RE2 slow. Look-around and back references
+within a pattern are refused at the start. Replacements have the meaning of Java's `replaceAll`, as
+in Kafka (`$1`, a backslash as escape, every match replaced).
 """
 
 import re

@@ -127,11 +127,11 @@ class TlsSession:
 
     @property
     def has_output(self) -> bool:
-        """True if there are records to send."""
+        """True if there are TLS records to send to the client."""
         return self._outgoing.pending > 0
 
     def take_output(self) -> bytes:
-        """Return and clear the records to send."""
+        """Return the TLS records to send to the client, and clear them."""
         return self._outgoing.read()
 
     def certificate(self) -> bytes | None:
@@ -211,7 +211,7 @@ class TlsSession:
         return self._held, self._held_at
 
     def _hold(self, data: memoryview, at: int) -> None:
-        """Keep the ciphertext from offset `at` on for the next call."""
+        """Keep the ciphertext from offset `at` on for a later call."""
         if at == len(data):
             self._held, self._held_at = NOTHING, 0
         elif data is self._held:

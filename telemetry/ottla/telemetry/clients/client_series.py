@@ -155,7 +155,7 @@ class ClientSeries:
         client.values = values
 
     def _replace_series(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
-        """Apply a push whose series differ from those of the last one."""
+        """Apply a push whose series differ from the series of the client's last push."""
         if client.outline is not None:
             client.keys = dict.fromkeys(client.keys, client.pushes - 1)
         taken: list[Value] = []

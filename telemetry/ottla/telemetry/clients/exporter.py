@@ -19,7 +19,7 @@ class LabelledPush(NamedTuple):
 
 
 class Sink(Protocol):
-    """Interface of a receiver of pushes."""
+    """Interface of a receiver of clients' pushes."""
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
         """Accept pushes without blocking. Pushes that exceed the bounds of the queue are dropped

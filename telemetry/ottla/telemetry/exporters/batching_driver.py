@@ -48,7 +48,7 @@ class BatchingExporter:
         self._sent = self._refused = self._failures = self._rejected_points = 0
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Queue pushes without blocking."""
+        """Queue pushes for export without blocking."""
         self._queue.offer(pushes)
         self._has_pushes.set()
 

@@ -50,12 +50,12 @@ class CollectorTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """SSL context for a new connection."""
+        """SSL context for a new connection to a collector."""
         return self._context
 
     @property
     def material(self) -> TlsMaterial:
-        """Certificates and key for a new connection."""
+        """Certificates and key for a new connection to a collector."""
         return self._material
 
     def _reread(self) -> None:

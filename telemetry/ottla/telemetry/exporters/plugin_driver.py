@@ -26,10 +26,10 @@ logger = logging.getLogger("ottla.telemetry")
 
 
 class Plugin(Protocol):
-    """The object that an entry point returns."""
+    """The object that an exporter's entry point returns: the operator's plug-in."""
 
     def export(self, pushes: Sequence[LabelledPush]) -> None:
-        """Export a batch.  It may block, and may raise any exception."""
+        """Export a batch of pushes. The method may block, and may raise any exception."""
         ...
 
 

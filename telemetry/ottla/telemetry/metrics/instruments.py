@@ -127,7 +127,7 @@ class Registry:
 
 
 class Counter:
-    """A number that only increases.  Callers add to `value`."""
+    """A metric that only increases. Callers add to `value`."""
 
     __slots__ = ("value",)
 
@@ -188,7 +188,7 @@ class Histogram:
             self._count()
 
     def _count(self) -> None:
-        """Sort the stored values, and count them in their buckets."""
+        """Sort the values that are only stored so far, and count them in their buckets."""
         values, self._uncounted = self._uncounted, []
         values.sort()
         self._sum += sum(values)

@@ -37,7 +37,7 @@ POINTS_PER_MESSAGE = 5_000
 
 
 def resource_of(attributes: Mapping[str, str]) -> Resource:
-    """Return the resource with these attributes."""
+    """Return the OTLP resource with these attributes."""
     return Resource(attributes=[text_attribute(*pair) for pair in sorted(attributes.items())])
 
 

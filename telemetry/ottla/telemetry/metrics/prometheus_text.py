@@ -167,7 +167,7 @@ def label_text(names: Labels, values: Labels) -> str:
 
 
 def number(value: Value) -> str:
-    """Return a number in Prometheus's form."""
+    """Return the value of a sample in Prometheus's form."""
     if isinstance(value, int):
         return str(int(value))
     assert isinstance(value, float)

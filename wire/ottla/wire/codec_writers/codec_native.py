@@ -199,8 +199,8 @@ class _ReaderBody(_Versions):
     def array(self, field: Field, target: str) -> Iterator[str]:
         """Yield the lines that read an array into `target`.
 
-        The memory bound in these lines may be lower than that of the generic codec, which then
-        decides. It only avoids an attempt that would fail.
+        The memory bound in these lines may be lower than the generic codec's bound. It only avoids
+        an attempt that would fail; the generic codec then decides.
         """
         versions = [v for v in field.versions if self.schema.is_flexible(v) or field.tag is None]
         smallest = min(smallest_bytes(field, self.schema, version) for version in versions)

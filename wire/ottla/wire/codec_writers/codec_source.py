@@ -82,9 +82,9 @@ def element_cost(field: Field, version: int) -> int:
 
 POINTER_BYTES = 8
 OBJECT_BYTES = 32
-"""Memory of an object with slots, including garbage-collector data, without the slots."""
+"""Memory in bytes of an object with slots, including garbage-collector data, without the slots."""
 LIST_BYTES = 72
-"""Memory of an empty list."""
+"""Memory of an empty list in bytes."""
 COSTS = {"string": 64, "string16": 64, "bytes": 48, "records": 192, "uuid": 112}
 """Memory in bytes of a short text, a few bytes, a view of records, and an id."""
 SMALL_NUMBER_BYTES = 32

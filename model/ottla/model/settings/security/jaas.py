@@ -32,7 +32,7 @@ class JaasLogin:
 
     @property
     def users(self) -> dict[str, str]:
-        """Passwords by user, if the module lists the users of a server."""
+        """Passwords by user, if the login module lists the users of a server."""
         return {
             key.removeprefix(USER_PREFIX): value
             for key, value in self.options.items()

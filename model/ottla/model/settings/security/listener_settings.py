@@ -14,7 +14,7 @@ class ListenerSettings(Protocol):
 
     @property
     def listeners(self) -> tuple[ListenAddress, ...]:
-        """Addresses and protocols of the listeners."""
+        """Addresses and security protocols of the node's listeners."""
         ...
 
     @property
@@ -30,7 +30,7 @@ class ListenerSettings(Protocol):
 
     @property
     def sasl(self) -> SaslConfig:
-        """The listeners that authenticate their clients."""
+        """SASL settings of the listeners that authenticate their clients."""
         ...
 
     @property
@@ -40,5 +40,5 @@ class ListenerSettings(Protocol):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The text of every key in the file."""
+        """The text of every key in the node's settings file."""
         ...

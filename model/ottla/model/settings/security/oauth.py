@@ -1,7 +1,7 @@
 """OAUTHBEARER: the tokens that brokers accept, and the source of the tokens with which clients and
 brokers log in.
 
-The keys are Kafka's. Kafka's class names are accepted if their behaviour is that of Ottla. The
+The keys are Kafka's. Kafka's class names are accepted if Ottla behaves in the same way. The
 allow-list, which Kafka reads from a property of the JVM, is a setting of the same name.
 """
 

@@ -33,7 +33,8 @@ MATCHABLE = frozenset(
 
 @frozen(kw_only=True)
 class SubscriptionConfig:
-    """Settings of one subscription."""
+    """Settings of one subscription to clients' metrics: the metrics, the interval and the matching
+    clients."""
 
     metrics: tuple[str, ...] = setting(
         (),
