@@ -41,7 +41,7 @@ class Decision(Generic[R]):
     records: tuple[Record, ...]
     reply: R
     image: MetadataImage
-    """The image after the records are applied."""
+    """The metadata image after the records of the decision are applied."""
     is_atomic: bool = False
     """True if all records must take effect together.
 

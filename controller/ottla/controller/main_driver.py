@@ -53,7 +53,7 @@ async def run_controller(config: ControllerConfig, *, ready: Callable[[], None])
     requests.
 
     If it is the only voter, it accepts requests once it is the leader and has written the first
-    records of a new cluster.  Otherwise, it accepts them once it listens.
+    records of a new cluster.  Otherwise, it accepts them as soon as it listens.
     """
 
     def on_ready() -> None:

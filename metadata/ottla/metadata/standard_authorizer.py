@@ -77,8 +77,8 @@ resource."""
 
 
 class StandardAuthorizer:
-    """The authorizer of a node. As a publisher it receives each new image, and uses the ACLs of the
-    newest.
+    """The authorizer of a node. As a publisher it receives each new metadata image, and uses the
+    ACLs of the newest one.
 
     Its cache of decisions is bounded, and is discarded when the ACLs change.
     """

@@ -114,7 +114,7 @@ class FaultyServer(SocketServer):
         self._backlog = 0
 
     async def serve_connections(self) -> None:
-        """Run the event loop of the server, except while the broker is paused."""
+        """Run the socket server's event loop, except while the broker is paused."""
         while True:
             while self.faults.is_paused:
                 self.resumed = trio.Event()

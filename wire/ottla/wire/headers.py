@@ -133,7 +133,8 @@ def _decode_client_id(data: bytes) -> str:
 
 
 def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
-    """Return the header of a request, whose version may be too high.
+    """Return the header of a request. The version of the request in it may be higher than any known
+    one.
 
     Raises ProtocolError if the API is unknown.
     """

@@ -63,7 +63,8 @@ class BesideWork:
     """The load of one round of the comparison, which is the same for both servers."""
 
     load: Load
-    """Load for produce and fetch.  Each row sets its own bootstrap address and topic in it."""
+    """Load of the rows produce and fetch. Each row sets its own bootstrap address and topic in the
+    load."""
     singles: int
     requests: int
     connections: int

@@ -203,7 +203,7 @@ class FrontServer(SocketServer):
             self.call_at(newcomer.deadline_ms, self._end_overdue_newcomers)
 
     def _end_overdue_newcomers(self) -> None:
-        """Close the connections whose first bytes did not arrive in time."""
+        """Close the connections whose first bytes have not arrived in time."""
         now_ms = self._clock.monotonic_ms()
         overdue: list[Newcomer] = []
         for newcomer in self._waiting.values():

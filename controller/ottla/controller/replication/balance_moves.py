@@ -39,7 +39,8 @@ MOVES_PER_BROKER = 2
 while a copy ends; with more, the copies share the same throttle, and each takes longer."""
 
 ELECTIONS_AT_ONCE = 100
-"""Maximum number of elections in one step.  More would interrupt many clients at the same time."""
+"""Maximum number of elections in one step of a balance plan. More elections would interrupt many
+clients at the same time."""
 
 HOSTS_GONE_MAX = 1
 """Maximum number of hosts that may be down while moves start.  With more, each further loss may

@@ -105,7 +105,7 @@ class BalanceLimits:
 
 @frozen(kw_only=True)
 class ClusterLoad:
-    """Description of a cluster that the planner of moves uses: brokers and partitions."""
+    """Description of a cluster for the planner of moves: its brokers and partitions."""
 
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]

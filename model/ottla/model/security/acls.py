@@ -154,7 +154,7 @@ class AclFilter:
     pattern type."""
     principal: str | None = None
     host: str | None = None
-    """Host of the entry, compared as text: a filter for an address does not match a range that
+    """Host of the ACL entry, compared as text. A filter for an address does not match a range that
     contains the address."""
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY

@@ -118,7 +118,8 @@ WITHOUT_EFFECT = frozenset(
         "topic.metadata.refresh.sparse",
     }
 )
-"""Keys that tune another implementation and change no result; one warning names them."""
+"""Keys that only tune another implementation and change no result. One warning names the keys of
+this kind that a program sets."""
 
 _SERIALIZERS = "use SerializingProducer and DeserializingConsumer of ottla.client"
 _CALLBACK = "await the delivery that send returns"

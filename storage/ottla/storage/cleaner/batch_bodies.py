@@ -12,8 +12,8 @@ from ottla.wire.compression import Codec, codec_of
 from ottla.wire.records import Body, record_body
 
 RUN_RECORDS_MAX = 16_384
-"""Maximum number of records in one run. Larger: the columns exceed the processor's cache. Smaller:
-the overhead per run becomes noticeable."""
+"""Maximum number of records in one run of batch bodies. With more, the columns exceed the
+processor's cache. With fewer, the overhead per run becomes noticeable."""
 RUN_BYTES_MAX = 2 * MIB
 """Maximum number of decompressed bytes in one run, unless it is a single batch."""
 

@@ -30,8 +30,8 @@ from ottla.wire.batch import NO_TIMESTAMP
 COPY_BYTES = MIB
 """Bytes copied per step when the unchanged part before the first change is copied."""
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Bytes after which write-back of the new segment is started. Larger: appends to other logs wait
-longer for the device."""
+"""Number of bytes after which write-back of the new segment is started. With more, appends to other
+logs wait longer for the device."""
 
 
 class CleanedSegment:

@@ -20,8 +20,8 @@ shorter time reports space between two writes that a disk quota refuses, which n
 A longer one reports new space later."""
 
 FREE_AGAIN_BYTES = 16 * MIB
-"""Bytes that must be free before a full directory counts as having space again. Less would be used
-up by the next batches."""
+"""Number of bytes that must be free before a full directory counts as having space again. Less
+space would be used up by the next batches."""
 
 FREE_AGAIN_PART = 20
 """Divisor of the volume size. On a small volume, the quotient is enough free space instead of

@@ -149,8 +149,8 @@ def kind_of_absence(
 
 
 def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
-    """Return the kind of loss if a recovered log ends at `end_offset`, or None if the log reaches
-    the promised offsets."""
+    """Return the kind of loss if a recovered log ends at `end_offset`, or None if it reaches the
+    promised offsets."""
     promised = promise.end_offset
     if promised is None or end_offset >= promised:
         return None

@@ -28,8 +28,8 @@ from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
 _LOGGER = logging.getLogger(__name__)
 
 FLUSH_CHECK_INTERVAL_MS = 1_000
-"""Interval of the checks of flush.ms, if log.flush.scheduler.interval.ms is not set. Shorter
-iterates over all logs more often; longer flushes later."""
+"""Interval in ms of the checks of flush.ms, if log.flush.scheduler.interval.ms is not set. With a
+shorter one, all logs are checked more often. With a longer one, flushes are late."""
 
 IDLE_FLUSH_INTERVAL_MS = 15_000
 """Time in ms without a write after which a file may be flushed and its descriptor closed. With a

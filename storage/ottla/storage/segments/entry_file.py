@@ -78,7 +78,8 @@ class EntryFile:
         self._is_extended = self._is_trimmed = False
 
     def open_sealed(self, size: int | None = None) -> int:
-        """Open a file as sealed. Returns its size, which may not be a multiple of the entry size.
+        """Open an index file as sealed. Returns its size in bytes, which may not be a multiple of
+        the entry size.
 
         If the caller gives the size, the file need not be opened yet.
         """

@@ -58,8 +58,8 @@ WALK_HEADER_BYTES: Final = MAX_TIMESTAMP_AT + _TIMESTAMP.size
 """Number of bytes of a batch header that are read when a scan moves from batch to batch."""
 
 WALK_BLOCK_BYTES = 8192
-"""Bytes per read during a scan for an offset. Twice the index interval finds nearly every batch in
-one read; more copies more bytes than needed."""
+"""Number of bytes per read during a scan for an offset. With twice the index interval, nearly every
+batch is found in one read. With more, more bytes are copied than needed."""
 
 COLD_BLOCK_BYTES = 1 << 20
 """Number of bytes that are loaded at once when a scan or read reaches an uncached range. With

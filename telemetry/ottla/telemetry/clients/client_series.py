@@ -197,8 +197,8 @@ class ClientSeries:
             self._drop_value(client, key)
 
     def rows(self) -> Iterator[SeriesRow]:
-        """Yield all values, family by family.  Changes during the iteration may or may not be
-        included."""
+        """Yield all values of the series, family by family. Changes during the iteration may or may
+        not be included."""
         for family in list(self._families.values()):
             for key in list(family.keys.values()):
                 for client in list(key.places):
