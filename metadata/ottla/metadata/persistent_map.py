@@ -93,7 +93,8 @@ class PersistentMap(Mapping[K, V]):
 
 @final
 class MapChanges(Generic[K, V]):
-    """A map under construction. Many changes cost a single copy, which `finish` returns."""
+    """A copy of a persistent map under construction. Any number of changes costs a single copy,
+    which `finish` returns."""
 
     __slots__ = ("_base", "_map", "_mutation")
 
@@ -125,8 +126,7 @@ class MapChanges(Generic[K, V]):
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """A copy of a persistent map under construction. Any number of changes costs a single copy,
-        which `finish` returns."""
+        """Return the resulting map. Returns the base itself if nothing changed."""
         if self._mutation is None:
             return self._base
         finished = self._base = _wrap(self._mutation.finish())
