@@ -159,7 +159,7 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids of the entries that only one of the two tables contains."""
+        """Return the ids of entries that differ, or that only one of the two tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()

@@ -446,7 +446,7 @@ class BrokerConfig:
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
-    """Authentication of clients by delegation tokens."""
+    """Settings of delegation tokens, with which clients may log in."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
     """TLS settings of the listeners that use it, by listener name."""
     dial_tls: TlsConfig | None = None
