@@ -5,16 +5,15 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.broker.coordinators.share_persister import ShareState, StateBatch
+from ottla.broker.shares.acquired_ranges import AcquiredRange, throttled_size
 from ottla.broker.shares.delivery_window import DeliveryState
 from ottla.broker.shares.share_partition import (
     AckBatch,
     AckType,
-    AcquiredRange,
     LogBatch,
     SharePartition,
     ShareRules,
     ShareStateWrite,
-    throttled_size,
 )
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 
@@ -116,7 +115,7 @@ def test_a_failed_write_after_the_acquisition_ended_releases_the_records(ends: s
         now_ms = LOCK_MS
         share.end_locks(now_ms)
     else:
-        share.release_member("a")
+        share.release_member("a", 0)
     assert share.fetch_offset() == 5
     share.on_written(ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
     assert share.fetch_offset() == 0
@@ -301,7 +300,7 @@ def test_a_rising_log_start_archives_available_records_at_once_and_acquired_ones
     settle(share)
     assert share.on_log_start(8)
     assert states(share) == [(2, 5, 1, 1), (6, 7, 4, 1), (8, 9, 0, 1)]
-    share.release_member("a")
+    share.release_member("a", 0)
     assert share.window.start_offset == 8
     assert settle(share).start_offset == 8
 
@@ -328,7 +327,7 @@ def test_acquired_records_on_both_sides_of_the_log_start_end_differently() -> No
     acquire(share, "a", (0, 9))
     share.on_log_start(5)
     ack(share, "a", 0, 9, AckType.RENEW)
-    share.release_member("a")
+    share.release_member("a", 0)
     assert states(share) == [(5, 9, 0, 1)]
 
 

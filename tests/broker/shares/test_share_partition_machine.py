@@ -225,7 +225,7 @@ class Shares(RuleBasedStateMachine):
 
     @rule(member=MEMBERS)
     def close_session(self, member: str) -> None:
-        self.share.release_member(member)
+        self.share.release_member(member, self.now_ms)
         for offset, record in enumerate(self.records):
             if record.owner == member:
                 record.deadline_ms = 0

@@ -66,7 +66,7 @@ def main_of(mark: str, bootstrap: str) -> Any:
 
 
 def test_every_program_is_run() -> None:
-    marks = ["rejects=(BadInput,)", "create_topic", "record.release()", "poll_batches", "aio"]
+    marks = ["BadInput,)", "partition_count=3", "release()", "poll_batches", "aio", "delay.ms"]
     assert sorted(map(program, marks)) == sorted(PROGRAMS)
 
 
@@ -74,7 +74,7 @@ async def test_the_worker_handles_what_the_second_program_sends(
     bootstrap: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with trio.fail_after(TIMEOUT_S):
-        await main_of("create_topic", bootstrap)()
+        await main_of("partition_count=3", bootstrap)()
         printed = ""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(main_of("rejects=(BadInput,)", bootstrap))
@@ -113,3 +113,17 @@ async def test_the_asyncio_program_prints_its_record(
     with trio.fail_after(TIMEOUT_S):
         await trio.to_thread.run_sync(exec, compile(text, "queues.md: aio", "exec"), names)
     assert capsys.readouterr().out.splitlines() == ["thumbnail of b'tree.png'"]
+
+
+async def test_delayed_and_failed_records_are_delivered_later(
+    bootstrap: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "kafka" in request.node.name:
+        pytest.skip("Kafka has no delays")
+    with trio.fail_after(TIMEOUT_S):
+        await main_of("delay.ms", bootstrap)()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("b'now' attempt 1 after ")
+    assert sum(line.startswith("b'now' attempt 2") for line in lines) == 1
+    (last,) = [line for line in lines if line.startswith("b'in five seconds' attempt 1 after ")]
+    assert int(last.split()[-2]) >= 5

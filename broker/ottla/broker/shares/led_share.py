@@ -13,7 +13,9 @@ whenever a session begins to fetch the partition.
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
+from zlib import crc32
 
+from ottla.broker.coordinators.effects import Instant
 from ottla.broker.coordinators.share_persister import (
     NO_START_OFFSET,
     SharePartitionKey,
@@ -23,6 +25,7 @@ from ottla.broker.coordinators.share_persister import (
 )
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.shares.dead_letters import DeadLetter
+from ottla.broker.shares.ordering.ordering_rules import ordering_rules
 from ottla.broker.shares.share_partition import (
     AckBatch,
     SharePartition,
@@ -39,6 +42,7 @@ from ottla.model.settings.offset_reset import (
     parse_offset_reset,
 )
 from ottla.model.settings.share_groups import ShareGroupSettings
+from ottla.model.settings.storage.topic import TopicConfig
 from ottla.node.network.purgatory import Purgatory, WaitingEntry
 from ottla.storage.log.log import Log
 
@@ -96,7 +100,8 @@ class DeliveryPorts(NamedTuple):
 
 
 class LockTimer(WaitingEntry):
-    """Timer for the next expiry of an acquisition lock, or the next step of a dead letter."""
+    """Timer for the next expiry of an acquisition lock, step of a dead letter, due time of a record
+    or end of a back-off."""
 
     __slots__ = ("_share", "deadline_ms")
     kind = "ShareLock"
@@ -111,10 +116,11 @@ class LockTimer(WaitingEntry):
         return False
 
     def on_expire(self) -> None:
-        """Release the records whose acquisition lock has expired, and begin the due steps of dead
-        letters."""
+        """Release the records whose acquisition lock has expired, begin the due steps of dead
+        letters, and make delayed records ready."""
         self._share.send_letters()
         self._share.end_locks()
+        self._share.ripen()
 
     def on_fault(self, fault: Exception) -> None:
         """Drop the share partition, whose state is unknown after an unexpected error."""
@@ -154,6 +160,9 @@ class LedShare:
         self._timer: LockTimer | None = None
         self._is_closing = False
         self._rules: ShareGroupSettings | None = None
+        self._topic: TopicConfig | None = None
+        self.is_reading_ahead = False
+        """True if the log has more records to read ahead, and a fetch waits for them."""
 
     def __repr__(self) -> str:
         return f"LedShare({self.key.text}, {self.stage.name})"
@@ -167,10 +176,13 @@ class LedShare:
 
     def apply_settings(self) -> ShareGroupSettings:
         """Apply the present settings of the share group to this partition, and return them."""
-        settings = self.settings
-        if settings is not self._rules:
-            self._rules = settings
+        settings, topic = self.settings, self.partition.config
+        if settings is not self._rules or topic is not self._topic:
+            self._rules, self._topic = settings, topic
             self.share.rules = self._rules_of(settings)
+            rules, order = ordering_rules(settings, topic), self.share.order
+            if rules != (None if order is None else order.rules):
+                self.share.set_order(rules, salt=crc32(self.key.text.encode()))
         return settings
 
     def _rules_of(self, settings: ShareGroupSettings) -> ShareRules:
@@ -272,7 +284,7 @@ class LedShare:
 
     def _begin(self) -> None:
         self.stage = Stage.READY
-        if self._is_closing and self.share.is_idle:
+        if self._is_closing and self._may_close:
             self.drop(ErrorCode.NONE)
         self.send_letters()
         self._wake()
@@ -341,9 +353,10 @@ class LedShare:
 
     def release_member(self, member_id: str) -> None:
         """Release the records acquired by a member whose session has ended."""
-        if self.has_state and self.share.release_member(member_id):
+        if self.has_state and self.share.release_member(member_id, self._now_ms):
             self.send_letters()
             self.write()
+            self.set_timer()
             self._wake()
 
     def write(self) -> None:
@@ -380,11 +393,13 @@ class LedShare:
                 self._answers.pop(transition)(shown)
         self.send_letters()
         if self.share.is_idle:
-            if self._is_closing:
+            if self._is_closing and self._may_close:
                 self.drop(ErrorCode.NONE)
                 return
         else:
             self.write()
+        if self.share.order is not None:
+            self.set_timer()
         self._wake()
 
     def end_locks(self) -> None:
@@ -400,11 +415,16 @@ class LedShare:
             self._wake()
 
     def set_timer(self) -> None:
-        """Set the timer for the next expiry of an acquisition lock or step of a dead letter."""
+        """Set the timer for the next expiry of an acquisition lock, step of a dead letter, due time
+        of a record or end of a back-off."""
         if self.stage is Stage.DROPPED:
             return
-        steps = (self.share.next_lock_end_ms, self.share.letters.next_due_ms)
-        due_ms = min((step for step in steps if step is not None), default=None)
+        steps = [self.share.next_lock_end_ms, self.share.letters.next_due_ms]
+        order = self.share.order
+        if order is not None:
+            now = self.now
+            steps.append(now.mono_ms if self.is_reading_ahead else order.next_mono_ms(now))
+        due_ms = min([step for step in steps if step is not None], default=None)
         timer = self._timer
         if timer is not None and timer.is_waiting:
             if due_ms is not None and timer.deadline_ms <= due_ms:
@@ -414,6 +434,33 @@ class LedShare:
         if due_ms is not None:
             self._timer = LockTimer(self, due_ms)
             self._ports.purgatory.watch((self._timer,), self._timer, due_ms)
+
+    # ---- order of deliveries
+
+    def ripen(self) -> None:
+        """Make the records ready whose due time or back-off is over."""
+        if self.stage is Stage.DROPPED or not self.has_state or self.share.order is None:
+            return
+        is_woken = self.share.order.ripen(self.now) or self.is_reading_ahead
+        self.is_reading_ahead = False
+        self.set_timer()
+        if self._is_closing and self._may_close:
+            self.drop(ErrorCode.NONE)
+        elif is_woken:
+            self._wake()
+
+    @property
+    def _may_close(self) -> bool:
+        """True if nothing is lost with the state in memory: all is durable, and no back-off is
+        left that would begin again."""
+        order = self.share.order
+        return self.share.is_idle and (order is None or not order.backoff_count)
+
+    @property
+    def now(self) -> Instant:
+        """Present time."""
+        clock = self._ports.clock
+        return Instant(mono_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
 
     # ---- dead letters
 
@@ -455,7 +502,7 @@ class LedShare:
     def close(self) -> None:
         """Drop the share partition once all of its changes are durable."""
         self._is_closing = True
-        if not self.has_state or (self.stage is Stage.READY and self.share.is_idle):
+        if not self.has_state or (self.stage is Stage.READY and self._may_close):
             self.drop(ErrorCode.NONE)
 
     def keep(self) -> None:
@@ -544,6 +591,10 @@ class LedShares:
         else:
             led.keep()
         return led
+
+    def of_group(self, group_id: str) -> list[LedShare]:
+        """Return the share partitions of a group."""
+        return list(self._by_group.get(group_id, ()))
 
     def close_group(self, group_id: str) -> None:
         """Drop the share partitions of a group that has no sessions left on this broker."""

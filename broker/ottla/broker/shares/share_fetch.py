@@ -21,9 +21,10 @@ from ottla.broker.logs.fetch import DISK_WAIT_MS
 from ottla.broker.logs.fetch_read import PATIENT
 from ottla.broker.logs.leader_hints import HINTED
 from ottla.broker.shares.acknowledgement_rules import AcknowledgedRange
+from ottla.broker.shares.acquired_ranges import AcquiredRange, count_of
 from ottla.broker.shares.led_share import LedShare, Stage
+from ottla.broker.shares.ordered_read import OrderedRead, read_ordered
 from ottla.broker.shares.share_delivery import LeaderHints, Session, ShareDelivery, ShareTarget
-from ottla.broker.shares.share_partition import AcquiredRange
 from ottla.broker.shares.share_read import ShareRead, read_share
 from ottla.broker.shares.share_sessions import (
     FINAL_EPOCH,
@@ -64,11 +65,14 @@ ROUNDS_MAX = 16
 undeliverable records, such as transaction markers. Larger blocks the event loop longer."""
 
 
+AnyRead = ShareRead | OrderedRead
+
+
 class Acquisition(NamedTuple):
     """Records that one attempt to fetch has acquired from one share partition."""
 
     target: ShareTarget
-    read: ShareRead
+    read: AnyRead
     ranges: list[AcquiredRange]
 
 
@@ -183,10 +187,10 @@ class ShareFetch:
 
     def _readable(
         self, refusals: dict[PartitionId, ErrorCode]
-    ) -> list[tuple[ShareTarget, ShareRead]]:
+    ) -> list[tuple[ShareTarget, AnyRead]]:
         """Return the partitions that have records to acquire. The error codes of other partitions
         are added to `refusals`."""
-        reads: list[tuple[ShareTarget, ShareRead]] = []
+        reads: list[tuple[ShareTarget, AnyRead]] = []
         left = self.bytes_max
         for target in self.targets:
             if target.id in refusals:
@@ -204,11 +208,14 @@ class ShareFetch:
                 reads.append((target, read))
         return reads
 
-    def _read(self, led: LedShare, bytes_max: int) -> ShareRead | None:
+    def _read(self, led: LedShare, bytes_max: int) -> AnyRead | None:
         """Return the readable records of one share partition. If their bytes are not in the page
         cache, start to load them and return None."""
         try:
-            return read_share(led, bytes_max)
+            settings = led.apply_settings()
+            if led.share.order is not None:
+                return read_ordered(led, settings, bytes_max)
+            return read_share(led, settings, bytes_max)
         except NotCachedError as missing:
             if self.api.cold_reads.bring_in(led.partition, missing):
                 return self._read(led, bytes_max)
@@ -216,7 +223,7 @@ class ShareFetch:
             return None
 
     def _acquire(
-        self, reads: list[tuple[ShareTarget, ShareRead]], refusals: dict[PartitionId, ErrorCode]
+        self, reads: list[tuple[ShareTarget, AnyRead]], refusals: dict[PartitionId, ErrorCode]
     ) -> tuple[list[Acquisition], bool]:
         """Acquire records from the given reads. Returns them, and whether undeliverable records
         (such as transaction markers) were skipped, so that another read is useful."""
@@ -232,6 +239,14 @@ class ShareFetch:
                 break
             share, partition = read.led.share, read.led.partition
             try:
+                if isinstance(read, OrderedRead):
+                    ranges = read.acquire(
+                        self.key.member_id, records_max=left, bytes_max=piece_bytes, now_ms=now_ms
+                    )
+                    if ranges:
+                        acquired.append(Acquisition(target, read, ranges))
+                        left -= count_of(ranges)
+                    continue
                 ranges = share.acquire(
                     self.key.member_id,
                     read.batches(piece_bytes, is_first=not acquired),
@@ -251,7 +266,7 @@ class ShareFetch:
                 continue
             if ranges:
                 acquired.append(Acquisition(target, read, ranges))
-                left -= sum(one.last_offset - one.first_offset + 1 for one in ranges)
+                left -= count_of(ranges)
             else:
                 has_passed |= share.fetch_offset() != read.fetch_offset
         return acquired, has_passed

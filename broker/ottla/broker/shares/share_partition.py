@@ -19,14 +19,17 @@ Invariants:
 - ArchivedAfterItsLetter: a record in state Archiving is archived only after its dead letter is
   written, or if the record or the dead letter topic is no longer there.
 
-Records whose lock has expired can be acquired before the write is done, as in Kafka. Not-before
-times, order by key and priority would be further conditions of `Span.is_available`.
+Records whose lock has expired can be acquired before the write is done, as in Kafka. If records
+are delayed, have a back-off or are ordered by key or priority, `ordering/` decides which available
+ones are next; `order` is None otherwise.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ottla.broker.coordinators.effects import Instant
 from ottla.broker.coordinators.share_persister import ShareState, StateBatch
+from ottla.broker.shares.acquired_ranges import AcquiredRange, add_range, throttled_size
 from ottla.broker.shares.dead_letters import DeadLetter, DeadLetters, LetterStep
 from ottla.broker.shares.delivery_window import (
     NO_DEADLINE_MS,
@@ -36,9 +39,18 @@ from ottla.broker.shares.delivery_window import (
     DeliveryWindow,
     Span,
 )
+from ottla.broker.shares.ordering.delivery_order import DeliveryOrder
+from ottla.broker.shares.ordering.ordering_rules import OrderingRules
+from ottla.broker.shares.ordering.record_traits import PLAIN, Traits
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 
 NEVER_MS = 1 << 62
+
+SPANS_MAX = 80_000
+"""Number of spans of a window from which on only records near its start are acquired out of order.
+At most half of them are stored, in 20 bytes each, so that a snapshot has about 800 KB at most.
+Smaller delays due records if many others before them are not due; larger exceeds the size of a
+record of the state."""
 
 
 class AckType:
@@ -71,14 +83,6 @@ class LogBatch(NamedTuple):
     is_delivered: bool = True
     """False for a control batch, and for a batch of an aborted transaction if the group reads only
     committed records."""
-
-
-class AcquiredRange(NamedTuple):
-    """Records that a member has acquired, with equal delivery count."""
-
-    first_offset: int
-    last_offset: int
-    delivery_count: int
 
 
 class AckBatch(NamedTuple):
@@ -125,6 +129,8 @@ class SharePartition:
         """Number of records whose acquisition lock has expired."""
         self.letters = DeadLetters()
         """Dead letters of the records in state Archiving."""
+        self.order: DeliveryOrder | None = None
+        """Order of the deliveries, or None if they are in order of the log."""
         self._log_start_offset = start_offset
         self._available_from = start_offset
         """Lower bound of the offsets of available records in the window."""
@@ -233,6 +239,15 @@ class SharePartition:
                 span.state = DeliveryState.ARCHIVED
             else:
                 self._note_available(span.first)
+        if self.order is not None:
+            self._note_end(self.order, span, now_ms)
+
+    def _note_end(self, order: DeliveryOrder, span: Span, now_ms: int) -> None:
+        """Report the end of an acquisition to the order of deliveries."""
+        if span.state == DeliveryState.AVAILABLE:
+            order.on_released(span.first, span.last, span.count, now_ms)
+        else:
+            order.on_settled(span.first, span.last, now_ms)
 
     @property
     def is_idle(self) -> bool:
@@ -278,7 +293,7 @@ class SharePartition:
         for batch in batches:
             if batch.last_offset < at:
                 continue
-            if not is_strict and found and _size(found[-1]) >= batch_size > 0:
+            if not is_strict and found and found[-1].size >= batch_size > 0:
                 found.append(AcquiredRange(batch.first_offset, batch.first_offset - 1, 0))
             if batch.first_offset > at:
                 self._archive(at, batch.first_offset - 1)
@@ -293,6 +308,12 @@ class SharePartition:
                     break
             at = batch.last_offset + 1
         found = [acquired for acquired in found if acquired.delivery_count]
+        self.own(member_id, found, deadline_ms)
+        self.window.advance()
+        return found
+
+    def own(self, member_id: str, found: Sequence[AcquiredRange], deadline_ms: int) -> None:
+        """Let a member own available records until the end of their lock."""
         for first_offset, last_offset, _ in found:
             for span in self.window.cut(first_offset, last_offset):
                 assert span.is_available
@@ -302,8 +323,6 @@ class SharePartition:
             self.window.join(first_offset, last_offset)
         if found:
             self._lock_end_ms = min(self._lock_end_ms, deadline_ms)
-        self.window.advance()
-        return found
 
     def give_back(self, acquired: Iterable[AcquiredRange]) -> None:
         """Undo an acquisition whose records are not sent. Their delivery count is then the same as
@@ -316,6 +335,8 @@ class SharePartition:
                 span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
             self.window.join(first_offset, last_offset)
             self._note_available(first_offset)
+            if self.order is not None:
+                self.order.put_back(first_offset, last_offset)
 
     def _acquire_in(
         self,
@@ -342,9 +363,7 @@ class SharePartition:
             if not span.is_available:
                 continue
             if span.count >= limit:  # The limit was lowered.
-                span.state = self._last_state
-                if span.state == DeliveryState.ARCHIVING:
-                    self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
+                self._use_up(span)
                 continue
             begin, end = max(first, span.first), min(last, span.last)
             size = min(end - begin + 1, left - count)
@@ -360,12 +379,12 @@ class SharePartition:
                     return count, True
                 size = min(size, piece_left)
                 piece_left -= size
-                _add(found, begin, begin + size - 1, span.count + 1)
+                add_range(found, begin, begin + size - 1, span.count + 1)
                 count += size
                 if not piece_left:
                     return count, True
                 continue
-            _add(found, begin, begin + size - 1, span.count + 1)
+            add_range(found, begin, begin + size - 1, span.count + 1)
             count += size
         if piece_left is not None:
             return count, True
@@ -376,9 +395,113 @@ class SharePartition:
             if is_strict:
                 size = min(size, capacity)
             window.append(Span(begin, begin + size - 1, DeliveryState.AVAILABLE, 0))
-            _add(found, begin, begin + size - 1, 1)
+            add_range(found, begin, begin + size - 1, 1)
             count += size
         return count, window.end_offset <= last
+
+    def _use_up(self, span: Span) -> None:
+        """End the deliveries of available records that were delivered up to the limit."""
+        span.state = self._last_state
+        if span.state == DeliveryState.ARCHIVING:
+            self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
+
+    # ---- acquisition out of the order of the log
+
+    def set_order(self, rules: OrderingRules | None, *, salt: int) -> None:
+        """Begin to deliver records by other rules. The log is read ahead again."""
+        self.order = None
+        self._available_from = self.window.start_offset
+        if rules is not None:
+            self.order = DeliveryOrder(rules, self.window.start_offset, salt=salt)
+
+    def admit(
+        self,
+        order: DeliveryOrder,
+        first: int,
+        last: int,
+        *,
+        traits: Traits,
+        due_ms: int,
+        now: Instant,
+    ) -> None:
+        """Add the next records of the log, which were read ahead, to the order of deliveries."""
+        window = self.window
+        begin = max(first, window.start_offset)
+        if last >= window.end_offset:
+            window.append(Span(window.end_offset, last, DeliveryState.AVAILABLE, 0))
+        for span in window.within(begin, last):
+            if span.is_available:
+                order.add(
+                    max(span.first, begin),
+                    min(span.last, last),
+                    span.count,
+                    traits=traits,
+                    due_ms=due_ms,
+                    now=now,
+                )
+            elif _is_taken(span):
+                order.add_taken(max(span.first, begin), min(span.last, last), traits)
+        order.scanned_offset = last + 1
+
+    def pass_gap(self, order: DeliveryOrder, last: int) -> None:
+        """Archive the next offsets up to `last`, which have no records to deliver."""
+        first = order.scanned_offset
+        self._archive(first, last)
+        for span in self.window.within(first, last):
+            if _is_taken(span):
+                order.add_taken(max(span.first, first), min(span.last, last), PLAIN)
+        order.scanned_offset = last + 1
+        self.window.advance()
+
+    def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
+        """Take the next records to acquire, as ranges in order of their offsets.
+
+        `own`, `put_back` or `drop` must follow for each. As in the order of the log, records with
+        many deliveries are taken alone, in pieces.
+        """
+        window, rules = self.window, self.rules
+        room = rules.record_locks_max - order.taken_count - len(self.letters)
+        is_spread = len(window.spans) >= SPANS_MAX
+        end = window.start_offset + rules.record_locks_max if is_spread else NEVER_MS
+        found: list[tuple[int, int]] = []
+        is_ended = False
+        for first, last in order.take(min(records_max, room), end):
+            for span in window.within(first, last):
+                begin, stop = max(first, span.first), min(last, span.last) + 1
+                size = throttled_size(stop - begin, span.count, rules.delivery_count_limit)
+                if is_ended or (size is not None and found):
+                    order.put_back(begin, stop - 1)
+                    continue
+                if size is not None:
+                    is_ended = True
+                    if begin + size < stop:
+                        order.put_back(begin + size, stop - 1)
+                        stop = begin + size
+                found.append((begin, stop - 1))
+        return found
+
+    def own_ready(
+        self, order: DeliveryOrder, member_id: str, first: int, last: int, now_ms: int
+    ) -> list[AcquiredRange]:
+        """Let a member acquire taken records. Those that were delivered up to a lowered limit are
+        not acquired."""
+        found: list[AcquiredRange] = []
+        for span in self.window.cut(first, last):
+            if span.count >= self.rules.delivery_count_limit:
+                self._use_up(span)
+                order.on_settled(span.first, span.last, now_ms)
+            else:
+                found.append(AcquiredRange(span.first, span.last, span.count + 1))
+        self.own(member_id, found, now_ms + self.rules.lock_duration_ms)
+        return found
+
+    def drop_ready(self, order: DeliveryOrder, first: int, last: int, now_ms: int) -> None:
+        """Archive taken records that the log no longer has."""
+        self._archive(first, last)
+        order.on_settled(first, last, now_ms)
+        self.window.advance()
+
+    # ---- gaps
 
     def _archive(self, first: int, last: int) -> None:
         """Archive records that the log lacks or never delivers, both available ones and ones beyond
@@ -571,10 +694,10 @@ class SharePartition:
             elif span.is_acquired:
                 ended.append(span)
                 self.lock_end_count += span.size
-        self._release(ended)
+        self._release(ended, now_ms)
         return bool(ended)
 
-    def release_member(self, member_id: str) -> bool:
+    def release_member(self, member_id: str, now_ms: int) -> bool:
         """Release the records that a member has acquired. Returns whether there were any.
 
         Acknowledgements by the member that are not durable yet are still written. If their write
@@ -587,13 +710,15 @@ class SharePartition:
                     ended.append(span)
                 else:
                     span.deadline_ms = 0
-        self._release(ended)
+        self._release(ended, now_ms)
         return bool(ended)
 
-    def _release(self, ended: list[Span]) -> None:
+    def _release(self, ended: list[Span], now_ms: int) -> None:
         for span in ended:
             span.state = self._released_state(span)
             span.member_id, span.deadline_ms = NO_MEMBER, NO_DEADLINE_MS
+            if self.order is not None:
+                self._note_end(self.order, span, now_ms)
             if span.state == DeliveryState.ARCHIVING:
                 # Not a released change: its letter waits until the state is durable.
                 self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
@@ -633,32 +758,12 @@ class SharePartition:
         return sum(span.size for span in self.window.spans if span.state == state)
 
 
-def throttled_size(size: int, count: int, limit: int) -> int | None:
-    """Return the number of records to acquire together, without any others, out of `size` records
-    that were delivered `count` times. Returns None if they may be acquired with others."""
-    threshold = max(2, (limit + 1) // 2)
-    if count < threshold:
-        return None
-    if limit > 2 and count >= limit - 1:
-        return 1
-    return max(1, size >> (count - threshold + 1))
-
-
-def _size(acquired: AcquiredRange) -> int:
-    return acquired.last_offset - acquired.first_offset + 1
-
-
-def _add(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
-    """Add records to the acquired ranges. They extend the last range if they adjoin it and have the
-    same count. An empty last range marks a boundary between ranges."""
-    if found:
-        before = found[-1]
-        if before.last_offset + 1 == first and before.delivery_count == count:
-            found[-1] = before._replace(last_offset=last)
-            return
-        if not before.delivery_count:
-            found.pop()
-    found.append(AcquiredRange(first, last, count))
+def _is_taken(span: Span) -> bool:
+    """Return whether the acquisition of records will end with a call of `_note_end`."""
+    transition = span.transition
+    if isinstance(transition, Transition):
+        return not transition.is_of_letters
+    return span.state == DeliveryState.ACQUIRED
 
 
 def _runs(ack: AckBatch) -> Iterable[tuple[int, int, int]]:

@@ -8,11 +8,12 @@ ends with the last one. It may contain records that the member has not acquired;
 
 from collections.abc import Iterator
 
+from ottla.broker.shares.acquired_ranges import AcquiredRange
 from ottla.broker.shares.led_share import LedShare
-from ottla.broker.shares.share_partition import AcquiredRange, LogBatch
+from ottla.broker.shares.share_partition import LogBatch
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
-from ottla.model.settings.share_groups import READ_COMMITTED
+from ottla.model.settings.share_groups import READ_COMMITTED, ShareGroupSettings
 from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 from ottla.wire.batch import parse_header
@@ -84,6 +85,11 @@ class ShareRead:
             yield LogBatch(header.base_offset, header.last_offset, is_delivered)
             at = batch_end
 
+    def last_batch(self) -> FileSlice:
+        """Return the bytes of the batch that `batches` yielded last."""
+        begin, end = self._starts[-1][1], self._ends[-1][1]
+        return FileSlice(self.piece.file, begin, end - begin)
+
     def records_of(self, acquired: list[AcquiredRange]) -> FileSlice | bytes | bytearray:
         """Return the bytes of all batches from the first to the last acquired record."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
@@ -93,14 +99,13 @@ class ShareRead:
         return piece.read_cached() if len(piece) <= COPIED_BYTES_MAX else piece
 
 
-def read_share(led: LedShare, bytes_max: int) -> ShareRead | None:
+def read_share(led: LedShare, settings: ShareGroupSettings, bytes_max: int) -> ShareRead | None:
     """Return the readable records of a share partition, or None if there is nothing to acquire now.
 
     Raises RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the
     page cache.
     """
     log = led.log()
-    settings = led.apply_settings()
     share = led.share
     share.on_log_start(log.log_start_offset)
     is_committed = settings.isolation_level == READ_COMMITTED

@@ -9,6 +9,8 @@ from ottla.model.settings.offset_reset import LATEST, NONE, offset_reset_text
 from ottla.model.values import frozen
 
 NO_DEAD_LETTERS = "dead letters are not written"
+BACKOFF_MS_MAX = 24 * 3_600_000
+"""Longest back-off between two deliveries of a record: a day."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -324,6 +326,46 @@ class ShareGroupSettings:
         doc="Whether a dead letter contains the record's key and value.",
     )
 
+    backoff_ms_min: int = setting(
+        0,
+        key="ottla.share.backoff.min.ms",
+        at_least=0,
+        at_most=BACKOFF_MS_MAX,
+        doc="Minimum time between two deliveries of a record. It doubles with each delivery, up to "
+        "ottla.share.backoff.max.ms, and has jitter. 0 delivers a released record at once. After "
+        "the leader of the partition has changed, a back-off begins again.",
+    )
+    backoff_ms_max: int = setting(
+        600_000,
+        key="ottla.share.backoff.max.ms",
+        at_least=1,
+        at_most=BACKOFF_MS_MAX,
+        doc="Maximum time between two deliveries of a record, if there is a minimum; not below it.",
+    )
+    key_concurrency: int = setting(
+        0,
+        key="ottla.share.key.concurrency",
+        at_least=0,
+        at_most=1_000,
+        doc="Maximum number of records with equal key that are in flight in one partition. 1 "
+        "delivers the records of a key in order, one after the other. 0 ignores keys.",
+    )
+    has_priority: bool = setting(
+        False,
+        key="ottla.share.priority.enable",
+        doc="Whether the header ottla.priority (high, normal or low) decides which records are "
+        "delivered earlier: 4, 2 and 1 of 7 as long as all three have records.",
+    )
+    look_ahead_records: int = setting(
+        100_000,
+        key="ottla.share.lookahead.records",
+        at_least=1_000,
+        at_most=1_000_000,
+        doc="Maximum number of unsettled records of one partition that are in memory while records "
+        "are delayed, in back-off, ordered by key or by priority. A record overtakes only these. "
+        "The leader needs about 300 bytes for each.",
+    )
+
 
 SHARE_GROUP_DEFINITIONS = definitions(ShareGroupSettings)
 
@@ -368,4 +410,9 @@ def check_share_texts(settings: ShareGroupSettings, config: ShareGroupConfig) ->
         raise RefusedError(
             ErrorCode.INVALID_CONFIG,
             "share.session.timeout.ms must be greater than share.heartbeat.interval.ms",
+        )
+    if settings.backoff_ms_min > settings.backoff_ms_max:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "ottla.share.backoff.min.ms must not be above ottla.share.backoff.max.ms",
         )

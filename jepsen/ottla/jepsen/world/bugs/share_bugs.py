@@ -27,7 +27,7 @@ def _locks_stay() -> Any:
 
 
 def _sessions_keep_records() -> Any:
-    return patched(SharePartition, release_member=lambda self, member_id: False)
+    return patched(SharePartition, release_member=lambda self, member_id, now_ms: False)
 
 
 @contextmanager

@@ -22,6 +22,9 @@ LONGER_UNITS = {
 """Milliseconds per unit of the broker keys whose values are converted before they become the
 default of a topic setting."""
 
+NO_SHARE_DELAY_MS = -1
+"""Value of the delay at which share groups do not look for delays in records."""
+
 NO_REPLICAS = ThrottledReplicas()
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
@@ -197,6 +200,16 @@ class TopicConfig:
         broker_keys=("min.insync.replicas",),
         doc="Number of replicas that must be in sync for a produce request with acks=all to be "
         "accepted.",
+    )
+    share_delay_ms: int = setting(
+        NO_SHARE_DELAY_MS,
+        key="ottla.share.delay.ms",
+        kind=SettingKind.LONG,
+        at_least=NO_SHARE_DELAY_MS,
+        at_most=365 * DAY_MS,
+        doc="Time from the timestamp of a record to its first delivery to share groups, unless the "
+        "record has a header ottla.delay.ms or ottla.due.ms. 0 delays records with such a header "
+        "only; -1 ignores these headers. Consumers without a share group are not delayed.",
     )
     preallocate: bool = setting(
         False,

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from ottla.broker.coordinators.share_persister import StateBatch
 from ottla.broker.share_state.share_partition_state import SharePartitionState
+from ottla.broker.shares.acquired_ranges import AcquiredRange
 from ottla.broker.shares.delivery_window import TERMINAL
-from ottla.broker.shares.share_partition import AcquiredRange, SharePartition
+from ottla.broker.shares.share_partition import SharePartition
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
 

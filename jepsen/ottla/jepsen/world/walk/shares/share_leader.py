@@ -234,7 +234,7 @@ class WalkedLeader:
         share = self.share
         if share is None:
             return
-        if share.release_member(member_id):
+        if share.release_member(member_id, self._now_ms):
             self._rare.sometimes("a session ends with records in hand")
         for holding in self.table.holdings.values():
             if holding.member_id == member_id and holding.is_pending:

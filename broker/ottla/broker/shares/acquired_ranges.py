@@ -1,0 +1,46 @@
+"""Ranges of records that a member acquires, and the size of ranges that failed before. Pure."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class AcquiredRange(NamedTuple):
+    """Records that a member has acquired, with equal delivery count."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return self.last_offset - self.first_offset + 1
+
+
+def add_range(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
+    """Add records to the acquired ranges. They extend the last range if they adjoin it and have the
+    same count. An empty last range marks a boundary between ranges."""
+    if found:
+        before = found[-1]
+        if before.last_offset + 1 == first and before.delivery_count == count:
+            found[-1] = before._replace(last_offset=last)
+            return
+        if not before.delivery_count:
+            found.pop()
+    found.append(AcquiredRange(first, last, count))
+
+
+def count_of(ranges: Iterable[AcquiredRange]) -> int:
+    """Return the number of records in acquired ranges."""
+    return sum([one.last_offset - one.first_offset + 1 for one in ranges])
+
+
+def throttled_size(size: int, count: int, limit: int) -> int | None:
+    """Return the number of records to acquire together, without any others, out of `size` records
+    that were delivered `count` times. Returns None if they may be acquired with others."""
+    threshold = max(2, (limit + 1) // 2)
+    if count < threshold:
+        return None
+    if limit > 2 and count >= limit - 1:
+        return 1
+    return max(1, size >> (count - threshold + 1))

@@ -1,0 +1,405 @@
+"""Unsettled records of a share partition, by the reason why each one is not delivered now.
+
+Pure; times are parameters. A record that the log has and that is not settled is in exactly one
+place:
+
+    delayed ─▶ waiting for its key ─▶ ready ─▶ taken ─▶ in back-off ─▶ ready …
+
+Records without key and priority are stored as ranges. Each place is a heap or a queue, so that a
+poll costs the records that it moves, however many are delayed.
+
+Invariants:
+
+- NotBeforeItsTime: no record is ready before its due time and the end of its back-off.
+- OneInFlightPerKey: at most `key_concurrency` records of a key are ready, taken or in back-off.
+  They are the ones that became due first, and a released one precedes all later ones.
+- NoClassStarves: the first ready record of each priority is among the next `len(TURNS)` that are
+  taken.
+- OnePlace: the number of records in all places is that of the unsettled records below
+  `scanned_offset`.
+
+Nothing of this is stored. The next leader adds the records again as it reads the log. A due time is
+a fact of the record. A back-off begins again, in full length, since its beginning is not stored:
+longer than asked for, never shorter.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from ottla.broker.coordinators.effects import Instant
+from ottla.broker.shares.ordering.ordering_rules import OrderingRules
+from ottla.broker.shares.ordering.record_traits import PLAIN, Priority, Traits
+
+TURNS = (
+    Priority.HIGH,
+    Priority.NORMAL,
+    Priority.HIGH,
+    Priority.LOW,
+    Priority.HIGH,
+    Priority.NORMAL,
+    Priority.HIGH,
+)
+"""Priorities in the order in which they have their turn: four high, two normal, one low. A priority
+without ready records passes its turn on."""
+
+RIPENED_MAX = 2_000
+"""Maximum ranges that one call of `ripen` moves. Larger blocks the event loop longer if very many
+records are due at once; smaller needs more calls for them."""
+
+TimedRange = tuple[int, int, int]
+"""Time, first and last offset."""
+
+
+class KeyQueue:
+    """Records of one key that are due."""
+
+    __slots__ = ("active_count", "waiting")
+
+    def __init__(self) -> None:
+        self.active_count = 0
+        """Number of records that are ready, taken or in back-off."""
+        self.waiting: deque[tuple[int, int]] = deque()
+        """Offset and end of the back-off of each record that waits for the others."""
+
+
+class AheadRecord(NamedTuple):
+    """Record of a batch that is read ahead."""
+
+    offset: int
+    due_ms: int
+    traits: Traits
+
+
+class PendingBatch(NamedTuple):
+    """Batch whose records are added in several turns."""
+
+    records: Iterator[AheadRecord]
+    last_offset: int
+
+
+class OrderFigures(NamedTuple):
+    """Number of unsettled records by the reason why they are not delivered."""
+
+    delayed_count: int
+    backoff_count: int
+    key_count: int
+    """Number of records that wait for others of their key."""
+    ready_count: int
+    taken_count: int
+    """Number of records that a member has acquired."""
+    next_due_ms: int | None
+    """Wall time at which the first delayed record is due."""
+    next_backoff_ms: int | None
+    """Monotonic time at which the first back-off ends."""
+    scanned_offset: int
+    """Offset after the last record that was read ahead."""
+
+
+class DeliveryOrder:
+    """Order of the deliveries of one share partition."""
+
+    __slots__ = (
+        "_backoff",
+        "_delayed",
+        "_keys",
+        "_ready",
+        "_salt",
+        "_traits",
+        "_turn",
+        "backoff_count",
+        "delayed_count",
+        "key_count",
+        "log_start_offset",
+        "pending",
+        "ready_count",
+        "rules",
+        "scanned_offset",
+        "taken_count",
+    )
+
+    def __init__(self, rules: OrderingRules, start_offset: int, *, salt: int = 0) -> None:
+        """`salt` makes the jitter of one share partition differ from that of others."""
+        self.rules = rules
+        self.scanned_offset = start_offset
+        """Offset after the last record that was added."""
+        self.delayed_count = self.backoff_count = self.key_count = 0
+        self.ready_count = self.taken_count = 0
+        self.log_start_offset = start_offset
+        """Offset below which records were removed."""
+        self.pending: PendingBatch | None = None
+        """Batch whose records are not all added yet."""
+        self._salt = salt
+        self._delayed: list[TimedRange] = []
+        self._backoff: list[TimedRange] = []
+        self._ready: tuple[list[tuple[int, int]], ...] = ([], [], [])
+        """Heaps of ready ranges, by priority."""
+        self._keys: dict[int, KeyQueue] = {}
+        self._traits: dict[int, Traits] = {}
+        """Traits of the unsettled records that have any, by offset."""
+        self._turn = 0
+        """Number of records taken while several priorities had ready ones."""
+
+    @property
+    def unsettled_count(self) -> int:
+        """Number of records in memory."""
+        return (
+            self.delayed_count
+            + self.backoff_count
+            + self.key_count
+            + self.ready_count
+            + self.taken_count
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """True if reading ahead has to wait until records are settled."""
+        return self.unsettled_count >= self.rules.look_ahead_records
+
+    # ---- records of the log
+
+    def add(
+        self, first: int, last: int, count: int, *, traits: Traits, due_ms: int, now: Instant
+    ) -> None:
+        """Add available records that were delivered `count` times. A range has no traits.
+
+        Records that were delivered have passed their due time. Their back-off begins now, since its
+        beginning is unknown.
+        """
+        if traits is not PLAIN:
+            assert first == last
+            self._traits[first] = traits
+        if count:
+            end_ms = now.mono_ms + self.rules.longest_backoff_ms(count)
+            self._ripen(first, last, end_ms if self.rules.backoff_ms_min else 0, now.mono_ms)
+        elif due_ms > now.wall_ms:
+            self._push_delayed(due_ms, first, last)
+        else:
+            self._ripen(first, last, 0, now.mono_ms)
+
+    def _push_delayed(self, due_ms: int, first: int, last: int) -> None:
+        self.delayed_count += last - first + 1
+        heappush(self._delayed, (due_ms, first, last))
+
+    def add_taken(self, first: int, last: int, traits: Traits) -> None:
+        """Add records that a member has acquired before they were read ahead."""
+        if traits is not PLAIN:
+            assert first == last
+            self._traits[first] = traits
+            if traits.key is not None:
+                self._queue_of(traits.key).active_count += 1
+        self.taken_count += last - first + 1
+
+    # ---- time
+
+    def ripen(self, now: Instant) -> bool:
+        """Make the records ready whose time has come, as far as their keys allow. Returns whether
+        any time has come."""
+        moved = 0
+        while self._delayed and self._delayed[0][0] <= now.wall_ms and moved < RIPENED_MAX:
+            _, first, last = heappop(self._delayed)
+            self.delayed_count -= last - first + 1
+            self._ripen(first, last, 0, now.mono_ms)
+            moved += 1
+        while self._backoff and self._backoff[0][0] <= now.mono_ms and moved < RIPENED_MAX:
+            _, first, last = heappop(self._backoff)
+            self.backoff_count -= last - first + 1
+            self._push_ready(first, last)
+            moved += 1
+        return moved > 0
+
+    def next_mono_ms(self, now: Instant) -> int | None:
+        """Return the monotonic time at which `ripen` has something to do, or None if never."""
+        times = []
+        if self._delayed:
+            times.append(max(0, self._delayed[0][0] - now.wall_ms) + now.mono_ms)
+        if self._backoff:
+            times.append(self._backoff[0][0])
+        return min(times, default=None)
+
+    def _ripen(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
+        """Make records ready that are due, or let them wait for others of their key."""
+        traits = self._traits.get(first, PLAIN)
+        if traits.key is not None:
+            queue = self._queue_of(traits.key)
+            if queue.active_count >= self.rules.key_concurrency:
+                queue.waiting.append((first, not_before_ms))
+                self.key_count += 1
+                return
+            queue.active_count += 1
+        self._push_active(first, last, not_before_ms, mono_ms)
+
+    def _push_active(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
+        if not_before_ms > mono_ms:
+            self.backoff_count += last - first + 1
+            heappush(self._backoff, (not_before_ms, first, last))
+        else:
+            self._push_ready(first, last)
+
+    def _push_ready(self, first: int, last: int) -> None:
+        self.ready_count += last - first + 1
+        heappush(self._ready[self._traits.get(first, PLAIN).priority], (first, last))
+
+    def _queue_of(self, key: int) -> KeyQueue:
+        queue = self._keys.get(key)
+        if queue is None:
+            queue = self._keys[key] = KeyQueue()
+        return queue
+
+    # ---- deliveries
+
+    def take(self, records_max: int, offset_max: int) -> list[tuple[int, int]]:
+        """Take up to `records_max` ready records below `offset_max`, by turns of the priorities and
+        by offset. Returns their ranges in order of their offsets."""
+        taken: list[tuple[int, int]] = []
+        left = records_max
+        while left > 0:
+            heaps = [heap for heap in self._ready if heap and heap[0][0] < offset_max]
+            if not heaps:
+                break
+            if len(heaps) == 1:
+                heap, size_max = heaps[0], left
+            else:
+                heap, size_max = self._heap_of_turn(offset_max), 1
+            first, last = heappop(heap)
+            size = min(last - first + 1, size_max, offset_max - first)
+            if first + size <= last:
+                heappush(heap, (first + size, last))
+            taken.append((first, first + size - 1))
+            left -= size
+        count = records_max - left
+        self.ready_count -= count
+        self.taken_count += count
+        return _joined(sorted(taken))
+
+    def _heap_of_turn(self, offset_max: int) -> list[tuple[int, int]]:
+        """Return the heap of the next priority that has ready records."""
+        while True:
+            heap = self._ready[TURNS[self._turn % len(TURNS)]]
+            self._turn += 1
+            if heap and heap[0][0] < offset_max:
+                return heap
+
+    def put_back(self, first: int, last: int) -> None:
+        """Make taken records ready again that were not delivered."""
+        self.taken_count -= last - first + 1
+        for begin, end in self._pieces(first, last):
+            self._push_ready(begin, end)
+
+    def on_released(self, first: int, last: int, count: int, mono_ms: int) -> None:
+        """Let taken records that were released after `count` deliveries wait for their back-off."""
+        last = min(last, self.scanned_offset - 1)
+        if first > last:
+            return
+        self.taken_count -= last - first + 1
+        end_ms = 0
+        if self.rules.backoff_ms_min:
+            end_ms = mono_ms + self.rules.backoff_ms(count, self._salt + first)
+        for begin, end in self._pieces(first, last):
+            self._push_active(begin, end, end_ms, mono_ms)
+
+    def on_settled(self, first: int, last: int, mono_ms: int) -> None:
+        """Remove taken records that are never delivered again, and let others of their keys
+        follow."""
+        last = min(last, self.scanned_offset - 1)
+        if first > last:
+            return
+        self.taken_count -= last - first + 1
+        if self._traits:
+            for offset in range(first, last + 1):
+                self._end(offset, mono_ms)
+
+    def _end(self, offset: int, mono_ms: int) -> None:
+        """Remove the traits of a record that was ready, taken or in back-off."""
+        traits = self._traits.pop(offset, PLAIN)
+        if traits.key is None:
+            return
+        queue = self._keys[traits.key]
+        queue.active_count -= 1
+        while queue.waiting and queue.active_count < self.rules.key_concurrency:
+            following, not_before_ms = queue.waiting.popleft()
+            self.key_count -= 1
+            queue.active_count += 1
+            self._push_active(following, following, not_before_ms, mono_ms)
+        if not queue.active_count:
+            del self._keys[traits.key]
+
+    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a range that are stored as ranges: single records if any has
+        traits."""
+        if not self._traits:
+            yield first, last
+            return
+        for offset in range(first, last + 1):
+            yield offset, offset
+
+    # ---- the start of the log
+
+    def drop_before(self, offset: int, mono_ms: int) -> None:
+        """Remove the records below the log start offset, except taken ones. Visits all records."""
+        self.log_start_offset = offset
+        self._delayed, removed = _split(self._delayed, offset)
+        self.delayed_count = _size_of(self._delayed)
+        for _, first, _ in removed:
+            self._traits.pop(first, None)
+        self._backoff, ended = _split(self._backoff, offset)
+        self.backoff_count = _size_of(self._backoff)
+        self.ready_count = 0
+        for heap in self._ready:
+            kept, removed = _split([(0, *each) for each in heap], offset)
+            heap[:] = [(first, last) for _, first, last in kept]
+            heapify(heap)
+            self.ready_count += _size_of(kept)
+            ended += removed
+        for queue in self._keys.values():
+            if any(each < offset for each, _ in queue.waiting):
+                self._drop_waiting(queue, offset)
+        for _, first, _ in ended:
+            if first in self._traits:
+                self._end(first, mono_ms)
+
+    def _drop_waiting(self, queue: KeyQueue, offset: int) -> None:
+        for each, _ in queue.waiting:
+            if each < offset:
+                self._traits.pop(each)
+                self.key_count -= 1
+        queue.waiting = deque(one for one in queue.waiting if one[0] >= offset)
+
+    # ---- figures
+
+    @property
+    def figures(self) -> OrderFigures:
+        """Number of records by place."""
+        return OrderFigures(
+            delayed_count=self.delayed_count,
+            backoff_count=self.backoff_count,
+            key_count=self.key_count,
+            ready_count=self.ready_count,
+            taken_count=self.taken_count,
+            next_due_ms=self._delayed[0][0] if self._delayed else None,
+            next_backoff_ms=self._backoff[0][0] if self._backoff else None,
+            scanned_offset=self.scanned_offset,
+        )
+
+
+def _split(ranges: list[TimedRange], offset: int) -> tuple[list[TimedRange], list[TimedRange]]:
+    """Return a heap of the ranges from an offset on, and the ranges that end below it."""
+    kept = [(due_ms, max(first, offset), last) for due_ms, first, last in ranges if last >= offset]
+    heapify(kept)
+    return kept, [each for each in ranges if each[2] < offset]
+
+
+def _size_of(ranges: list[TimedRange]) -> int:
+    return sum(last - first + 1 for _, first, last in ranges)
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join adjacent ranges of a sorted list."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if joined and joined[-1][1] + 1 == first:
+            joined[-1] = joined[-1][0], last
+        else:
+            joined.append((first, last))
+    return joined

@@ -1,0 +1,79 @@
+"""Rules of delivery that Ottla adds to share groups (KIP-932). Pure."""
+
+from typing import NamedTuple
+from zlib import crc32
+
+from ottla.model.settings.share_groups import READ_COMMITTED, ShareGroupSettings
+from ottla.model.settings.storage.topic import NO_SHARE_DELAY_MS, TopicConfig
+
+SHIFT_MAX = 40
+"""Highest exponent of a back-off. The maximum of the back-off is far below."""
+
+
+class OrderingRules(NamedTuple):
+    """Settings of a group and of a topic that change the order of deliveries."""
+
+    delay_ms: int = NO_SHARE_DELAY_MS
+    """Delay of a record without a header. -1 if nothing is delayed."""
+    backoff_ms_min: int = 0
+    """Minimum milliseconds between two deliveries of a record. 0 if there is no back-off."""
+    backoff_ms_max: int = 0
+    key_concurrency: int = 0
+    """Maximum records of one key in flight. 0 if records are not ordered by key."""
+    has_priority: bool = False
+    look_ahead_records: int = 100_000
+    """Maximum number of unsettled records that are in memory."""
+    is_committed: bool = False
+    """True if only records of committed transactions are delivered."""
+
+    @property
+    def has_delay(self) -> bool:
+        """True if records may be delayed."""
+        return self.delay_ms != NO_SHARE_DELAY_MS
+
+    @property
+    def has_traits(self) -> bool:
+        """True if the key or the headers of a record decide about its turn."""
+        return bool(self.key_concurrency) or self.has_priority
+
+    @property
+    def reads_records(self) -> bool:
+        """True if batches must be decompressed."""
+        return self.has_delay or self.has_traits
+
+    def backoff_ms(self, count: int, salt: int) -> int:
+        """Return the milliseconds from the end of delivery number `count` to the next one.
+
+        They double with each delivery. Jitter takes up to half of them, but not below the minimum.
+        Equal salts have equal jitter.
+        """
+        longest = self.longest_backoff_ms(count)
+        shortest = max(min(self.backoff_ms_min, longest), longest // 2)
+        return shortest + (longest - shortest) * crc32(b"%d:%d" % (salt, count)) // (1 << 32)
+
+    def longest_backoff_ms(self, count: int) -> int:
+        """Return the back-off without jitter, which is never shorter than the one with it."""
+        if not self.backoff_ms_min or count <= 0:
+            return 0
+        return min(self.backoff_ms_min << min(count, SHIFT_MAX), self.backoff_ms_max)
+
+
+def ordering_rules(settings: ShareGroupSettings, topic: TopicConfig) -> OrderingRules | None:
+    """Return the rules of a group in a topic, or None if all of them are off."""
+    is_off = (
+        topic.share_delay_ms == NO_SHARE_DELAY_MS
+        and not settings.backoff_ms_min
+        and not settings.key_concurrency
+        and not settings.has_priority
+    )
+    if is_off:
+        return None
+    return OrderingRules(
+        delay_ms=topic.share_delay_ms,
+        backoff_ms_min=settings.backoff_ms_min,
+        backoff_ms_max=max(settings.backoff_ms_min, settings.backoff_ms_max),
+        key_concurrency=settings.key_concurrency,
+        has_priority=settings.has_priority,
+        look_ahead_records=settings.look_ahead_records,
+        is_committed=settings.isolation_level == READ_COMMITTED,
+    )

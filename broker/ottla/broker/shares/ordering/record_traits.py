@@ -1,0 +1,79 @@
+"""Due time, key and priority of a record, as share groups with these extensions read them. Pure.
+
+Headers are text in ASCII. A header that cannot be read counts as absent.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.broker.shares.ordering.ordering_rules import OrderingRules
+from ottla.wire.records import RecordHeaders
+
+DUE_HEADER = "ottla.due.ms"
+"""Time of the first delivery, in milliseconds since 1970."""
+DELAY_HEADER = "ottla.delay.ms"
+"""Milliseconds from the record's timestamp to the first delivery. The due time precedes it."""
+PRIORITY_HEADER = "ottla.priority"
+"""high, normal or low."""
+
+DIGITS_MAX = 15
+"""Maximum digits of a time in a header, which is the year 33658."""
+
+
+class Priority(IntEnum):
+    """Priority of a record. A lower number is delivered earlier."""
+
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
+
+
+PRIORITIES = {b"high": Priority.HIGH, b"normal": Priority.NORMAL, b"low": Priority.LOW}
+
+
+class Traits(NamedTuple):
+    """Key and priority of one record."""
+
+    priority: Priority = Priority.NORMAL
+    key: int | None = None
+    """Hash of the key. None if the record has no key, or if records are not ordered by key. Two
+    keys of equal hash count as one, which costs concurrency but never order."""
+
+
+PLAIN = Traits()
+"""Traits of a record without key and priority."""
+
+
+def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:
+    """Return the time from which a record may be delivered, or 0 if nothing is delayed."""
+    if not rules.has_delay:
+        return 0
+    delay_ms = rules.delay_ms
+    for name, text in headers:
+        if name == DUE_HEADER:
+            due_ms = _number(text)
+            if due_ms is not None:
+                return due_ms
+        elif name == DELAY_HEADER:
+            found = _number(text)
+            delay_ms = delay_ms if found is None else found
+    return max(0, timestamp_ms + delay_ms) if delay_ms else 0
+
+
+def traits_of(rules: OrderingRules, key: bytes | None, headers: RecordHeaders) -> Traits:
+    """Return key and priority of a record, as far as the rules need them."""
+    priority = Priority.NORMAL
+    if rules.has_priority:
+        for name, text in headers:
+            if name == PRIORITY_HEADER and text is not None:
+                priority = PRIORITIES.get(text, priority)
+    hashed = hash(key) if rules.key_concurrency and key is not None else None
+    if hashed is None and priority is Priority.NORMAL:
+        return PLAIN
+    return Traits(priority, hashed)
+
+
+def _number(text: bytes | None) -> int | None:
+    if text is None or len(text) > DIGITS_MAX or not text.isdigit():
+        return None
+    return int(text)
