@@ -143,6 +143,7 @@ SHEET: dict[str, set[str]] = {
     "DescribeMetadataChanges": {"Cluster Describe", "Cluster DescribeConfigs"},
     "DescribeQuotaUsage": {"Cluster DescribeConfigs"},
     "WriteSnapshot": {"Cluster Alter"},
+    "DescribeShareDelivery": {"Group Describe", "Topic Describe"},
 }
 """Operations in Kafka's own code (KafkaApis, ControllerApis, AclApis), and in ours."""
 

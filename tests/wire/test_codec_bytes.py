@@ -104,6 +104,11 @@ from ottla.wire.messages.describe_quota_usage_response import (
     DescribedQuotaUsage,
     DescribeQuotaUsageResponse,
 )
+from ottla.wire.messages.describe_share_delivery_request import DescribeShareDeliveryRequest
+from ottla.wire.messages.describe_share_delivery_response import (
+    DescribedShareDelivery,
+    DescribeShareDeliveryResponse,
+)
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
@@ -459,6 +464,30 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         " 02 0000000000000004 00000002 0000000000000001 026b 0274 00 00",
     ),
     (DescribeQuotaUsageRequest(count_max=20), 0, "00000014 00"),
+    (DescribeShareDeliveryRequest(group_id="g"), 0, "0267 00"),
+    (
+        DescribeShareDeliveryResponse(
+            partitions=[
+                DescribedShareDelivery(
+                    topic_name="t",
+                    partition_index=1,
+                    acquired_count=2,
+                    ready_count=3,
+                    delayed_count=4,
+                    next_due_ms=5,
+                    backoff_count=6,
+                    next_backoff_ms=-1,
+                    key_count=7,
+                    dead_letter_count=8,
+                    is_spread=True,
+                )
+            ]
+        ),
+        0,
+        "00000000 0000 00  02  0274 00000001 0000000000000002 0000000000000003 0000000000000004"
+        " 0000000000000005 0000000000000006 ffffffffffffffff 0000000000000007 0000000000000008"
+        " 01 00  00",
+    ),
     (
         DescribeQuotaUsageResponse(
             clients=[

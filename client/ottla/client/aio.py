@@ -113,6 +113,7 @@ class AioAdmin(Bridge[Admin]):
     set_metrics_subscription = asked(Admin.set_metrics_subscription)
     set_password = asked(Admin.set_password)
     tail_client_metrics = asked(Admin.tail_client_metrics)
+    share_group_deliveries = asked(Admin.share_group_deliveries)
     share_group_offsets = asked(Admin.share_group_offsets)
     topic_configs = asked(Admin.topic_configs)
     try_alter_configs = asked(Admin.try_alter_configs)

@@ -113,6 +113,8 @@ async def test_a_group_with_members_is_described_and_not_changed(operator: Share
     (member,) = shown["members"]
     assert member["partitions"] == ["orders-0", "orders-1"]
     assert {row["start"] for row in shown["partitions"]} == {None}
+    assert {row["records"] for row in shown["partitions"]} == {None}
+    assert "not fetched" in await operator.say("describe", "g")
     listing = await operator.admin.list_share_groups(states=["Stable"])
     assert [one.type for one in listing] == [GroupType.SHARE]
     with pytest.raises(RefusedError) as refused:

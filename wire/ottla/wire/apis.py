@@ -144,6 +144,7 @@ CLEAN_LOGS = 20005
 DESCRIBE_QUOTA_USAGE = 20006
 DESCRIBE_METADATA_CHANGES = 20007
 WRITE_SNAPSHOT = 20008
+DESCRIBE_SHARE_DELIVERY = 20009
 
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
@@ -728,6 +729,13 @@ _ROWS = (
     forwarded(WRITE_SNAPSHOT, "WriteSnapshot", "0 flexible 0+", on_cluster(OP.ALTER)),
     served(
         DESCRIBE_QUOTA_USAGE, "DescribeQuotaUsage", "0 flexible 0+", on_cluster(OP.DESCRIBE_CONFIGS)
+    ),
+    served(
+        DESCRIBE_SHARE_DELIVERY,
+        "DescribeShareDelivery",
+        "0 flexible 0+",
+        on_group(OP.DESCRIBE),
+        need(OP.DESCRIBE, TOPIC, "", Scope.EACH),
     ),
 )
 

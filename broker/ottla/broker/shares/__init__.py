@@ -2,6 +2,7 @@
 
 share_fetch.py            ShareFetch: acknowledges, acquires and sends records: start here
 share_acknowledge.py      ShareAcknowledge: ends or renews the acquisition of records
+describe_delivery.py      DescribeShareDelivery, an API of Ottla's own
 share_apis.py             registers these handlers
 share_delivery.py         sessions and share partitions of a broker, as these handlers use them
 share_sessions.py         the partitions that a member fetches, and the epoch of its last request

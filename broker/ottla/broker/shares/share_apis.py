@@ -1,15 +1,16 @@
-"""Registers the handlers of ShareFetch and ShareAcknowledge. Pure."""
+"""Registers the handlers of ShareFetch, ShareAcknowledge and DescribeShareDelivery. Pure."""
 
 from collections.abc import Callable
 
 from ottla.broker.logs.cold_reads import ColdReads
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.shares.describe_delivery import DescribeShareDeliveryApi
 from ottla.broker.shares.led_share import DeliveryPorts
 from ottla.broker.shares.share_acknowledge import ShareAcknowledgeApi
 from ottla.broker.shares.share_delivery import ShareDelivery
 from ottla.broker.shares.share_fetch import ShareFetchApi
 from ottla.node.network.dispatch import Dispatcher
-from ottla.wire.apis import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from ottla.wire.apis import DESCRIBE_SHARE_DELIVERY, SHARE_ACKNOWLEDGE, SHARE_FETCH
 
 
 class ShareApis:
@@ -32,10 +33,12 @@ class ShareApis:
             self.delivery, cold_reads=cold_reads, fetch_bytes_max=fetch_bytes_max
         )
         self.acknowledge = ShareAcknowledgeApi(self.delivery)
+        self.describe = DescribeShareDeliveryApi(self.delivery)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register both handlers, and a listener that ends sessions when their connection
+        """Register the handlers, and a listener that ends sessions when their connection
         closes."""
         dispatcher.register(SHARE_FETCH, self.fetch.handle)
         dispatcher.register(SHARE_ACKNOWLEDGE, self.acknowledge.handle)
+        dispatcher.register(DESCRIBE_SHARE_DELIVERY, self.describe.handle)
         dispatcher.on_closed.append(self.delivery.on_closed)

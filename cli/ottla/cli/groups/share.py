@@ -10,6 +10,7 @@ from ottla.cli.common import CONNECTION, FORMAT, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, YES, confirm_in_loop
 from ottla.cli.groups.group_reset import RESET_OPTIONS, ResetTarget, reset_offsets
 from ottla.cli.groups.group_view import of_group
+from ottla.cli.groups.share_delivery_view import delivery_object, delivery_text
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import print_table
@@ -17,7 +18,7 @@ from ottla.cli.terminal import say
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
-from ottla.client.admin_parts.admin_share_groups import ShareOffset
+from ottla.client.admin_parts.admin_share_groups import ShareOffset, ShareRecordCounts
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 
@@ -28,6 +29,7 @@ PATIENCE_S = 10.0
 LIST_COLUMNS = ("GROUP", "STATE", "COORDINATOR")
 MEMBER_COLUMNS = ("MEMBER", "CLIENT", "HOST", "EPOCH", "SUBSCRIPTION", "PARTITIONS")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG", "LEADER-EPOCH")
+PARTITION_COLUMNS = (*OFFSET_COLUMNS, "RECORDS")
 
 
 async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -44,6 +46,7 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show a share group's state, members and progress. Returns the exit code."""
     group = await _described(admin, arguments.group)
     offsets = await _offsets(admin, arguments.group)
+    deliveries = await _deliveries(admin, arguments.group, [at for at, _ in offsets])
     if arguments.format == "json":
         print_json(
             {
@@ -53,7 +56,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
                 "group_epoch": group.group_epoch,
                 "target_epoch": group.assignment_epoch,
                 "members": [_member_object(one) for one in group.members],
-                "partitions": [_offset_object(*one) for one in offsets],
+                "partitions": [
+                    {**_offset_object(*one), "records": delivery_object(deliveries.get(one[0]))}
+                    for one in offsets
+                ],
             }
         )
         return 0
@@ -65,7 +71,10 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
         say()
         print_table(MEMBER_COLUMNS, map(_member_row, group.members))
     say()
-    print_table(OFFSET_COLUMNS, (_offset_row(*one) for one in offsets))
+    print_table(
+        PARTITION_COLUMNS,
+        ((*_offset_row(*one), delivery_text(deliveries.get(one[0]))) for one in offsets),
+    )
     return 0
 
 
@@ -156,6 +165,16 @@ def _refused(group: str, refusal: RefusedError) -> RefusedError:
 
 async def _offsets(admin: Admin, group: str) -> list[tuple[TopicPartition, ShareOffset]]:
     return sorted((await admin.share_group_offsets(group)).items())
+
+
+async def _deliveries(
+    admin: Admin, group: str, partitions: list[TopicPartition]
+) -> dict[TopicPartition, ShareRecordCounts]:
+    """Return the unsettled records of each partition, or nothing if brokers do not report them."""
+    try:
+        return await admin.share_group_deliveries(group, partitions)
+    except RefusedError:
+        return {}
 
 
 async def _start_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:

@@ -14,6 +14,7 @@ from ottla.client.admin_parts.admin_groups import (
 from ottla.client.groups.coordinator import Coordinator
 from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
+from ottla.client.network.connection import ConnectionLostError
 from ottla.model.errors import ErrorCode, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.alter_share_group_offsets_request import (
@@ -28,6 +29,11 @@ from ottla.wire.messages.delete_share_group_offsets_request import (
 )
 from ottla.wire.messages.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.describe_share_delivery_request import DescribeShareDeliveryRequest
+from ottla.wire.messages.describe_share_delivery_response import (
+    DescribedShareDelivery,
+    DescribeShareDeliveryResponse,
 )
 from ottla.wire.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
@@ -56,6 +62,34 @@ class ShareOffset:
     None if it is unknown."""
     error: RefusedError | None = None
     """Reason why the partition's end offset is unknown, or None if it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRecordCounts:
+    """Unsettled records of a share group in one partition, by the reason why they wait.
+
+    Delayed records and those that wait for others are counted as far as the leader has read ahead.
+    """
+
+    acquired_count: int
+    """Number of records that members have acquired."""
+    ready_count: int
+    """Number of records that the next fetch can acquire."""
+    delayed_count: int
+    """Number of records that are not due."""
+    next_due_ms: int | None
+    """Time in ms since 1970 at which the first delayed record is due, or None."""
+    backoff_count: int
+    """Number of records that wait after a failed attempt."""
+    next_backoff_ms: int | None
+    """Time in ms since 1970 at which the first back-off ends, or None."""
+    key_count: int
+    """Number of records that wait for others of their key."""
+    dead_letter_count: int
+    """Number of records whose dead letter is not written yet."""
+    is_spread: bool
+    """True if settled and delayed records alternate so often that only records near the start
+    offset are delivered."""
 
 
 class ShareGroupCalls(GroupCalls):
@@ -104,6 +138,31 @@ class ShareGroupCalls(GroupCalls):
                 }
 
             return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def share_group_deliveries(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ShareRecordCounts]:
+        """Return the unsettled records of a share group by the reason why they wait.
+
+        Partitions that no member fetches are absent, as are all of a broker that is not Ottla's.
+        """
+        leaders = {await self._cluster.leader_of(at) for at in partitions}
+        found: dict[TopicPartition, ShareRecordCounts] = {}
+        for leader in sorted(leaders):
+            try:
+                answer = await self._cluster.request(
+                    DescribeShareDeliveryRequest(group_id=group_id),
+                    DescribeShareDeliveryResponse,
+                    node=leader,
+                )
+            except ConnectionLostError:  # Kafka's brokers end the connection.
+                continue
+            raise_for(answer.error_code, answer.error_message)
+            for row in answer.partitions:
+                at = TopicPartition(row.topic_name, row.partition_index)
+                if at in partitions:
+                    found[at] = _record_counts(row)
+        return found
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -205,6 +264,20 @@ class ShareGroupCalls(GroupCalls):
             group_epoch=row.group_epoch,
             assignment_epoch=row.assignment_epoch,
         )
+
+
+def _record_counts(row: DescribedShareDelivery) -> ShareRecordCounts:
+    return ShareRecordCounts(
+        acquired_count=row.acquired_count,
+        ready_count=row.ready_count,
+        delayed_count=row.delayed_count,
+        next_due_ms=None if row.next_due_ms < 0 else row.next_due_ms,
+        backoff_count=row.backoff_count,
+        next_backoff_ms=None if row.next_backoff_ms < 0 else row.next_backoff_ms,
+        key_count=row.key_count,
+        dead_letter_count=row.dead_letter_count,
+        is_spread=row.is_spread,
+    )
 
 
 def _share_offset(row: DescribeShareGroupOffsetsResponsePartition) -> ShareOffset:
