@@ -197,7 +197,7 @@ class AioOutbox:
         self._bridge = bridge
         self._records: deque[WaitingRecord] = deque()
         self._is_due = False
-        """True if trio's thread has been asked to empty the outbox and has not started yet."""
+        """True if trio's thread was woken to empty the outbox, and has not started to do so."""
         self._is_held_up = False
         """True if a task is waiting until the producer accepts the first record of the outbox."""
         # Each counter is changed in one thread only, and read in both.

@@ -445,8 +445,8 @@ class ShareConsumer(ReportingClient):
         self._wake_up.set()
 
     def _acknowledged(self) -> tuple[int, int]:
-        """Return the number of acknowledgements that were sent, and the number of those that
-        failed."""
+        """Return the number of acknowledgements that were sent, and the number of acknowledgements
+        that failed."""
         hands = [link.hand for link in self._links.values()]
         return sum(one.sent_count for one in hands), sum(one.failed_count for one in hands)
 

@@ -87,7 +87,7 @@ class SurveyedDirectory:
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedBroker:
-    """One registered broker. `failure` gives the reason if the broker did not answer."""
+    """One registered broker. `failure` gives the reason if the broker did not respond."""
 
     id: int
     host: str
@@ -96,7 +96,8 @@ class SurveyedBroker:
     is_fenced: bool
     state: str = "unreachable"
     version: str = ""
-    """Version of Ottla; empty if the broker did not answer or is too old to report it."""
+    """Version of Ottla that the broker runs. Empty if the broker did not respond or is too old to
+    report it."""
     failure: str = ""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -121,7 +122,7 @@ class SurveyedBroker:
 
     @property
     def epoch(self) -> int:
-        """Broker epoch, or -1 if the broker did not answer."""
+        """Broker epoch, or -1 if the broker did not respond."""
         return int(self.metrics.get(EPOCH_METRIC, -1))
 
     def has_throttle(self, *names: str) -> bool:

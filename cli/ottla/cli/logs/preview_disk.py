@@ -289,7 +289,7 @@ class PreviewDisk:
         return node.read(0, node.size_bytes)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file."""
+        """Replace the content of a file by `data`, in the preview only."""
         node = self._node(path, create=True)
         node.set_size(0)
         node.write(0, [data])

@@ -187,7 +187,7 @@ def row_of(entry: AclEntry) -> tuple[Any, ...]:
 
 
 def sentence_of(entry: AclEntry) -> str:
-    """Return an ACL as a sentence."""
+    """Return a text that describes an ACL in words."""
     kind = entry.resource_type.name.lower().replace("_", " ")
     name = f"{kind} {entry.resource_name}"
     if entry.pattern_type is PatternType.PREFIXED:

@@ -171,9 +171,9 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Change some settings of a resource and leave the others as they are.
+        """Change some settings of a resource and leave its other settings unchanged.
 
-        Either all changes are made or none.  With `is_rehearsal`, the changes are only validated.
+        Either all changes are made or none. With `is_rehearsal`, the changes are only validated.
         """
 
         async def attempt() -> None:

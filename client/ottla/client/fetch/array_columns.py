@@ -19,11 +19,11 @@ from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
 WHOLE_TO_PART_MAX = 2
-"""Largest ratio between the size of a response and the size of the records that are decoded in
+"""Maximum ratio between the size of a response and the size of the records that are decoded in
 place.
 
-Records decoded in place keep the whole response in memory.  If the records are a smaller part of
-the response, they are copied instead.
+Records decoded in place keep the whole response in memory. If the records are a smaller part of the
+response, they are copied instead.
 """
 SAME_BYTES_MAX = 1_024
 """Maximum size of values, in bytes, that are copied into an array before objects are made of them,

@@ -1,4 +1,4 @@
-"""The connection over which a consumer fetches from one broker: one fetch at a time, in one
+"""The connection over which a consumer fetches from one broker: one fetch at a time, in one fetch
 session.
 
 A link fetches the partitions that are fetchable according to `positions` and are led by its broker,

@@ -89,8 +89,8 @@ class ConsumerMembership:
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
         """Return whether a request that was refused with `code` should be repeated.
 
-        Returns True only if the member epoch is newer than that of `membership`, under which the
-        request was sent.  Waits for a newer epoch after STALE_MEMBER_EPOCH.
+        Returns True only if the present member epoch is newer than the epoch in `membership`, under
+        which the request was sent. Waits for a newer epoch after STALE_MEMBER_EPOCH.
         """
         await trio.lowlevel.checkpoint()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):

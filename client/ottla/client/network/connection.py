@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ottla.model.settings.security.sasl import SaslLogin
 
 RESPONSE_BYTES_MAX = 128 << 20
-"""Largest accepted response in bytes.  A larger response is rejected before memory is allocated for
-it."""
+"""Maximum size of an accepted response in bytes. A larger response is rejected before memory is
+allocated for it."""
 
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 65_536

@@ -1,7 +1,7 @@
 """A connection with several requests in flight.  Requests and responses keep their order.
 
 No separate task reads from the connection.  The first task that waits for a response also reads the
-responses of the others.  Once its own response has arrived, the next waiting task continues
+responses of other tasks.  Once its own response has arrived, the next waiting task continues
 reading.  A response that no task waits for is dropped. Invariants:
 - OneAnswerPerRequest: each response belongs to one request.
 - OrderKept: responses arrive in the order of their requests.

@@ -334,7 +334,7 @@ class TlsStream:
         return True
 
     async def _pass_on(self) -> None:
-        """Send pending TLS messages, such as those of the handshake."""
+        """Send pending TLS messages, such as handshake messages."""
         async with self._lock:
             if self._sent.pending:
                 await self._send_records()

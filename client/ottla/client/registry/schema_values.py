@@ -44,7 +44,7 @@ class Schema:
     text: str
     """Text of the schema.  For Protobuf: a `.proto` file, or a FileDescriptorProto in base64."""
     format: SchemaFormat = SchemaFormat.AVRO
-    """Language of the text."""
+    """Language of the schema's text."""
     references: tuple[SchemaReference, ...] = ()
     """Schemas that the text imports."""
 

@@ -86,7 +86,7 @@ class TelemetrySubscription(NamedTuple):
     """Compression types that the broker accepts, in its order of preference.  Empty if it accepts
     none."""
     bytes_max: int
-    """Largest payload that the broker accepts, in bytes."""
+    """Maximum size of a payload that the broker accepts, in bytes."""
 
 
 class GetSubscription(NamedTuple):

@@ -176,11 +176,11 @@ def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
 def protocol_for(
     feature_level: int, *, produce: int, txn_offset_commit: int, end_txn: int
 ) -> TransactionProtocol:
-    """Return the protocol of the next transaction, depending on the feature level and on the common
-    API versions.
+    """Return the protocol of the next transaction, given the level of the feature
+    transaction.version and the API versions that client and brokers have in common.
 
     A client that is limited to old versions of one of these APIs must not use new versions of the
-    others.
+    other APIs.
     """
     is_implicit = (
         feature_level >= IMPLICIT_FROM_LEVEL

@@ -47,7 +47,7 @@ def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -
 
 
 def plan_text(plan: BalancePlan, throttle: int) -> str:
-    """Return the size of a plan and its estimated duration as a sentence."""
+    """Return a text with the size of a plan and its estimated duration."""
     copies = sum(bool(move.adding) for move in plan.moves)
     text = f"{counted(len(plan.moves) - copies, 'election')}, {counted(copies, 'move')}"
     if copies:

@@ -87,8 +87,9 @@ def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
     """Return the lowest throttle at which copies still catch up with producers, in bytes per
     second.
 
-    `produced` has the produce rates of the partitions that are copied. A broker takes part in
-    `AT_A_TIME` copies at the same time, so that many of the highest rates are added.
+    `produced` has the produce rates of the partitions that are copied. The result is based on the
+    `AT_A_TIME` highest rates, because a broker takes part in this number of copies at the same
+    time.
     """
     highest = sorted(produced, reverse=True)[:AT_A_TIME]
     return min(max(DEFAULT_RATE_MIN, 2 * sum(highest)), rate_max)

@@ -23,7 +23,7 @@ class OngoingMove:
 
     at: TopicPartition
     replicas: tuple[int, ...]
-    """Present replicas, including those that are being added or removed."""
+    """Present replicas of the partition, including replicas that are being added or removed."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
