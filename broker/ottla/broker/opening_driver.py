@@ -20,6 +20,7 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.cluster_apis import register_early_apis
 from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
+from ottla.broker.cluster.peer_connection_driver import OWN_CLUSTER
 from ottla.broker.listener_admission import ListenerAdmission
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
@@ -279,6 +280,7 @@ def _listener_admission(config: BrokerConfig, compute: Compute) -> ListenerAdmis
 
 async def _run(broker: Broker, certificates: Certificates) -> None:
     # Applies to this task and all tasks it starts: their requests to other brokers use this user.
+    OWN_CLUSTER.set(broker.cluster_id)
     LOGIN.set(broker.config.sasl.login)
     TLS.set(certificates.dialer)
     async with trio.open_nursery() as nursery:

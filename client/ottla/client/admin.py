@@ -25,6 +25,7 @@ from ottla.client.admin_parts.admin_users import UserCalls
 from ottla.client.network.arguments import check_all_calls
 from ottla.client.network.bootstrap import config_of
 from ottla.client.network.client_block import client_block
+from ottla.client.network.cluster import DEFAULT_RECOVERY, recovery_of
 
 if TYPE_CHECKING:
     from ottla.model.settings.client import AdminConfig
@@ -70,6 +71,7 @@ async def open_admin(
     9092. `config` replaces all other arguments. With `enable_metrics_push`, the client reports its
     own metrics to the cluster if the cluster collects them (KIP-714).
     """
+    recovery = DEFAULT_RECOVERY
     if config is not None:
         # Imported here: most commands of `ottla` start without it.
         from ottla.model.settings.client import AdminConfig
@@ -77,7 +79,7 @@ async def open_admin(
         config = config_of(config, AdminConfig)
         if (client_id, timeout_s, security, enable_metrics_push) != ("ottla", 30.0, None, False):
             raise TypeError("give config, or the other arguments; both are given")
-        client_id, security = config.client_id, config
+        client_id, security, recovery = config.client_id, config, recovery_of(config)
         timeout_s = config.default_api_timeout_ms / 1_000
         enable_metrics_push = config.enable_metrics_push
     async with open_calls(
@@ -87,5 +89,6 @@ async def open_admin(
         timeout_s=timeout_s,
         security=security,
         enable_metrics_push=enable_metrics_push,
+        recovery=recovery,
     ) as admin:
         yield admin

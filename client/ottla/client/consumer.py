@@ -112,6 +112,7 @@ class Consumer(ReportingClient, CallsOfOthers):
             )
             nursery.start_soon(self._group.commit_on)
             nursery.start_soon(self._group.run)
+        cluster.call_when_forgotten(self._wake_up.set)
         self._idle = PollIdleTime(trio.current_time())
         self._is_warned_of_source = False
         if metrics_push is not None:

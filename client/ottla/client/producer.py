@@ -129,6 +129,7 @@ class Producer(ReportingClient, CallsOfOthers):
         self._sends_left = 0
         """Number of records that may still be sent before other tasks may run."""
         self._yield_timer = YieldTimer()
+        cluster.call_when_forgotten(self._wake_up.set)
         if transactions is not None:
             transactions.wake = lambda: self._on_change(None)
 

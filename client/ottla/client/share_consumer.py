@@ -105,6 +105,7 @@ class ShareConsumer(ReportingClient):
                 ShareMetrics(self._measures, self._acknowledged), self._membership.identity
             )
             self._metrics_push = metrics_push
+        cluster.call_when_forgotten(self._wake_up.set)
         nursery.start_soon(self._membership.run)
 
     # The subscription.

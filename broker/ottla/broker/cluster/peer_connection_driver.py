@@ -1,13 +1,16 @@
 """Connection from this broker to one other broker, opened when it is needed.
 
 Coordinators and partition leaders exchange requests over such connections. They go to the
-inter-broker listener, and use the login and TLS settings of the task.
+inter-broker listener, and use the login and TLS settings of the task. Each names the other broker
+and the own cluster, so that a broker that has its address by mistake refuses it (KIP-1242).
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import trio
 
+from ottla.client.network.broker_versions import ExpectedNode
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, connect
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
@@ -17,6 +20,16 @@ from ottla.node.network.loopback_driver import Loopback
 
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 1.0
+
+OWN_CLUSTER: ContextVar[str | None] = ContextVar("own_cluster", default=None)
+"""Id of the cluster of the broker that the current task belongs to."""
+
+
+def expected_peer(node_id: NodeId) -> ExpectedNode | None:
+    """Return the identity that a connection to another broker of the own cluster expects.  None if
+    the task belongs to no broker."""
+    cluster_id = OWN_CLUSTER.get()
+    return None if cluster_id is None else ExpectedNode(cluster_id, node_id)
 
 
 class PeerConnection:
@@ -63,7 +76,11 @@ class PeerConnection:
         client_id = f"broker-{self._config.node_id}-{self._purpose}"
         try:
             return await connect(
-                endpoint.host, endpoint.port, client_id=client_id, timeout_s=CONNECT_TIMEOUT_S
+                endpoint.host,
+                endpoint.port,
+                client_id=client_id,
+                timeout_s=CONNECT_TIMEOUT_S,
+                expected=expected_peer(self.node_id),
             )
         except RefusedError as refusal:
             # The reason why this broker's authentication failed at another broker is not a client's

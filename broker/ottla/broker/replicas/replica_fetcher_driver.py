@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.cluster.peer_connection_driver import expected_peer
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
@@ -273,7 +274,11 @@ class LeaderFetcher:
             try:
                 host, port = self._address()
                 async with open_connection(
-                    host, port, client_id=self._client_id, timeout_s=CONNECT_TIMEOUT_S
+                    host,
+                    port,
+                    client_id=self._client_id,
+                    timeout_s=CONNECT_TIMEOUT_S,
+                    expected=expected_peer(self.core.leader_id),
                 ) as connection:
                     await self._fetch_over(connection)
             # `except*`, since a bug may arrive together with a cancellation, which continues.

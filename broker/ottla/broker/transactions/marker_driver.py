@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.cluster.peer_connection_driver import expected_peer
 from ottla.broker.transactions.markers import MarkerBatch, MarkerOrder, MarkerQueues
 from ottla.client.network.connection import BrokerConnection, open_connection
 from ottla.client.network.login import starter_of
@@ -264,6 +265,7 @@ class MarkerChannel:
             port,
             client_id=f"broker-{self._config.node_id}-transactions",
             timeout_s=CONNECT_TIMEOUT_S,
+            expected=expected_peer(self.node_id),
         ) as connection:
             yield connection
 

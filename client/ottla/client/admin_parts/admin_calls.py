@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.client.instrumentation.metrics_push import ReportingClient, open_metrics_push
 from ottla.client.network.bootstrap import addresses_of
-from ottla.client.network.cluster import Cluster, open_cluster
+from ottla.client.network.cluster import (
+    DEFAULT_RECOVERY,
+    Cluster,
+    MetadataRecovery,
+    open_cluster,
+)
 from ottla.client.network.retries import retry_until_timeout
 from ottla.client.telemetry.client_metrics import ClientKind
 from ottla.model.errors import ErrorCode, RefusedError, code_of
@@ -62,6 +67,7 @@ async def open_calls(
     timeout_s: float = 30.0,
     security: "ClientSecurity | None" = None,
     enable_metrics_push: bool = False,
+    recovery: MetadataRecovery = DEFAULT_RECOVERY,
 ) -> AsyncIterator[C]:
     """Open and yield an admin client that has only the calls of the class `calls`."""
     async with (
@@ -71,6 +77,7 @@ async def open_calls(
             request_timeout_s=timeout_s + ANSWER_WAIT_S,
             login=None if security is None else security.login(),
             tls=None if security is None else security.tls(),
+            recovery=recovery,
         ) as cluster,
         open_metrics_push(
             cluster, ClientKind.ADMIN, is_enabled=enable_metrics_push

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from ottla.client.network.address_check import check_address
 from ottla.client.network.broker_versions import (
-    VERSIONS_ASKED,
     BrokerVersions,
+    first_version,
     read_versions,
     versions_request,
 )
@@ -48,12 +48,11 @@ class BlockingConnection:
         self._socket = socket.create_connection((host, port), timeout_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for version in VERSIONS_ASKED:
-                body = self._exchange(API_VERSIONS, version, versions_request(version))
-                found = read_versions(version, body)
-                if found is not None:
-                    self._versions = found
-                    break
+            found: BrokerVersions | int = first_version(None)
+            while isinstance(found, int):
+                body = self._exchange(API_VERSIONS, found, versions_request(found))
+                found = read_versions(found, body)
+            self._versions = found
         except BaseException:
             self._socket.close()
             raise

@@ -1,21 +1,44 @@
 """The ApiVersions response of a broker: its versions of each API, and its features.  Pure.
 
-Version 3 of ApiVersions is requested first, and version 0 if the broker does not support that.
+A client that knows which broker it expects requests version 5, which names that broker, so that a
+broker of another id or cluster refuses the connection (KIP-1242).  Other clients request version 3.
+A broker that does not support the version names its own, one of which is requested next (KIP-511).
 """
 
-from ottla.model.errors import ErrorCode, RefusedError
+from typing import NamedTuple
+
+from ottla.model.errors import ErrorCode, RefusedError, row_of
+from ottla.model.ids import NodeId
 from ottla.model.version import VERSION
 from ottla.wire import apis, codec, headers
 from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
-VERSIONS_ASKED = (3, 0)
-"""Versions of ApiVersions in the order in which they are tried."""
+NODE_NAMED_FROM = 5
+"""First version of ApiVersions whose request names the expected broker."""
+VERSION_OTHERWISE = 3
+"""Version of ApiVersions that is requested first if no broker is named.  All brokers since Kafka
+2.4 support it, so that newer ones cost no second request."""
 
 
-def versions_request(version: int) -> bytes:
-    """React to the loss of the connection, or to a failure to open it."""
+class ExpectedNode(NamedTuple):
+    """Cluster and id of the broker that a client expects at an address."""
+
+    cluster_id: str
+    node_id: NodeId
+
+
+def first_version(expected: ExpectedNode | None) -> int:
+    """Return the version of ApiVersions to request first."""
+    return VERSION_OTHERWISE if expected is None else NODE_NAMED_FROM
+
+
+def versions_request(version: int, expected: ExpectedNode | None = None) -> bytes:
+    """Return the body of an ApiVersions request.  Versions before 5 cannot name the expected
+    broker."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
+    if expected is not None:
+        request.cluster_id, request.node_id = expected
     return codec.encode(request, version)
 
 
@@ -67,11 +90,30 @@ class BrokerVersions:
         return self._features.get(name, 0)
 
 
-def read_versions(version: int, body: memoryview) -> BrokerVersions | None:
-    """Decode an ApiVersions response. Returns None if the broker does not support this version, so
-    that the next one of `VERSIONS_ASKED` has to be requested."""
+def read_versions(version: int, body: memoryview) -> BrokerVersions | int:
+    """Decode an ApiVersions response.  Returns the version to request next if the broker does not
+    support the requested one.
+
+    Raises RefusedError for any other error code, such as REBOOTSTRAP_REQUIRED from a broker other
+    than the expected one.
+    """
     # A response with code 35 has the layout of version 0, whichever version was requested.
-    is_refused = body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-    if version and is_refused:
-        return None
-    return BrokerVersions(codec.decode(ApiVersionsResponse, version, body))
+    if version and body[:2] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big"):
+        return _next_version(version, codec.decode(ApiVersionsResponse, 0, body))
+    answer = codec.decode(ApiVersionsResponse, version, body)
+    if answer.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+        row = row_of(answer.error_code)
+        raise RefusedError(ErrorCode(row.code), row.meaning)
+    return BrokerVersions(answer)
+
+
+def _next_version(refused: int, answer: ApiVersionsResponse) -> int:
+    """Return the highest version of ApiVersions below a refused one that the broker lists.
+
+    Returns 0, which every broker supports, if it lists none: brokers before Kafka 2.4 do not.
+    """
+    for row in answer.api_keys:
+        if row.api_key == apis.API_VERSIONS:
+            found = min(row.max_version, refused - 1)
+            return found if found >= max(row.min_version, 0) else 0
+    return 0

@@ -1,20 +1,25 @@
 """A client's view of a cluster: its metadata, and open connections to its brokers.
 
 The metadata may be stale at any time.  It is requested again whenever a response shows that it is.
+If it leads to brokers of another cluster, or nowhere, all of it is dropped, and the client starts
+again from its bootstrap addresses.
 """
 
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 import trio
 
 from ottla.client.network.answer_checks import only
 from ottla.client.network.arguments import check_text
-from ottla.client.network.connection import ConnectionLostError
+from ottla.client.network.broker_versions import ExpectedNode
+from ottla.client.network.connection import ConnectionLostError, MisroutedConnectionError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
 from ottla.client.network.tls import TlsDialer
@@ -27,11 +32,14 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 
 if TYPE_CHECKING:
     from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+    from ottla.model.settings.metadata_recovery import RecoveringClient
     from ottla.model.settings.security.sasl import SaslLogin
     from ottla.model.settings.security.tls import TlsConfig
     from ottla.model.settings.share_client import ShareConsumerConfig
 
 R = TypeVar("R", bound=Message)
+
+LOG = logging.getLogger("ottla.client.network")
 
 RETRY_WAIT_S = 0.1
 NEXT_BROKER_AFTER_S = 0.5
@@ -40,6 +48,8 @@ may hang."""
 
 
 CONNECT_TIMEOUT_S = 10.0
+SAME_REASON_AFTER_S = 60.0
+"""Seconds for which a client that starts again for the same reason does not log it again."""
 
 
 class KnownLeader(NamedTuple):
@@ -65,6 +75,21 @@ class KnownTopic:
     """Racks of the replicas by partition number. Empty if no replica is in a rack."""
 
 
+class MetadataRecovery(NamedTuple):
+    """Conditions under which a client drops its metadata and starts again from its bootstrap
+    addresses."""
+
+    is_enabled: bool = True
+    """False if bootstrap addresses are used only before the first metadata."""
+    trigger_s: float = 300.0
+    """Seconds without a Metadata response after which the metadata is dropped."""
+    is_cluster_checked: bool = True
+    """True if connections name the expected broker (KIP-1242), and cluster ids are compared."""
+
+
+DEFAULT_RECOVERY = MetadataRecovery()
+
+
 class Cluster:
     """The brokers of one cluster, with their metadata and connections. The connection to each
     broker is opened when it is first needed.
@@ -80,6 +105,7 @@ class Cluster:
         request_timeout_s: float | None = None,
         login: "SaslLogin | None" = None,
         tls: "TlsConfig | None" = None,
+        recovery: MetadataRecovery = DEFAULT_RECOVERY,
     ) -> None:
         """Check the arguments without opening a connection.
 
@@ -103,6 +129,7 @@ class Cluster:
         not reported."""
         self.is_used = trio.Event()
         """Event that is set once the first connection is open."""
+        self._on_forgotten: Callable[[], None] = _ignore
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._request_timeout_s = request_timeout_s
@@ -113,6 +140,15 @@ class Cluster:
         self._failed_at: dict[tuple[str, int], float] = {}
         self._reachability = Reachability()
         self._leaders: dict[TopicPartition, KnownLeader] = {}
+        self._recovery = recovery
+        self._opened: WeakSet[Pipeline] = WeakSet()
+        """Every open connection to the cluster, including those that callers of `connect` own."""
+        self._restart_count = 0
+        """Number of times that the metadata was dropped."""
+        self._unanswered_since_s: float | None = None
+        """Time of the first Metadata request since the last response.  None after a response."""
+        self._logged: tuple[str, float] = ("", -math.inf)
+        """Reason and time of the last warning that the metadata was dropped."""
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
@@ -141,7 +177,7 @@ class Cluster:
         )
 
     async def _learn(self, request: MetadataRequest) -> MetadataResponse:
-        answer = await self.request(request, MetadataResponse)
+        answer = await self._ask(request)
         if answer.brokers:
             self._addresses = {
                 NodeId(broker.node_id): (broker.host, broker.port) for broker in answer.brokers
@@ -153,6 +189,73 @@ class Cluster:
         for topic in answer.topics:
             self._learn_topic(topic)
         return answer
+
+    async def _ask(self, request: MetadataRequest) -> MetadataResponse:
+        """Request metadata.  Raises MisroutedConnectionError, after the known metadata was dropped,
+        if it belongs to another cluster than the response."""
+        if self._unanswered_since_s is None:
+            self._unanswered_since_s = trio.current_time()
+        is_answered = False
+        try:
+            answer = await self.request(request, MetadataResponse)
+            is_answered = True
+        finally:
+            if not is_answered:
+                self._start_again_if_silent()
+        self._unanswered_since_s = None
+        reason = self._reason_to_start_again(answer)
+        if reason is not None:
+            self._start_again(reason)
+            raise MisroutedConnectionError(reason)
+        return answer
+
+    def _reason_to_start_again(self, answer: MetadataResponse) -> str | None:
+        """Return the reason in a Metadata response to drop the known metadata, or None."""
+        recovery, known = self._recovery, self.cluster_id
+        if not recovery.is_enabled:
+            return None
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            return "a broker requires a new bootstrap (REBOOTSTRAP_REQUIRED)"
+        is_other = None not in (known, answer.cluster_id) and answer.cluster_id != known
+        if recovery.is_cluster_checked and is_other:
+            return f"a broker belongs to cluster {answer.cluster_id}, the others to {known}"
+        return None
+
+    def _start_again_if_silent(self) -> None:
+        """Drop the metadata if no broker has answered a request for it for too long."""
+        recovery, since_s = self._recovery, self._unanswered_since_s
+        if not recovery.is_enabled or not self._addresses or since_s is None:
+            return
+        silent_s = trio.current_time() - since_s
+        if silent_s >= recovery.trigger_s:
+            self._start_again(f"no broker has answered a request for metadata for {silent_s:.0f} s")
+
+    def _start_again(self, reason: str) -> None:
+        """Drop all metadata and connections, so that the next request goes to a bootstrap address.
+
+        Logs the reason.
+        """
+        self._restart_count += 1
+        for connection in list(self._opened):
+            connection.abort(f"{connection.address} was left: {reason}")
+        self._opened.clear()
+        self._connections.clear()
+        self._unanswered_since_s = None
+        self.cluster_id = None
+        self.topics.clear()
+        self._leaders.clear()
+        self._addresses.clear()
+        self._racks.clear()
+        self._failed_at.clear()
+        now_s, (logged, logged_s) = trio.current_time(), self._logged
+        if reason != logged or now_s - logged_s >= SAME_REASON_AFTER_S:
+            self._logged = (reason, now_s)
+            LOG.warning(
+                "%s; dropping all metadata and connections, and starting again from the bootstrap "
+                "addresses",
+                reason,
+            )
+        self._on_forgotten()
 
     def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
         """Return the leader of a partition according to the last metadata, without a request. None
@@ -176,6 +279,11 @@ class Cluster:
         """True if at least one connection is open, over which a request that any broker can answer
         can be sent."""
         return bool(self._connections)
+
+    def call_when_forgotten(self, callback: Callable[[], None]) -> None:
+        """Set the function that is called after all metadata was dropped, so that the client
+        requests what it needs."""
+        self._on_forgotten = callback
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
         """Record a partition's leader, as reported in a broker's response (KIP-951).
@@ -377,7 +485,10 @@ class Cluster:
     async def _any(self) -> Pipeline:
         for open_connection in self._connections.values():
             return open_connection
-        addresses = dict.fromkeys([*self._bootstrap, *self._addresses.values()])
+        # Known brokers first: a bootstrap address may lead to another cluster by now.
+        known = list(self._addresses.values())
+        uses_bootstrap = self._recovery.is_enabled or not known
+        addresses = dict.fromkeys([*known, *self._bootstrap] if uses_bootstrap else known)
         # Brokers that have failed lately are tried last.
         return await self._first_to_answer(
             sorted(addresses, key=lambda one: self._failed_at.get(one, 0.0))
@@ -416,22 +527,52 @@ class Cluster:
         self, address: tuple[str, int], *, client_id: str, timeout_s: float
     ) -> Pipeline:
         """Open and return a connection, which the caller has to close. The start and end of an
-        outage of the address are logged."""
+        outage of the address are logged.
+
+        Raises MisroutedConnectionError, after the metadata was dropped, if the peer is another
+        broker than the metadata has at the address.
+        """
         began_s = trio.current_time()
+        restart_count = self._restart_count
         try:
             opened = await open_pipeline(
-                *address, client_id=client_id, timeout_s=timeout_s, login=self.login, tls=self.tls
+                *address,
+                client_id=client_id,
+                timeout_s=timeout_s,
+                login=self.login,
+                tls=self.tls,
+                expected=self._expected_at(address),
             )
+        except MisroutedConnectionError as error:
+            if restart_count == self._restart_count:
+                self._start_again(str(error))
+            raise
         except ConnectionLostError as error:
             self._reachability.note_failure(
                 address, str(error), began_s=began_s, now_s=trio.current_time()
             )
             raise
         self._reachability.note_success(address, now_s=trio.current_time())
+        if restart_count != self._restart_count:
+            opened.abort("")
+            raise ConnectionLostError(f"{address[0]}:{address[1]} is of metadata that was dropped")
+        self._opened.add(opened)
         if self.measures is not None:
             opened.latencies_s = self.measures.note_connection(opened.address)
         self.is_used.set()
         return opened
+
+    def _expected_at(self, address: tuple[str, int]) -> ExpectedNode | None:
+        """Return the broker that the metadata has at an address.
+
+        Returns None for a bootstrap address that the metadata does not have, for an address that
+        several brokers advertise, and if the check is disabled.
+        """
+        recovery = self._recovery
+        if self.cluster_id is None or not (recovery.is_enabled and recovery.is_cluster_checked):
+            return None
+        nodes = [node for node, known in self._addresses.items() if known == address]
+        return ExpectedNode(self.cluster_id, nodes[0]) if len(nodes) == 1 else None
 
     async def _at(self, address: tuple[str, int]) -> Pipeline:
         async with self._connecting.setdefault(address, trio.Lock()):
@@ -466,11 +607,13 @@ async def open_cluster(
     request_timeout_s: float | None = None,
     login: "SaslLogin | None" = None,
     tls: "TlsConfig | None" = None,
+    recovery: MetadataRecovery = DEFAULT_RECOVERY,
 ) -> AsyncIterator[Cluster]:
     """Open and yield the cluster behind the `bootstrap` addresses.
 
-    `config` supplies the client id, the timeout, the login and TLS. All connections are closed at
-    the end of the caller's block. Raises RuntimeError outside of a trio program.
+    `config` supplies the client id, the timeout, the login, TLS and the recovery of metadata. All
+    connections are closed at the end of the caller's block. Raises RuntimeError outside of a trio
+    program.
     """
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
@@ -479,14 +622,33 @@ async def open_cluster(
     if config is not None:
         client_id, request_timeout_s = config.client_id, config.request_timeout_ms / 1_000
         login, tls = config.login(), config.tls()
+        recovery = recovery_of(config)
     cluster = Cluster(
-        bootstrap, client_id=client_id, request_timeout_s=request_timeout_s, login=login, tls=tls
+        bootstrap,
+        client_id=client_id,
+        request_timeout_s=request_timeout_s,
+        login=login,
+        tls=tls,
+        recovery=recovery,
     )
     try:
         yield cluster
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 1):
             await cluster.aclose()
+
+
+def recovery_of(config: "RecoveringClient") -> MetadataRecovery:
+    """Return the recovery of metadata that the settings of a client select."""
+    return MetadataRecovery(
+        is_enabled=config.metadata_recovery_strategy == "rebootstrap",
+        trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,
+        is_cluster_checked=config.metadata_cluster_check_enable,
+    )
+
+
+def _ignore() -> None:
+    """Do nothing."""
 
 
 def raise_for(code: int, message: str | None = None) -> None:

@@ -3,6 +3,7 @@ response.
 
 Opening a connection negotiates API versions (ApiVersions). Errors:
 - `ConnectionLostError`: the peer has disconnected or does not respond.
+- `MisroutedConnectionError`: the peer is another broker than the expected one.
 - `ProtocolError`: the response is malformed.
 - `RefusedError(UNSUPPORTED_VERSION)`: the broker does not support the request.
 """
@@ -18,15 +19,16 @@ import trio
 
 from ottla.client.network.arguments import check_text
 from ottla.client.network.broker_versions import (
-    VERSIONS_ASKED,
     BrokerVersions,
+    ExpectedNode,
+    first_version,
     read_versions,
     versions_request,
 )
 from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.tls import TLS, TlsDialer, TlsError
 from ottla.client.network.transport import TRANSPORT
-from ottla.model.errors import OttlaError, ProtocolError
+from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.limits import MIB
 from ottla.model.seams import ByteStream
 from ottla.wire import codec, headers
@@ -66,6 +68,11 @@ class ConnectionLostError(OttlaError):
     still respond."""
 
 
+class MisroutedConnectionError(ConnectionLostError):
+    """The address leads to another broker or cluster than the client expects (KIP-1242), so its
+    metadata is wrong."""
+
+
 R = TypeVar("R", bound=Message)
 C = TypeVar("C", bound="BrokerConnection")
 
@@ -75,6 +82,8 @@ class BrokerConnection:
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         self.address = address
+        self.expected: ExpectedNode | None = None
+        """Broker that the client expects at the address.  None if it does not know its id."""
         self._stream = stream
         self._client_id = client_id
         self._lock = trio.Lock()
@@ -95,14 +104,34 @@ class BrokerConnection:
         session is not renewed."""
 
     async def negotiate(self) -> None:
-        """Request the API versions of the broker. If the broker does not support this version of
-        ApiVersions, request them by version 0."""
-        for version in VERSIONS_ASKED:
-            body = await self._exchange(API_VERSIONS, version, versions_request(version))
-            found = read_versions(version, body)
-            if found is not None:
+        """Request the API versions of the broker.  A version that it does not support is replaced
+        by one that it lists.
+
+        Raises MisroutedConnectionError if the peer is another broker than the expected one.
+        """
+        version = first_version(self.expected)
+        while True:
+            body = await self._exchange(
+                API_VERSIONS, version, versions_request(version, self.expected)
+            )
+            try:
+                found = read_versions(version, body)
+            except RefusedError as refusal:
+                raise self._named(refusal) from None
+            if isinstance(found, BrokerVersions):
                 self._spoken = found
                 return
+            version = found
+
+    def _named(self, refusal: RefusedError) -> OttlaError:
+        """Return the error for a refused ApiVersions request."""
+        expected = self.expected
+        if refusal.code is ErrorCode.REBOOTSTRAP_REQUIRED and expected is not None:
+            return MisroutedConnectionError(
+                f"{self.address} is not broker {expected.node_id} of cluster "
+                f"{expected.cluster_id}, as the metadata says"
+            )
+        return RefusedError(refusal.code, f"{self.address} refused ApiVersions: {refusal.message}")
 
     async def log_in(self, login: "SaslLogin") -> None:
         """Authenticate by SASL.  Raises RefusedError if the broker rejects the login."""
@@ -281,28 +310,50 @@ class BrokerConnection:
 
 @asynccontextmanager
 async def open_connection(
-    host: str, port: int, *, client_id: str = "ottla", timeout_s: float = 10.0
+    host: str,
+    port: int,
+    *,
+    client_id: str = "ottla",
+    timeout_s: float = 10.0,
+    expected: ExpectedNode | None = None,
 ) -> AsyncIterator[BrokerConnection]:
     """Open a connection to a broker, negotiate API versions, and yield the connection.
 
-    The connection is closed at the end of the caller's block. Raises ConnectionLostError if the
-    connection or the negotiation fails.
+    The end of the block closes it. Raises ConnectionLostError if the connection or the negotiation
+    fails, and MisroutedConnectionError if the peer is another broker than `expected`.
     """
-    connection = await connect(host, port, client_id=client_id, timeout_s=timeout_s)
+    connection = await connect(
+        host, port, client_id=client_id, timeout_s=timeout_s, expected=expected
+    )
     try:
         yield connection
     finally:
         await connection.aclose()
 
 
-async def connect(host: str, port: int, *, client_id: str, timeout_s: float) -> BrokerConnection:
+async def connect(
+    host: str,
+    port: int,
+    *,
+    client_id: str,
+    timeout_s: float,
+    expected: ExpectedNode | None = None,
+) -> BrokerConnection:
     """Open a connection, negotiate API versions, log in, and return the connection. The caller must
     close it.
 
-    Raises ValueError if UTF-8 cannot encode the client id.
+    Raises ValueError if UTF-8 cannot encode the client id, and MisroutedConnectionError if the peer
+    is another broker than `expected`.
     """
     check_text("client_id", client_id)
-    return await open_stream(BrokerConnection, host, port, client_id=client_id, timeout_s=timeout_s)
+    return await open_stream(
+        BrokerConnection,
+        host,
+        port,
+        client_id=client_id,
+        timeout_s=timeout_s,
+        expected=expected,
+    )
 
 
 async def open_stream(
@@ -314,11 +365,13 @@ async def open_stream(
     timeout_s: float,
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
+    expected: ExpectedNode | None = None,
 ) -> C:
     """Open and return a connection of the class `kind`, with TLS and login.
 
-    `login` and `tls` default to the ones of the calling task (`LOGIN`, `TLS`). Raises RefusedError
-    if the broker rejects the login, and ConnectionLostError if the broker cannot be reached.
+    `login` and `tls` default to those of the task (`LOGIN`, `TLS`).  Raises RefusedError if the
+    broker rejects the login, ConnectionLostError if the broker cannot be reached, and
+    MisroutedConnectionError if the peer is another broker than `expected`.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
@@ -329,11 +382,13 @@ async def open_stream(
             if tls is not None:
                 stream = await tls.encrypted(stream, host)
             connection = kind(stream, address, client_id)
+            connection.expected = expected
             try:
                 await connection.negotiate()
             except BaseException as error:
                 stream.abort()
-                if isinstance(error.__cause__, TlsError):
+                is_explained = isinstance(error, MisroutedConnectionError)
+                if is_explained or isinstance(error.__cause__, TlsError):
                     raise
                 if isinstance(error, ConnectionLostError | ProtocolError):
                     also = "" if tls else ", or does it ask for TLS (security.protocol)"

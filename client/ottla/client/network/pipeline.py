@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import trio
 
 from ottla.client.network.background import acquire
+from ottla.client.network.broker_versions import ExpectedNode
 from ottla.client.network.connection import (
     LENGTH_BYTES,
     BrokerConnection,
@@ -170,6 +171,12 @@ class Pipeline(BrokerConnection):
         if latencies_s is not None and due.sent_s:
             latencies_s.note(trio.current_time() - due.sent_s)
 
+    def abort(self, reason: str) -> None:
+        """Close the connection at once.  Requests in flight, and later ones, raise
+        ConnectionLostError."""
+        self._failure = self._failure or reason
+        self._stream.abort()
+
     def _check(self) -> None:
         if self._failure is not None:
             raise ConnectionLostError(self._failure)
@@ -183,9 +190,20 @@ async def open_pipeline(
     timeout_s: float,
     login: "SaslLogin | None" = None,
     tls: TlsDialer | None = None,
+    expected: ExpectedNode | None = None,
 ) -> Pipeline:
     """Open a connection with TLS, negotiate API versions, log in, and return the connection.  The
-    caller has to close it."""
+    caller has to close it.
+
+    Raises MisroutedConnectionError if the peer is another broker than `expected`.
+    """
     return await open_stream(
-        Pipeline, host, port, client_id=client_id, timeout_s=timeout_s, login=login, tls=tls
+        Pipeline,
+        host,
+        port,
+        client_id=client_id,
+        timeout_s=timeout_s,
+        login=login,
+        tls=tls,
+        expected=expected,
     )

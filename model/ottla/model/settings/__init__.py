@@ -5,6 +5,7 @@ broker.py           settings of one broker process
 balance.py          plan and throttle of a balance in progress
 controller.py       settings of one controller process
 client.py           settings of producers, consumers and admin clients
+metadata_recovery.py    return of clients to their bootstrap addresses
 kafka_clients.py    conversion of the keys of Java's clients and librdkafka to client settings
 connections.py      numbers and rates of connections that a broker accepts
 endpoints.py        listeners and voters: lists of addresses

@@ -4,8 +4,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
 from ottla.model.settings.declare import SettingKind, check_fields, setting
 from ottla.model.settings.field_names import suggests_fields
+from ottla.model.settings.metadata_recovery import RecoveringClient
 from ottla.model.settings.offset_reset import offset_reset_text
-from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
@@ -18,7 +18,7 @@ ON_MISSING = "ottla.on.missing"
 
 @suggests_fields
 @frozen(kw_only=True)
-class ProducerConfig(ClientSecurity):
+class ProducerConfig(RecoveringClient):
     """Settings of a producer: batching, retries, timeouts."""
 
     acks: str | int = setting(
@@ -179,7 +179,7 @@ class ProducerConfig(ClientSecurity):
 
 @suggests_fields
 @frozen(kw_only=True)
-class ConsumerConfig(ClientSecurity):
+class ConsumerConfig(RecoveringClient):
     """Settings of a consumer: fetches, start offsets, membership in a group."""
 
     auto_offset_reset: str = setting(
@@ -355,7 +355,7 @@ class ConsumerConfig(ClientSecurity):
 
 @suggests_fields
 @frozen(kw_only=True)
-class AdminConfig(ClientSecurity):
+class AdminConfig(RecoveringClient):
     """Settings of an admin client: timeouts and login."""
 
     default_api_timeout_ms: int = setting(

@@ -55,6 +55,7 @@ VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
             f"{_CONSUMER}StickyAssignor": "sticky",
             f"{_CONSUMER}CooperativeStickyAssignor": "cooperative-sticky",
         },
+        "metadata.recovery.strategy": {one.upper(): one for one in ("none", "rebootstrap")},
         "security.protocol": {
             one.lower(): one for one in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
         },
@@ -95,7 +96,6 @@ WITHOUT_EFFECT = frozenset(
         "log.queue",
         "log.thread.name",
         "log_level",
-        "metadata.recovery.strategy",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",

@@ -9,7 +9,8 @@ from ottla.model.limits import MIB
 from ottla.model.settings.declare import check_fields, setting
 from ottla.model.settings.field_names import suggests_fields
 from ottla.model.settings.kafka_clients import config_from_kafka
-from ottla.model.settings.security.client_security import LIBRDKAFKA_KEYS, ClientSecurity
+from ottla.model.settings.metadata_recovery import RecoveringClient
+from ottla.model.settings.security.client_security import LIBRDKAFKA_KEYS
 from ottla.model.values import frozen
 
 _OF_GROUP = "the broker decides; set {} of the group (kafka-configs, ottla config)"
@@ -38,7 +39,7 @@ NOT_FOR_SHARE_GROUPS: Mapping[str, str] = MappingProxyType(
 
 @suggests_fields
 @frozen(kw_only=True)
-class ShareConsumerConfig(ClientSecurity):
+class ShareConsumerConfig(RecoveringClient):
     """Settings of a share consumer: group, fetches, acknowledgements, timeouts."""
 
     group_id: str = setting(
