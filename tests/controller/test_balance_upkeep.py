@@ -93,11 +93,14 @@ async def test_moves_go_on_as_others_end_and_the_throttle_follows_the_producers(
         await set_plan(bench, "a:0:1>2;b:0:1>2;c:0:1>3")
         assert rate(bench) == "20000000"
         beats.p99_us = SLOW_US
-        await trio.sleep(2 * BALANCE_PACE_INTERVAL_S + 2)
+        await trio.sleep(2)
         assert rate(bench) == "5000000"
+        await trio.sleep(2 * BALANCE_PACE_INTERVAL_S)
+        slow = int(rate(bench) or 0)
+        assert 1_000_000 <= slow <= 1_250_000
         beats.p99_us = USUAL_US
-        await trio.sleep(BALANCE_PACE_INTERVAL_S)
-        assert rate(bench) == "6250000"
+        await trio.sleep(3 * BALANCE_PACE_INTERVAL_S)
+        assert int(rate(bench) or 0) > slow
 
         assert topics_left(bench) == ["a", "b", "c"]
         await catch_up(bench, "b")

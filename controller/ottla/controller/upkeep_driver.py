@@ -5,13 +5,13 @@
 - Detects suspensions of this process, and extends the sessions of brokers by them.
 - Fences brokers whose sessions have ended.
 - Elects leaders for leaderless partitions, and restores preferred leaders.
-- Performs the moves of a balance plan.
+- Makes the moves of a balance.
 - Removes expired delegation tokens.
 - Writes no-op records while the log does not advance.
 
 `Upkeep.run` also allows this controller to become active. Most tasks sleep, check whether there is
-work, and then make a decision as for a request. On an inactive controller they find no work. An
-unexpected exception ends one round of one task; the next round starts after a pause.
+work, and decide it like a request. On an inactive controller they find no work. An unexpected
+exception ends one round of one task; the next round starts after a pause.
 """
 
 import logging
@@ -36,24 +36,25 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 _LOGGER = logging.getLogger(__name__)
 
 REST_BETWEEN_RUNS_MS = 10
-"""Pause in ms between two rounds of a background task if the first round has left work. Requests
-are processed in the meantime."""
+"""Pause in ms between two rounds of a task if the first has left work, so that requests are
+processed in between."""
 
 
 BALANCE_INTERVAL_S = 0.2
-"""Interval, in seconds, between two steps of a balance plan. With a longer one, many small moves
-take longer; with a shorter one, each examines the same moves again."""
+"""Interval, in seconds, between two steps of a balance. With a longer one, many small moves take
+longer; with a shorter one, each examines the same moves again."""
 
 BALANCE_PACE_INTERVAL_S = 5.0
-"""Interval, in seconds, between two changes of a balance plan's throttle. Brokers report the
+"""Interval, in seconds, between two changes of the throttle of a balance. Brokers report the
 latency of producers with each heartbeat, by default every 2 s."""
 
 BALANCE_IDLE_INTERVAL_S = 1.0
-"""Interval, in seconds, between two checks for a balance plan while there is none."""
+"""Interval, in seconds, between two checks for the plan of a balance, and between two samples of
+the latency of producers."""
 
 REST_AFTER_ERROR_MS = 1_000
-"""Pause in ms before a background task restarts after an unexpected exception.  With a shorter one,
-a lasting error repeats in a tight loop; with a longer one, fencing is delayed."""
+"""Pause in ms after an unexpected exception.  With a shorter one, a lasting error repeats in a
+tight loop; with a longer one, fencing is delayed."""
 
 
 class Upkeep:
@@ -88,7 +89,7 @@ class Upkeep:
                 nursery.start_soon(self._keep_running, task)
 
     async def _keep_running(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run an endless background task, and restart it after a pause if it raises an unexpected
+        """Run an endless task, and restart it after a pause if it raises an unexpected
         exception."""
         while True:
             try:
@@ -162,22 +163,40 @@ class Upkeep:
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _balance(self) -> None:
-        """Start moves of the stored balance plan whenever earlier ones are complete, and adapt
+        """Start moves of the plan in the metadata log whenever earlier ones are complete, and adapt
         their throttle."""
         controller = self._controller
         pace = BalancePace()
-        paced_at = trio.current_time()
+        paced_at = noted_at = trio.current_time()
+        was_idle = False
         while True:
             has_plan = controller.epoch is not None and stored_moves(controller.image)
+            now = trio.current_time()
             if not has_plan:
                 pace.note_idle(controller.sessions.slowest_produce_p99_us())
-                paced_at = trio.current_time()
-            elif trio.current_time() >= paced_at + BALANCE_PACE_INTERVAL_S:
-                paced_at = trio.current_time()
-                await controller.attempt(partial(self._next_rate, pace), is_long=True)
+                paced_at = noted_at = now
+            elif was_idle:
+                await controller.attempt(partial(self._first_rate, pace), is_long=True)
+            else:
+                if now >= noted_at + BALANCE_IDLE_INTERVAL_S:
+                    noted_at = now
+                    pace.note_moving(controller.sessions.slowest_produce_p99_us())
+                if now >= paced_at + BALANCE_PACE_INTERVAL_S:
+                    paced_at = now
+                    await controller.attempt(partial(self._next_rate, pace), is_long=True)
+            was_idle = controller.epoch is not None and not has_plan
             if has_plan:
                 await controller.attempt(self._next_moves, is_long=True)
             await trio.sleep(BALANCE_INTERVAL_S if has_plan else BALANCE_IDLE_INTERVAL_S)
+
+    def _first_rate(
+        self, pace: BalancePace, image: MetadataImage, _next_offset: Offset
+    ) -> Decision[None]:
+        if not stored_moves(image):
+            return decided(image, (), None)
+        lowest, highest = balance_plan.rate_bounds(image)
+        rate = pace.first_rate(lowest=lowest, highest=highest)
+        return decided(image, balance_plan.rate_records(image, rate), None)
 
     def _next_rate(
         self, pace: BalancePace, image: MetadataImage, _next_offset: Offset
@@ -189,7 +208,6 @@ class Upkeep:
             balance_plan.rate_in_force(image),
             lowest=lowest,
             highest=highest,
-            p99_us=self._controller.sessions.slowest_produce_p99_us(),
             under_replicated=balance_plan.under_replicated_count(image),
         )
         return decided(image, balance_plan.rate_records(image, rate), None)
