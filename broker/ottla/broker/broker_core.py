@@ -48,7 +48,7 @@ from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.share_state.local_share_persister import LocalSharePersister
 from ottla.broker.share_state.share_coordinator import ShareCoordinator
 from ottla.broker.share_state.share_state_apis import ShareStateApis
-from ottla.broker.shares.led_share import DeliveryPorts
+from ottla.broker.shares.led_share import DeliveryPorts, LetterSender
 from ottla.broker.shares.share_apis import ShareApis
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
@@ -100,6 +100,8 @@ class ReplicaPorts(NamedTuple):
     partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
     """Runs the lookups by timestamp of one request."""
+    letters: LetterSender | None = None
+    """Writes dead letters of share groups. Without it, records are archived without a letter."""
 
 
 class CoordinatorPorts(NamedTuple):
@@ -240,6 +242,7 @@ class BrokerCore:
                 purgatory=self.purgatory,
                 clock=self._clock,
                 settings_of=lambda group_id: settings.of(self.metadata.image, group_id).share,
+                letters=ports.letters,
             ),
             session_count_max=self.config.groups.share.session_count_max,
             is_enabled=lambda: is_share_enabled(self.metadata.image.features),

@@ -43,6 +43,7 @@ from ottla.broker.replicas.log_work_driver import LogWork
 from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.share_state.pruning_driver import ShareStatePruner
 from ottla.broker.share_state.share_persister_driver import SharePersisterDriver
+from ottla.broker.shares.dead_letters_driver import DeadLetterSender
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock, allocate_block
 from ottla.model.background_driver import keep_running
@@ -211,6 +212,14 @@ class Broker:
         )
         work = LogWork(errors)
         read_aheads = ReadAheads(disk, errors)
+        letters = DeadLetterSender(
+            config,
+            table=self.table,
+            clock=clock,
+            controller=self.controller,
+            errors=errors,
+            own=self._loopback,
+        )
         self.core.open_replicas(
             ReplicaPorts(
                 logs=self.logs,
@@ -222,6 +231,7 @@ class Broker:
                 bring_in=read_aheads.bring_in,
                 coordinators=self._verifications,
                 run_look_ups=side_by_side,
+                letters=letters,
             )
         )
         self._replicas = self.core.replicas
@@ -236,7 +246,7 @@ class Broker:
             move_quota=self.core.replication_quotas.log_dirs,
         )
         isr = IsrDriver(keeper, self.controller, clock, errors)
-        for part in (flusher, assignments, fetchers, work, read_aheads, isr):
+        for part in (flusher, assignments, fetchers, work, read_aheads, isr, letters):
             part.register_with(self.parts)
 
     def _register_parts(self) -> None:

@@ -98,7 +98,7 @@ INITIAL_LEVELS = {
     KRAFT_VERSION: 1,
     GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
-    SHARE_VERSION: SHARE_VERSION_OF_GROUPS,
+    SHARE_VERSION: SHARE_VERSION_OF_DEAD_LETTERS,
 }
 """Initial levels of a new cluster, in the order of their records: metadata.version is first, so
 that a reader of the log can interpret the rest."""
@@ -127,6 +127,12 @@ def bootstrap_records(
 def is_share_enabled(levels: Mapping[str, int]) -> bool:
     """Return whether share groups are served at the finalized levels of an image."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_GROUPS
+
+
+def has_dead_letters(levels: Mapping[str, int]) -> bool:
+    """Return whether share groups may have a topic of dead letters at the finalized levels of an
+    image."""
+    return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_DEAD_LETTERS
 
 
 def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:

@@ -62,7 +62,6 @@ class SecuredBroker:
         """Make the topic of the cases and the coordinators' topics."""
         async with open_admin(self.cluster.bootstrap) as admin:
             await admin.create_topic(TOPIC, partition_count=1, replication_factor=1)
-            await admin.update_features({"share.version": 1})
         for key_type, key in ((0, GROUP), (1, TXN)):
             asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             answer: Any = await self.ask(None, asked, 4)

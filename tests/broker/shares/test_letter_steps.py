@@ -43,13 +43,13 @@ async def test_a_rejected_record_is_sent_until_its_letter_is_written(bench: Shar
     assert ack_codes(bench.acknowledge({T: [(0, 0, REJECT)]}, epoch=1)) == [ErrorCode.NONE]
     assert [batch.delivery_state for batch in state.as_read().batches] == [DeliveryState.ARCHIVING]
     ((led, letter),) = log.sent
-    led.on_letter(letter, is_written=False)
+    led.on_letters([letter], is_written=False)
     bench.world.pass_time(99)
     assert len(log.sent) == 1
     bench.world.pass_time(1)
     assert len(log.sent) == 2
     assert state.as_read().start_offset == 0
-    led.on_letter(letter, is_written=True)
+    led.on_letters([letter], is_written=True)
     assert state.as_read().start_offset == 1
 
 
@@ -74,9 +74,9 @@ async def test_a_dropped_leader_ignores_the_outcome_and_the_next_one_sends_again
     bench.acknowledge({T: [(0, 0, REJECT)]}, epoch=1)
     ((old, letter),) = log.sent
     old.drop(ErrorCode.NONE)
-    old.on_letter(letter, is_written=True)
+    old.on_letters([letter], is_written=True)
     assert acquired(bench.fetch(T, epoch=0)) == []
     (_, (new, again)) = log.sent
     assert new is not old
-    new.on_letter(again, is_written=True)
+    new.on_letters([again], is_written=True)
     assert bench.persister.states[bench.key(partition)].start_offset == 1

@@ -82,7 +82,6 @@ async def operator(capsys: pytest.CaptureFixture[str]) -> AsyncIterator[ShareOpe
             open_admin(cluster.bootstrap) as admin,
             open_producer(cluster.bootstrap) as producer,
         ):
-            await admin.update_features({"share.version": 1})
             await admin.create_topic("orders", partition_count=2)
             for _ in range(3):
                 await (await producer.send("orders", b"v", partition=0))

@@ -14,7 +14,14 @@ import trio
 
 import ottla.testing
 from ottla.bench.kafka.kafka_server import open_kafka
-from ottla.client import ConfigKind, ConfigResource, open_admin, open_producer
+from ottla.client import (
+    ConfigKind,
+    ConfigResource,
+    ShareConsumerConfig,
+    open_admin,
+    open_producer,
+    open_share_consumer,
+)
 
 JARS = "OTTLA_KAFKA_JARS"
 PAGE = (Path(__file__).parents[3] / "docs" / "queues.md").read_text()
@@ -67,6 +74,7 @@ def main_of(mark: str, bootstrap: str) -> Any:
 
 def test_every_program_is_run() -> None:
     marks = ["BadInput,)", "partition_count=3", "release()", "poll_batches", "aio", "delay.ms"]
+    marks += ["queue.group.enable", "errors.message"]
     assert sorted(map(program, marks)) == sorted(PROGRAMS)
 
 
@@ -127,3 +135,22 @@ async def test_delayed_and_failed_records_are_delivered_later(
     assert sum(line.startswith("b'now' attempt 2") for line in lines) == 1
     (last,) = [line for line in lines if line.startswith("b'in five seconds' attempt 1 after ")]
     assert int(last.split()[-2]) >= 5
+
+
+async def test_a_rejected_record_is_a_dead_letter(
+    bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await prepare(bootstrap, "refunds", "refunds", [b"12.50", b"nonsense"])
+    with trio.fail_after(TIMEOUT_S):
+        await main_of("queue.group.enable", bootstrap)()
+        config = ShareConsumerConfig(group_id="refunds")
+        async with open_share_consumer(bootstrap, config) as consumer:
+            consumer.subscribe(["refunds"])
+            async for record in consumer:
+                if record.value == b"nonsense":
+                    await record.reject()
+                    break
+                record.accept()
+        await main_of("errors.message", bootstrap)()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["b'nonsense' b'1' b'Offset rejected by client.'"]

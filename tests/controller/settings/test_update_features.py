@@ -88,7 +88,8 @@ OF_KAFKA: list[tuple[list[Update], str | None, str | None]] = [
     ([(MV, 0, SAFE)], invalid(MV, 0, only("7-33")), invalid(MV, 0, only("30-33"))),
     ([(MV, 6, UNSAFE)], invalid(MV, 6, only("7-33")), invalid(MV, 6, only("30-33"))),
     ([(MV, 29, SAFE)], lowered(MV, 33, 29, LOSES), invalid(MV, 29, only("30-33"))),
-    ([(SHARE, 1, UPGRADE)], None, None),
+    ([(SHARE, 1, UPGRADE)], invalid(SHARE, 1, NEEDS_TYPE), None),
+    ([(SHARE, 1, SAFE)], None, None),
     ([(SHARE, 2, UPGRADE)], None, None),
     ([(SHARE, 3, UPGRADE)], invalid(SHARE, 3, only("0-2")), None),
     # It has no streams groups.

@@ -92,8 +92,8 @@ FEATURES = (
     (
         "share groups (KIP-932)",
         "yes",
-        "`ottla share`; records that are rejected are archived, topics of dead "
-        "letters (KIP-1191) are not written",
+        "`ottla share`; with dead letters (KIP-1191): no record is archived before its letter is "
+        "acknowledged",
     ),
     ("streams groups, tiered storage", "no", ""),
 )
@@ -190,6 +190,16 @@ DEPARTURES = (
         "Kafka drops them as the log start is raised, here they stay until the segment with their "
         "records is removed: a kill may take the log start back, and a log with records of epochs "
         "that it does not know would report no divergence to followers.",
+    ),
+    (
+        "dead letters of share groups",
+        "Kafka archives a record whether or not its letter could be written, after five attempts "
+        "at most, and writes letters without the record's headers and with the present time. Here "
+        "the record is archived only once all in-sync replicas have its letter, and counts "
+        "against share.partition.max.record.locks until then; a copied letter has the record's "
+        "headers and timestamp. The topic of the records themselves is refused as their dead "
+        "letter topic, which Kafka accepts, so that letters of letters follow without end. A "
+        "record that the log no longer has gets no letter, in Kafka one without key and value.",
     ),
     (
         "a log that ends below its checkpoints, or is gone",

@@ -16,6 +16,8 @@ acquired_ranges.py        ranges of records that a member acquires
 delivery_window.py        spans of records with equal delivery state
 dead_letters.py           steps of the records that wait for their dead letter
 dead_letter_topic.py      checks of dead letter topics, and the records written to them
+letter_batches.py         records that dead letters copy, and requests that write them
+dead_letters_driver.py    sends dead letters to the leaders of dead letter topics
 share_figures.py          counters for metrics
 ordering/                 order of deliveries: delays, back-off, keys and priorities
 """

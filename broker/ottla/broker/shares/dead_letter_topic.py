@@ -3,10 +3,24 @@
 Pure. Unlike in Kafka 4.4, a dead letter keeps the headers and the timestamp of its record.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
-from ottla.model.ids import Offset
+from ottla.broker.cluster.settings.dynamic_settings import setting_in_force
+from ottla.broker.cluster.settings.topic_settings import topic_config_of, topic_defaults_of_image
+from ottla.metadata.features import has_dead_letters
+from ottla.metadata.image import MetadataImage
+from ottla.model.ids import NodeId, Offset
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.storage.topic import TopicConfig
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.wire.records import Record, RecordHeaders
+
+TOPIC_PREFIX = "errors.deadletterqueue.topic.name.prefix"
+AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
+CLUSTER_DEFAULT = -1
+"""Number of partitions or replicas in a request that selects the default of the cluster."""
 
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
@@ -53,6 +67,71 @@ def refusal_of_topic(
     return None
 
 
+class LetterRoute(NamedTuple):
+    """Partition of a dead letter topic that gets the letters of one source partition."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    leader: NodeId
+    """Leader of the partition, or NO_NODE if it has none."""
+    bytes_max: int
+    """Size of the largest batch that the topic accepts (`max.message.bytes`)."""
+
+
+class DeadLetterTopics:
+    """Dead letter topics in the metadata, under the settings of this broker."""
+
+    def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
+        self._config = config
+        self._image = image
+
+    @property
+    def is_enabled(self) -> bool:
+        """True if the cluster has dead letters (share.version 2)."""
+        return has_dead_letters(self._image().features)
+
+    def refusal(self, name: str, source: str) -> str | None:
+        """Return the reason why a topic gets no dead letters of a source topic, or None."""
+        image = self._image()
+        topic = image.topic(name)
+        count = 0 if topic is None else len(topic.partitions)
+        is_enabled = bool(count) and self._settings(name).gets_dead_letters
+        return refusal_of_topic(
+            TopicOfLetters(name, count, is_enabled),
+            source=source,
+            prefix=setting_in_force(image, self._config, TOPIC_PREFIX),
+            is_auto_created=setting_in_force(image, self._config, AUTO_CREATE),
+        )
+
+    def route(self, name: str, source_partition: int) -> LetterRoute | None:
+        """Return the target of the letters of a partition, or None if the topic does not exist."""
+        topic = self._image().topic(name)
+        if topic is None or not topic.partitions:
+            return None
+        index = source_partition % len(topic.partitions)
+        leader = topic.partitions[index].leader
+        return LetterRoute(name, topic.id, index, leader, self._settings(name).max_message_bytes)
+
+    def _settings(self, name: str) -> TopicConfig:
+        image = self._image()
+        return topic_config_of(image, name, topic_defaults_of_image(image, self._config))
+
+
+def new_topic(name: str) -> CreatableTopic:
+    """Return the dead letter topic that this broker creates, with Kafka's settings for it."""
+    settings = {
+        "errors.deadletterqueue.group.enable": "true",
+        "message.timestamp.type": "CreateTime",
+    }
+    return CreatableTopic(
+        name=name,
+        num_partitions=CLUSTER_DEFAULT,
+        replication_factor=CLUSTER_DEFAULT,
+        configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
+    )
+
+
 class LetterSource(NamedTuple):
     """Origin of a dead letter: the position of its record, the share group, and the cause."""
 
@@ -62,10 +141,6 @@ class LetterSource(NamedTuple):
     offset: int
     delivery_count: int
     is_rejected: bool
-
-    def target_partition(self, partition_count: int) -> int:
-        """Return the partition of the dead letter topic that a letter is written to."""
-        return self.partition % partition_count
 
     def headers(self) -> RecordHeaders:
         """Return the headers that name the origin of a dead letter and its cause."""

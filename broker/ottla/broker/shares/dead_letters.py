@@ -34,6 +34,7 @@ class DeadLetter:
         "count",
         "due_ms",
         "failure_count",
+        "is_alone",
         "is_rejected",
         "is_under_way",
         "offset",
@@ -47,6 +48,8 @@ class DeadLetter:
         self.step = step
         self.is_rejected = is_rejected
         """True if a consumer rejected the record, False if its deliveries are used up."""
+        self.is_alone = False
+        """True if the letter is sent without others, since a batch with it was refused."""
         self.is_under_way = False
         """True while the step waits for its outcome."""
         self.failure_count = 0

@@ -10,7 +10,7 @@ has no effect on an idle group. Here the leader compares its state epoch with th
 whenever a session begins to fetch the partition.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from zlib import crc32
@@ -83,7 +83,8 @@ class LetterSender(Protocol):
         ...
 
     def send(self, led: "LedShare", letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters. `LedShare.on_letter` is called with the outcome of each one."""
+        """Write dead letters, in the order of their offsets. Each one is passed to
+        `LedShare.on_letters` with its outcome, later than this call."""
         ...
 
 
@@ -177,7 +178,12 @@ class LedShare:
     def apply_settings(self) -> ShareGroupSettings:
         """Apply the present settings of the share group to this partition, and return them."""
         settings, topic = self.settings, self.partition.config
-        if settings is not self._rules or topic is not self._topic:
+        has_letters = self._has_letters(settings)
+        if (
+            settings is not self._rules
+            or topic is not self._topic
+            or has_letters != self.share.rules.has_dead_letters
+        ):
             self._rules, self._topic = settings, topic
             self.share.rules = self._rules_of(settings)
             rules, order = ordering_rules(settings, topic), self.share.order
@@ -186,9 +192,11 @@ class LedShare:
         return settings
 
     def _rules_of(self, settings: ShareGroupSettings) -> ShareRules:
+        return rules_of(settings)._replace(has_dead_letters=self._has_letters(settings))
+
+    def _has_letters(self, settings: ShareGroupSettings) -> bool:
         sender = self._ports.letters
-        has_letters = sender is not None and sender.is_enabled and bool(settings.dead_letter_topic)
-        return rules_of(settings)._replace(has_dead_letters=has_letters)
+        return bool(settings.dead_letter_topic) and sender is not None and sender.is_enabled
 
     # ---- loading
 
@@ -477,12 +485,14 @@ class LedShare:
         self.write()
         self.set_timer()
 
-    def on_letter(self, letter: DeadLetter, *, is_written: bool) -> None:
-        """Apply the outcome of sending a dead letter. If the log no longer has the record, the
-        letter counts as written."""
+    def on_letters(self, letters: Iterable[DeadLetter], *, is_written: bool) -> None:
+        """Accept the outcome of dead letters. A letter whose record the log no longer has counts as
+        written."""
         if self.stage is Stage.DROPPED:
             return
-        self.share.on_letter(letter, is_written=is_written, now_ms=self._now_ms)
+        now_ms = self._now_ms
+        for letter in letters:
+            self.share.on_letter(letter, is_written=is_written, now_ms=now_ms)
         self.send_letters()
 
     # ---- end

@@ -181,6 +181,18 @@ class BrokerConfig:
         key="auto.create.topics.enable",
         doc="Whether a topic is created when a client first requests its metadata.",
     )
+    auto_create_dead_letter_topics_enable: bool = setting(
+        False,
+        key="errors.deadletterqueue.auto.create.topics.enable",
+        is_dynamic=True,
+        doc="Whether a missing dead letter topic of a share group is created (KIP-1191).",
+    )
+    dead_letter_topic_prefix: str = setting(
+        "dlq.",
+        key="errors.deadletterqueue.topic.name.prefix",
+        is_dynamic=True,
+        doc="Start of the names of topics that may get dead letters of share groups.",
+    )
     socket_request_bytes_max: int = setting(
         100 * MIB,
         key="socket.request.max.bytes",

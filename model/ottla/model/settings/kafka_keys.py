@@ -23,8 +23,6 @@ controller.quorum.auto.join.enable BOOLEAN false
 controller.socket.timeout.ms INT 30000
 delete.records.purgatory.purge.interval.requests INT 1
 early.start.listeners LIST null
-errors.deadletterqueue.auto.create.topics.enable BOOLEAN false dynamic
-errors.deadletterqueue.topic.name.prefix STRING dlq. dynamic
 fetch.purgatory.purge.interval.requests INT 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
 group.consumer.assignor.offload.enable BOOLEAN true dynamic internal
@@ -137,7 +135,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
         "records are appended uncompressed at the end of each event-loop iteration",
     ),
     ("share.coordinator.", "records are appended at the end of each event-loop iteration"),
-    ("errors.deadletterqueue.", "dead letters are not written"),
     ("group.streams.", "groups of Kafka Streams are not served"),
     ("remote.", "there is no remote storage"),
     ("log.remote.", "there is no remote storage"),

@@ -8,7 +8,6 @@ from ottla.model.settings.declare import definitions, setting
 from ottla.model.settings.offset_reset import LATEST, NONE, offset_reset_text
 from ottla.model.values import frozen
 
-NO_DEAD_LETTERS = "dead letters are not written"
 BACKOFF_MS_MAX = 24 * 3_600_000
 """Longest back-off between two deliveries of a record: a day."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -316,14 +315,13 @@ class ShareGroupSettings:
     dead_letter_topic: str = setting(
         "",
         key="errors.deadletterqueue.topic.name",
-        has_no_effect_yet=NO_DEAD_LETTERS,
-        doc="Topic of dead letters; empty for none (KIP-1191).",
+        doc="Topic that gets a dead letter of each record that is rejected, or has no delivery "
+        "left; empty for none (KIP-1191). It needs errors.deadletterqueue.group.enable=true.",
     )
     has_whole_dead_letters: bool = setting(
         False,
         key="errors.deadletterqueue.copy.record.enable",
-        has_no_effect_yet=NO_DEAD_LETTERS,
-        doc="Whether a dead letter contains the record's key and value.",
+        doc="Whether a dead letter contains the record's key, value, headers and timestamp.",
     )
 
     backoff_ms_min: int = setting(
@@ -395,8 +393,8 @@ def capped(
 
 
 def check_share_texts(settings: ShareGroupSettings, config: ShareGroupConfig) -> None:
-    """Raise RefusedError(INVALID_CONFIG) if a setting of a group is outside the cluster's
-    bounds."""
+    """Raise RefusedError(INVALID_CONFIG) if a setting of a group is outside the cluster's bounds,
+    or if its dead letter topic is an internal one."""
     for bound in BOUNDED:
         value = getattr(settings, bound.field_name)
         low, _, high = bound.values_of(config)
@@ -415,4 +413,9 @@ def check_share_texts(settings: ShareGroupSettings, config: ShareGroupConfig) ->
         raise RefusedError(
             ErrorCode.INVALID_CONFIG,
             "ottla.share.backoff.min.ms must not be above ottla.share.backoff.max.ms",
+        )
+    if settings.dead_letter_topic.startswith("__"):
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
         )

@@ -97,3 +97,30 @@ async def forward_as(
     )
     assert isinstance(answer, kind)
     return answer
+
+
+async def forward_own(
+    kind: type[R],
+    controller: ForwardingPort,
+    request: Message,
+    *,
+    client_id: str,
+    version: int,
+    timeout_ms: int,
+) -> R:
+    """Forward a request of this broker that no client's request has caused. Returns its response as
+    an object of class `kind`.
+
+    It has no principal, and is charged to no client's quota.  Raises RefusedError with the
+    controller's code, or if no controller is reachable.
+    """
+    answer = await controller.forward(
+        pb.ForwardRequest(
+            api_key=request.API_KEY,
+            api_version=version,
+            client_id=client_id,
+            body=encode(request, version),
+        ),
+        deadline_ms=timeout_ms,
+    )
+    return decode(kind, version, answer.body)

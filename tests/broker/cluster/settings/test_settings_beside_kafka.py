@@ -154,7 +154,6 @@ NARROWER_CHANGES = {
     "*.cleanable*.ratio": JAVA_NUMBER,
     "log.flush.interval.ms": NEGATIVE,
     "internal.segment.bytes": "of Kafka's own tests",
-    "errors.deadletterqueue.*": WITHOUT,
     "local.retention.*": WITHOUT,
     "remote.*": WITHOUT,
     "share.assignor.offload.enable": "internal, and without effect in Kafka 4.4",

@@ -82,6 +82,11 @@ class TopicConfig:
         broker_keys=("log.cleaner.delete.retention.ms",),
         doc="Time for which a tombstone of a compacted topic remains readable.",
     )
+    gets_dead_letters: bool = setting(
+        False,
+        key="errors.deadletterqueue.group.enable",
+        doc="Whether share groups may write dead letters to this topic (KIP-1191).",
+    )
     file_delete_delay_ms: int = setting(
         MINUTE_MS,
         key="file.delete.delay.ms",
@@ -319,12 +324,6 @@ def _absent(
 ABSENT_DEFINITIONS: Mapping[str, Definition] = {
     one.key: one
     for one in (
-        _absent(
-            "errors.deadletterqueue.group.enable",
-            "false",
-            "dead letters of share groups are not written",
-            SettingKind.BOOLEAN,
-        ),
         _absent(
             "local.retention.bytes",
             "-2",

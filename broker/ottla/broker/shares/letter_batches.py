@@ -1,0 +1,195 @@
+"""Dead letters on their way to one broker: the records that they copy, and the Produce request that
+writes them (KIP-1191). Pure.
+
+A request has at most one batch for each partition of dead letter topics. A batch has letters of any
+groups and source partitions.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from ottla.broker.shares.dead_letter_topic import LetterRoute
+from ottla.broker.shares.dead_letters import DeadLetter
+from ottla.model.errors import CorruptDataError, ErrorCode
+from ottla.model.limits import MIB
+from ottla.wire.batch import BatchHeader, Buffer, batches, check_crc
+from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
+from ottla.wire.records import Record, scan
+
+BATCH_BYTES_MAX = MIB
+"""Maximum size of a batch of dead letters, unless it has only one. Larger uses more memory; smaller
+needs more requests."""
+
+FIELD_BYTES_MAX = 10
+"""Maximum bytes of a varint, of which a record has one for each field and length."""
+RECORD_FIELDS = 6
+
+ACKS_ALL = -1
+
+OF_ONE_LETTER = frozenset(
+    (
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    )
+)
+"""Errors of a whole batch that one record may cause."""
+
+Owner = TypeVar("Owner")
+"""Share partition at the leader of the source partition."""
+
+
+class CopiedRecords(NamedTuple):
+    """Records of one read of the log that have dead letters."""
+
+    records: dict[int, Record]
+    unreadable: frozenset[int]
+    """Offsets in damaged batches."""
+    end_offset: int
+    """The read covers the offsets below it. Those that it does not return are not in the log."""
+
+
+def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
+    """Return the records with given offsets, which are sorted, from the bytes of a read at the
+    first of them. The last batch may be cut off."""
+    found: dict[int, Record] = {}
+    unreadable: set[int] = set()
+    end_offset = offsets[0]
+    try:
+        for at, header in batches(data, is_partial_end_allowed=True):
+            wanted = _between(offsets, header)
+            if wanted:
+                try:
+                    found.update(_records_of(data, at, header, wanted))
+                except CorruptDataError:
+                    unreadable.update(wanted)
+            end_offset = max(end_offset, header.end_offset)
+            if end_offset > offsets[-1]:
+                break
+    except CorruptDataError:  # The header: the positions of later batches are unknown.
+        behind = offsets[bisect_left(offsets, end_offset)]
+        unreadable.add(behind)
+        end_offset = behind + 1
+    return CopiedRecords(found, frozenset(unreadable), end_offset)
+
+
+def _between(offsets: Sequence[int], header: BatchHeader) -> Sequence[int]:
+    begin = bisect_left(offsets, header.base_offset)
+    return offsets[begin : bisect_left(offsets, header.end_offset)]
+
+
+def _records_of(
+    data: Buffer, at: int, header: BatchHeader, wanted: Sequence[int]
+) -> Iterator[tuple[int, Record]]:
+    if not check_crc(data, at, header):
+        raise CorruptDataError(f"batch at offset {header.base_offset}: its CRC does not match")
+    offsets = frozenset(wanted)
+    return ((one.offset, one) for one in list(scan(data, at, header)) if one.offset in offsets)
+
+
+class LetterBatch(Generic[Owner]):
+    """Batch of dead letters for one partition of a dead letter topic."""
+
+    __slots__ = ("_builder", "letters", "route")
+
+    def __init__(self, route: LetterRoute) -> None:
+        self.route = route
+        self.letters: list[tuple[Owner, DeadLetter]] = []
+        """Each letter with the share partition of its record."""
+        self._builder = BatchBuilder()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch in bytes."""
+        return self._builder.size_bytes
+
+    def add(self, owner: Owner, letter: DeadLetter, record: Record) -> bool:
+        """Add a letter. Returns False if it belongs to another batch: the batch would become too
+        large, or one of its letters is sent without others. A batch without letters accepts a
+        letter of any size."""
+        if self.letters:
+            size_max = min(BATCH_BYTES_MAX, self.route.bytes_max)
+            is_too_large = self.size_bytes + _size_max_of(record) > size_max
+            if is_too_large or letter.is_alone or self.letters[0][1].is_alone:
+                return False
+        self._builder.append(record.timestamp_ms, record.key, record.value, record.headers)
+        self.letters.append((owner, letter))
+        return True
+
+    def note_refusal(self, code: ErrorCode) -> None:
+        """Have each letter sent without others if one of them may be the cause of a refusal."""
+        if code in OF_ONE_LETTER and len(self.letters) > 1:
+            for _, letter in self.letters:
+                letter.is_alone = True
+
+    def records(self) -> bytes:
+        """Return the encoded batch."""
+        return self._builder.build()
+
+    def by_owner(self) -> dict[Owner, list[DeadLetter]]:
+        """Return the letters of each share partition."""
+        found: dict[Owner, list[DeadLetter]] = {}
+        for owner, letter in self.letters:
+            found.setdefault(owner, []).append(letter)
+        return found
+
+
+def _size_max_of(record: Record) -> int:
+    """Return an upper bound of the bytes that a record adds to a batch."""
+    size = len(record.key or b"") + len(record.value or b"") + RECORD_FIELDS * FIELD_BYTES_MAX
+    for name, content in record.headers:
+        # A character has at most four bytes.
+        size += 4 * len(name) + len(content or b"") + 2 * FIELD_BYTES_MAX
+    return size
+
+
+def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) -> ProduceRequest:
+    """Return the request that writes batches, each for another partition."""
+    topics: dict[UUID, TopicProduceData] = {}
+    for batch in letter_batches:
+        route = batch.route
+        topic = topics.setdefault(
+            route.topic_id, TopicProduceData(name=route.topic, topic_id=route.topic_id)
+        )
+        topic.partition_data.append(
+            PartitionProduceData(index=route.partition, records=batch.records())
+        )
+    return ProduceRequest(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def outcomes_of(
+    letter_batches: Iterable[LetterBatch[Owner]], response: ProduceResponse
+) -> list[tuple[LetterBatch[Owner], ErrorCode]]:
+    """Return each batch with its error code. A batch that the response lacks has failed."""
+    codes: dict[tuple[UUID | str, int], int] = {}
+    for topic in response.responses:
+        # Up to version 12 the response has the name, from 13 on the id.
+        key = topic.name or topic.topic_id
+        for one in topic.partition_responses:
+            codes[key, one.index] = one.error_code
+    found = []
+    for batch in letter_batches:
+        route = batch.route
+        number = codes.get((route.topic_id, route.partition))
+        if number is None:
+            number = codes.get((route.topic, route.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+        found.append((batch, _code_of(number)))
+    return found
+
+
+def _code_of(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
