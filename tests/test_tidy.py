@@ -37,13 +37,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "controller": {*SHARED, "node"},
     "client": BASE,
     "broker": {*SHARED, "node", "client"},
+    "insight": {*SHARED, "client"},
     "pipeline": {*BASE, "client"},
     "testing": {*SHARED, "node", "controller", "client", "broker"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
     "bench": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen"},
-    "cli": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen", "bench"},
+    "cli": {
+        *SHARED, "node", "controller", "client", "broker", "insight", "pipeline", "jepsen", "bench",
+    },
     "tools": {*SHARED, "node", "controller", "client", "broker", "testing", "jepsen", "cli"},
-}
+}  # fmt: skip
 # What touches the clock, chance, the network or the disk: only drivers may.
 IMPURE = {
     "trio", "grpc", "time", "random", "os", "socket", "select", "selectors", "ssl", "threading",
@@ -51,7 +54,10 @@ IMPURE = {
     "multiprocessing", "secrets", "fcntl", "ctypes",
 }  # fmt: skip
 IMPURE_CALLS = {("datetime", "now"), ("uuid", "uuid4"), ("datetime", "utcnow")}
-PURE = ("model", "wire", "telemetry", "storage", "raft", "metadata", "node", "controller", "broker")
+PURE = (
+    "model", "wire", "telemetry", "storage", "raft", "metadata", "node", "controller", "broker",
+    "insight",
+)  # fmt: skip
 EDGES = ("_driver", "_service")
 """Endings of the modules that act; in packages that are not pure any module may."""
 PURE_IN_CLIENT = {
@@ -184,6 +190,7 @@ PLAIN_FOLDERS = (
     "controller",
     "deploy",
     "docs",
+    "insight",
     "jepsen",
     "metadata",
     "model",

@@ -1,0 +1,6 @@
+"""Explanations of a cluster's state, for the command line, web pages and agents.
+
+answers.py         the table of answers, each with its command and its MCP tool: start here
+answers_driver.py  gives one answer: `answer(admin, name, values)`
+explanation.py     the result: verdict, causes with evidence and commands, and its JSON form
+"""

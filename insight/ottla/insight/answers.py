@@ -1,0 +1,139 @@
+"""The table of answers: each with its parameters, its command and its MCP tool. Pure.
+
+Command line, MCP server and web pages are made from this table and offer exactly its rows.
+"""
+
+from collections.abc import Mapping
+
+from ottla.model.errors import ConfigError
+from ottla.model.values import frozen
+
+VALUE_CHARS_MAX = 32_767
+"""Maximum length of a parameter's value in characters: the longest id of a group."""
+
+
+@frozen(kw_only=True)
+class Parameter:
+    """One parameter of an answer: an option or argument of its command, and of its MCP tool."""
+
+    name: str
+    """Name with underscores, as in `client_id`."""
+    meaning: str
+    """Noun phrase for help texts."""
+    is_required: bool = False
+    """True for an argument of the command, False for an option."""
+    choices: tuple[str, ...] = ()
+    """Allowed values. Empty if every value is allowed."""
+
+
+@frozen(kw_only=True)
+class Answer:
+    """One question about a cluster that this package answers."""
+
+    name: str
+    """Word by which all interfaces name the answer."""
+    summary: str
+    """Verb phrase for help texts, such as "show why a group lags"."""
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """Command that prints the answer, without its arguments."""
+        return f"ottla explain {self.name}"
+
+    @property
+    def tool(self) -> str:
+        """Name of the MCP tool that returns the answer."""
+        return f"explain_{self.name}"
+
+
+TOPIC = Parameter(name="topic", meaning="name of a topic (default: all topics)")
+ANSWERS = (
+    Answer(name="health", summary="show whether the cluster is healthy, and why not"),
+    Answer(
+        name="denial",
+        summary="show why a user may not do an operation",
+        parameters=(
+            Parameter(name="user", meaning="name of the user", is_required=True),
+            Parameter(name="operation", meaning="operation, such as read", is_required=True),
+            Parameter(name="topic", meaning="name of the topic (default: the cluster itself)"),
+            Parameter(name="group", meaning="id of the group (default: none)"),
+            Parameter(name="transactional_id", meaning="transactional id (default: none)"),
+            Parameter(name="host", meaning="address of the client (default: 127.0.0.1)"),
+        ),
+    ),
+    Answer(
+        name="throttle",
+        summary="show which limits slow down clients or replicas now",
+        parameters=(
+            Parameter(name="user", meaning="user of the client (default: every user)"),
+            Parameter(name="client_id", meaning="client id (default: every client id)"),
+            Parameter(name="ip", meaning="address of the client (default: every address)"),
+        ),
+    ),
+    Answer(
+        name="lag",
+        summary="show why a group is behind",
+        parameters=(Parameter(name="group", meaning="id of the group", is_required=True),),
+    ),
+    Answer(
+        name="unavailable",
+        summary="show why partitions cannot be read or written",
+        parameters=(TOPIC,),
+    ),
+    Answer(
+        name="rebalance",
+        summary="show why a group's assignment is not finished",
+        parameters=(Parameter(name="group", meaning="id of the group", is_required=True),),
+    ),
+    Answer(
+        name="slow",
+        summary="show why requests are slow",
+        parameters=(TOPIC,),
+    ),
+    Answer(
+        name="disk",
+        summary="show why log directories are full or offline",
+        parameters=(Parameter(name="broker", meaning="id of a broker (default: all brokers)"),),
+    ),
+    Answer(
+        name="transaction",
+        summary="show which open transactions hold up readers",
+        parameters=(Parameter(name="topic", meaning="name of the topic", is_required=True),),
+    ),
+    Answer(
+        name="delivery",
+        summary="show why a share group's records are not delivered",
+        parameters=(Parameter(name="group", meaning="id of the share group", is_required=True),),
+    ),
+)
+
+
+def answer_of(name: str) -> Answer:
+    """Return the answer with this name. Raises KeyError if there is none."""
+    return _BY_NAME[name]
+
+
+_BY_NAME = {one.name: one for one in ANSWERS}
+
+
+def checked(answer: Answer, values: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the given values of an answer's parameters, without those that are None or empty.
+
+    Raises ConfigError if a parameter is unknown, missing, too long or not among its choices.
+    """
+    known = {one.name: one for one in answer.parameters}
+    found = {name: value for name, value in values.items() if value}
+    for name, value in found.items():
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise ConfigError(name, f"is no parameter of {answer.name}; its parameters: {names}")
+        if len(value) > VALUE_CHARS_MAX:
+            raise ConfigError(name, f"is longer than {VALUE_CHARS_MAX} characters")
+        choices = known[name].choices
+        if choices and value not in choices:
+            raise ConfigError(name, f"is {value!r}; it must be one of {', '.join(choices)}")
+    for one in answer.parameters:
+        if one.is_required and one.name not in found:
+            raise ConfigError(one.name, f"is missing; give the {one.meaning}")
+    return found

@@ -1,0 +1,116 @@
+"""The result of an answer: a verdict, its causes in order, their evidence and the commands that
+help. Pure values."""
+
+import shlex
+from enum import Enum
+from typing import Any
+
+from ottla.model.values import frozen
+
+FactValue = str | int | float | bool | None
+
+
+class Conclusion(Enum):
+    """Verdict of an explanation."""
+
+    CAUSED = "caused"
+    """At least one cause was found."""
+    CLEAR = "clear"
+    """All facts are known, and none of the causes applies."""
+    UNKNOWN = "unknown"
+    """No cause was found, but facts are missing."""
+
+
+@frozen
+class Evidence:
+    """One fact that supports a cause, such as the committed offset of a group."""
+
+    label: str
+    """Noun phrase that names the fact and its unit, such as "lag in records"."""
+    value: FactValue
+    """Value of the fact. None if it is unknown."""
+
+
+@frozen(kw_only=True)
+class Cause:
+    """One reason for the state that an explanation is about."""
+
+    kind: str
+    """Stable identifier of the cause, such as "denied-by-entry". Scripts may depend on it."""
+    summary: str
+    """Sentence that states the cause, without a full stop."""
+    evidence: tuple[Evidence, ...] = ()
+    remedy: str = ""
+    """Sentence that states the change that removes the cause. Empty if `fix` is enough."""
+    fix: str = ""
+    """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
+    more: str = ""
+    """Command that shows more about the cause."""
+
+
+@frozen(kw_only=True)
+class Explanation:
+    """Result of an answer."""
+
+    answer: str
+    """Name of the answer in the table, such as "lag"."""
+    subject: str
+    """Noun phrase that names the examined thing, such as "group billing"."""
+    verdict: Conclusion
+    causes: tuple[Cause, ...] = ()
+    """Causes in the order in which they should be removed."""
+    notes: tuple[str, ...] = ()
+    """Sentences about the examined thing that are no causes, such as an allowing ACL."""
+    unknown: tuple[str, ...] = ()
+    """Facts that could not be read, each with the reason."""
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """The explanation in the JSON form, which all interfaces share."""
+        return {
+            "answer": self.answer,
+            "subject": self.subject,
+            "verdict": self.verdict.value,
+            "causes": [
+                {
+                    "kind": cause.kind,
+                    "summary": cause.summary,
+                    "evidence": {one.label: one.value for one in cause.evidence},
+                    "remedy": cause.remedy or None,
+                    "fix": cause.fix or None,
+                    "more": cause.more or None,
+                }
+                for cause in self.causes
+            ],
+            "notes": list(self.notes),
+            "unknown": list(self.unknown),
+        }
+
+
+def concluded(
+    answer: str,
+    subject: str,
+    causes: tuple[Cause, ...] | list[Cause],
+    *,
+    notes: tuple[str, ...] | list[str] = (),
+    unknown: tuple[str, ...] | list[str] = (),
+) -> Explanation:
+    """Return an explanation whose verdict follows from its causes and its missing facts."""
+    verdict = Conclusion.CLEAR
+    if causes:
+        verdict = Conclusion.CAUSED
+    elif unknown:
+        verdict = Conclusion.UNKNOWN
+    return Explanation(
+        answer=answer,
+        subject=subject,
+        verdict=verdict,
+        causes=tuple(causes),
+        notes=tuple(notes),
+        unknown=tuple(unknown),
+    )
+
+
+def command(*words: object) -> str:
+    """Return a command of `ottla` with its arguments quoted for a shell."""
+    return shlex.join(["ottla", *map(str, words)])
