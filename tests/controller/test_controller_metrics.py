@@ -1,6 +1,7 @@
 """The metrics of a controller at /metrics."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -72,6 +73,31 @@ def test_topics_partitions_and_brokers_are_counted() -> None:
     assert found[f"{PREFIX}offlinepartitionscount"] == len(led_by_3) > 0
     assert found[f"{PREFIX}preferredreplicaimbalancecount"] == len(led_by_3)
     assert (found[f"{PREFIX}activebrokercount"], found[f"{PREFIX}fencedbrokercount"]) == (2, 1)
+
+
+def test_brokers_have_kafkas_numbers_of_their_states() -> None:
+    cluster = cluster_of_three()
+    cluster.kill(3)
+    leaving = replace(cluster.image.brokers[NodeId(2)], in_controlled_shutdown=True)
+    brokers = cluster.image.brokers.set(NodeId(2), leaving)
+    image = replace(cluster.image, brokers=brokers)
+    families = {
+        each.name: each
+        for each in controller_registry(
+            ControllerCounts(),
+            is_active=lambda: True,
+            image=lambda: image,
+            committed_offset=lambda: 0,
+            wall_ms=lambda: 0,
+            now_ms=lambda: 0,
+            mutations=MutationQuotas(WindowShape()),
+        ).collect()
+        if each is not None
+    }
+    states = dict(filter(None, families[f"{PREFIX}brokerregistrationstate"].samples))
+    assert states == {("1",): 30, ("2",): 20, ("3",): 10}
+    (leaving_count,) = filter(None, families[f"{PREFIX}controlledshutdownbrokercount"].samples)
+    assert leaving_count == ((), 1)
 
 
 def test_a_standby_tells_how_far_behind_its_image_is() -> None:

@@ -71,12 +71,12 @@ def register_metrics(
         lambda: core.dispatcher.times.families(now_ms()),
         lambda: client_families(core.quotas, now_ms()),
         decisions.families,
-        lambda: group_families(core.groups.shards()),
+        lambda: group_families(core.groups.shards(), core.groups.loading_count),
         lambda: share_families(core.shares.delivery),
         lambda: share_state_families(core.share_states),
         lambda: transaction_families(core.transactions.shards(), transaction_figures()),
         lambda: quorum_families(member, now_ms()),
-        lambda: metadata_families(member),
+        lambda: metadata_families(member, clock.wall_ms()),
         lambda: unexpected_error_families(core.errors),
     ):
         parts.families(families)

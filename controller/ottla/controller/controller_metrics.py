@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ottla.controller.front.front_metrics import front_families
 from ottla.controller.mutation_quotas import MutationQuotas
-from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.image import EMPTY, BrokerRegistration, MetadataImage
 from ottla.metadata.records import Record
 from ottla.metadata.standard_authorizer import StandardAuthorizer
 from ottla.model.ids import NO_NODE, NodeId
@@ -32,6 +32,7 @@ from ottla.telemetry.metrics.instruments import (
     Value,
     summary_of,
 )
+from ottla.telemetry.metrics.kafka_families import gauges
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 TOPICS_PER_SLICE = 64
@@ -186,6 +187,7 @@ def _cluster(image: MetadataImage) -> Iterator[Family | None]:
             unpreferred_count += state.leader != state.preferred_leader
     brokers = list(image.brokers.values())
     fenced_count = sum(broker.is_fenced for broker in brokers)
+    leaving_count = sum(broker.in_controlled_shutdown for broker in brokers)
     for name, text, value in (
         ("GlobalTopicCount", "Topics of the cluster.", len(topic_ids)),
         ("GlobalPartitionCount", "Partitions of the cluster.", partition_count),
@@ -197,8 +199,26 @@ def _cluster(image: MetadataImage) -> Iterator[Family | None]:
         ),
         ("ActiveBrokerCount", "Brokers that are not fenced.", len(brokers) - fenced_count),
         ("FencedBrokerCount", "Brokers that are fenced.", fenced_count),
+        (
+            "ControlledShutdownBrokerCount",
+            "Brokers that hand over their partitions before they stop.",
+            leaving_count,
+        ),
     ):
         yield _gauge(f"{CONTROLLER}{name}", text, value)
+    yield gauges(
+        f"{CONTROLLER}BrokerRegistrationState",
+        "State of a registered broker: 10 fenced, 20 in its controlled shutdown, 30 active.",
+        ("broker",),
+        [((str(broker.id),), _registration_state(broker)) for broker in brokers],
+    )
+
+
+def _registration_state(broker: BrokerRegistration) -> int:
+    """Return Kafka's number for the state of a registered broker."""
+    if broker.is_fenced:
+        return 10
+    return 20 if broker.in_controlled_shutdown else 30
 
 
 def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:

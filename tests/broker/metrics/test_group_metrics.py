@@ -21,10 +21,27 @@ def test_share_groups_are_counted_by_state_and_their_rebalances() -> None:
     (by_protocol,) = (found[name] for name in found if name.endswith("metrics_group_count"))
     assert by_protocol == {("classic",): 0, ("consumer",): 0, ("share",): 1}
     (by_state,) = (found[name] for name in found if name.endswith("share_group_count"))
-    assert by_state == {("empty",): 0, ("stable",): 1, ("dead",): 0}
+    assert by_state == {("Empty",): 0, ("Stable",): 1, ("Dead",): 0}
     (rebalances,) = (found[name] for name in found if "share_group_rebalance" in name)
     assert rebalances == {(): shares.share.group_epoch}
     shares.share_heartbeat("a", -1)
     found = _samples(shares)
     (by_state,) = (found[name] for name in found if name.endswith("share_group_count"))
-    assert by_state == {("empty",): 1, ("stable",): 0, ("dead",): 0}
+    assert by_state == {("Empty",): 1, ("Stable",): 0, ("Dead",): 0}
+
+
+def test_numbers_of_the_coordinator_have_the_names_of_kafka_4_4() -> None:
+    """Kafka's MBean is `kafka.server:type=group-coordinator-metrics`."""
+    shares = ShareBench()
+    found = _samples(shares)
+    prefix = "kafka_server_group_coordinator_metrics_"
+    of_coordinator = {name.removeprefix(prefix) for name in found if name.startswith(prefix)}
+    assert of_coordinator == {
+        *(f"{kind}group_count" for kind in ("", "classic_", "consumer_", "share_")),
+        *(f"{kind}_group_rebalance_count" for kind in ("consumer", "share")),
+        "num_partitions",
+        "offset_count",
+    }
+    assert found[f"{prefix}num_partitions"] == {("active",): 1, ("loading",): 0}
+    states = {state for (state,) in found[f"{prefix}classic_group_count"]}
+    assert states == {"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}

@@ -340,6 +340,55 @@ DIFFERENCES_OF_TOOLS = (
 )
 
 
+METRICS_LEFT_OUT = (
+    (
+        "rates (`OneMinuteRate`, `…-rate`) and percentiles of meters",
+        "Prometheus computes rates from the counters; times are summaries",
+    ),
+    (
+        "`…-channel-metrics`, `heartbeat-metrics`, `registration-metrics`, `forwarding-metrics`, "
+        "`alter-partition-metrics`, `directory-assignments-metrics`, `ForwardingManager`",
+        "connections of Kafka's nodes among each other; here they are a few gRPC calls",
+    ),
+    (
+        "`RequestChannel` and `Processor`, `KafkaRequestHandlerPool` by role, `Acceptor`, "
+        "`io-time`, `select` and `queue-size` of `socket-server-metrics` and of quotas",
+        "there are no threads for the network and for requests, and no queue between them: "
+        "`RequestHandlerAvgIdlePercent` is the idle time of the event loop",
+    ),
+    (
+        "queue, batch and purgatory times and idle threads of `group-coordinator-metrics` and "
+        "`share-coordinator-metrics`; `MetadataLoader` and `ControllerEventManager` "
+        "`AvgIdleRatio`; `BrokerMetadataListener`",
+        "coordinators and metadata have no thread of their own",
+    ),
+    (
+        "counts of commits, deletions and expiries in `group-coordinator-metrics`",
+        "not counted; `RequestMetrics` has the requests",
+    ),
+    (
+        "message conversions, `TemporaryMemoryBytes`, `InvalidMagicNumberRecordsPerSec`",
+        "no record is converted, and only magic 2 is accepted",
+    ),
+    (
+        "`ReplicaFetcherManager` and `ReplicaAlterLogDirsManager` beside `MaxLag` and "
+        "`FailedPartitionsCount`",
+        "there are no fetcher threads that could die",
+    ),
+    (
+        "`MetadataErrorCount`, `metadata-load-error-count`, `metadata-apply-error-count`",
+        "a node that cannot apply a record ends",
+    ),
+    (
+        "metrics of streams groups, of tiers, and of ZooKeeper's successors such as "
+        "`ignored-static-voters`",
+        "not served",
+    ),
+    ("`app-info`, `yammer-metrics-count`, `kafka-metrics-count`, `Log4jController`", "of the JVM"),
+)
+"""Metrics of Kafka 4.4.0's MBeans that a node does not export, each with the reason."""
+
+
 def compatibility_page() -> str:
     """Return the text of docs/reference/compatibility.md."""
     rows = [
@@ -374,7 +423,9 @@ def compatibility_page() -> str:
         f"for tools with `--bootstrap-controller`: {', '.join(on_controllers)}. Nodes use gRPC.\n\n"
         "## Kafka's tools\n\nKafka 4.4's own tools have the exit codes and outputs that they have "
         "with Kafka, at brokers and at controllers, except for:\n\n"
-        f"{table(('what differs', 'why'), DIFFERENCES_OF_TOOLS)}"
+        f"{table(('what differs', 'why'), DIFFERENCES_OF_TOOLS)}\n## Kafka's metrics\n\n"
+        "`/metrics` has the numbers of Kafka 4.4.0's MBeans ([list](metrics.md)), except for:\n\n"
+        f"{table(('what is missing', 'why'), METRICS_LEFT_OUT)}"
     )
 
 

@@ -439,7 +439,12 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     @property
     def is_loading(self) -> bool:
         """True while the log of at least one shard of this broker is still being replayed."""
-        return any(led.is_loading for led in self._led.values())
+        return self.loading_count > 0
+
+    @property
+    def loading_count(self) -> int:
+        """Number of shards whose log is still being replayed."""
+        return sum(led.is_loading for led in self._led.values())
 
     def problems(self) -> Iterator[str]:
         """Yield a problem description for each shard that is not served, for DescribeNode."""

@@ -11,8 +11,11 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 
 
-def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
-    """Yield the number of groups by protocol and state, and the number of committed offsets."""
+def group_families(shards: Iterable[GroupShard], loading_count: int = 0) -> Iterator[Family]:
+    """Yield the number of groups by protocol and state, of committed offsets, and of rebalances.
+
+    `loading_count` is the number of partitions that are still being loaded.
+    """
     shards = list(shards)
     classic: Counter[str] = Counter()
     consumer: Counter[str] = Counter()
@@ -33,7 +36,7 @@ def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
         "Committed offsets.",
         sum(len(shard.offsets) for shard in shards),
     )
-    bean = "kafka.coordinator.group:type=group-coordinator-metrics,attribute="
+    bean = "kafka.server:type=group-coordinator-metrics,attribute="
     yield gauges(
         f"{bean}group-count",
         "Groups by protocol.",
@@ -44,20 +47,33 @@ def group_families(shards: Iterable[GroupShard]) -> Iterator[Family]:
             (("share",), share.total()),
         ),
     )
-    yield gauges(
-        f"{bean}consumer-group-count",
-        "Groups of the consumer protocol by state.",
-        ("state",),
-        [((state.value.lower(),), consumer[state.value]) for state in ConsumerGroupState],
+    for protocol, text, states, counts in (
+        ("classic", "Groups of the classic protocol by state.", GroupState, classic),
+        ("consumer", "Groups of the consumer protocol by state.", ConsumerGroupState, consumer),
+        ("share", "Share groups by state.", ShareGroupState, share),
+    ):
+        yield gauges(
+            f"{bean}{protocol}-group-count",
+            text,
+            ("state",),
+            [((state.value,), counts[state.value]) for state in states],
+        )
+    yield gauge(
+        f"{bean}offset-count", "Committed offsets.", sum(len(shard.offsets) for shard in shards)
     )
-    yield gauges(
-        f"{bean}share-group-count",
-        "Share groups by state.",
-        ("state",),
-        [((state.value.lower(),), share[state.value]) for state in ShareGroupState],
+    yield counter(
+        f"{bean}consumer-group-rebalance-count",
+        "Number of times that the epoch of a consumer group was incremented.",
+        sum(shard.consumers.rebalance_count for shard in shards),
     )
     yield counter(
         f"{bean}share-group-rebalance-count",
         "Number of times that the epoch of a share group was incremented.",
         sum(shard.shares.rebalance_count for shard in shards),
+    )
+    yield gauges(
+        f"{bean}num-partitions",
+        "Partitions of `__consumer_offsets` that are led here, by state.",
+        ("state",),
+        ((("active",), len(shards)), (("loading",), loading_count)),
     )

@@ -27,12 +27,25 @@ OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("NumLogSegments", "Segments of a log.", lambda log: log.segment_count),
 )
 
+
+def last_stable_offset_lag(partition: Partition) -> int:
+    """Return the number of offsets below the high watermark that readers of committed records do
+    not get yet, because a transaction is open."""
+    log = partition.log
+    return 0 if log is None else max(0, partition.high_watermark - log.last_stable_offset)
+
+
 OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
     ("ReplicasCount", "Replicas of a led partition.", lambda partition: len(partition.replicas)),
     (
         "InSyncReplicasCount",
         "In-sync replicas of a led partition.",
         lambda partition: len(partition.isr),
+    ),
+    (
+        "LastStableOffsetLag",
+        "Offsets of a led partition below its high watermark that wait for open transactions.",
+        last_stable_offset_lag,
     ),
 )
 

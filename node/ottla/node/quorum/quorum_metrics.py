@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+from ottla.metadata.features import METADATA_VERSION, OFFERED
 from ottla.model.ids import NO_NODE
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.node.quorum.quorum_meter import QuorumMeter
 from ottla.raft.transitions import Standing
 from ottla.raft.voter_checkpoint import VoterCheckpoint, VoterVerdict
 from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_families import gauge, gauges
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 
@@ -31,6 +33,46 @@ def quorum_families(member: QuorumMember, now_ms: int) -> Iterator[Family]:
         (((member.role_name,), 1),),
     )
     yield from _work_families(member.meter, now_ms)
+    yield from _feature_families(member)
+
+
+def _feature_families(member: QuorumMember) -> Iterator[Family]:
+    """Yield the finalized levels of features, those that this node supports, and the active
+    controller."""
+    levels = member.image.features
+    loader = "kafka.server:type=MetadataLoader,name="
+    yield gauge(
+        f"{loader}CurrentMetadataVersion",
+        "Finalized level of metadata.version.",
+        levels.get(METADATA_VERSION, 0),
+    )
+    leader_id = member.leader_id
+    yield gauge(
+        f"{loader}CurrentControllerId",
+        "Id of the active controller; -1 if it is unknown.",
+        NO_NODE if leader_id is None else leader_id,
+    )
+    yield gauges(
+        f"{loader}FinalizedLevel",
+        "Finalized level of a feature.",
+        ("featureName",),
+        [((_camel_case(name),), level) for name, level in levels.items()],
+    )
+    for index, attribute in enumerate(("minimum-supported-level", "maximum-supported-level")):
+        yield gauges(
+            f"kafka.server:type=node-metrics,attribute={attribute}",
+            f"{attribute.partition('-')[0].capitalize()} level of a feature that this node "
+            "supports.",
+            ("feature_name",),
+            [((name.replace(".", "-"),), found[index]) for name, found in OFFERED.items()],
+        )
+
+
+def _camel_case(feature: str) -> str:
+    """Return the name of a feature in the form that Kafka's metrics use, such as metadataVersion
+    for metadata.version."""
+    first, *others = feature.split(".")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _work_families(meter: QuorumMeter, now_ms: int) -> Iterator[Family]:
@@ -94,8 +136,9 @@ def voter_families(standing: Standing, found: VoterVerdict | None) -> Iterator[F
         yield Family(f"ottla_controller_{name}", MetricKind.GAUGE, text, (), (((), value),))
 
 
-def metadata_families(member: QuorumMember) -> Iterator[Family]:
-    """Yield the offset and timestamp of the last metadata record that this broker has applied."""
+def metadata_families(member: QuorumMember, wall_ms: int) -> Iterator[Family]:
+    """Yield the offset, timestamp and age of the last metadata record that this broker has
+    applied."""
     provenance = member.image.provenance
     bean = "kafka.server:type=broker-metadata-metrics,attribute="
     for attribute, text, value in (
@@ -108,6 +151,11 @@ def metadata_families(member: QuorumMember) -> Iterator[Family]:
             "last-applied-record-timestamp",
             "Timestamp of that record, in milliseconds since 1970.",
             provenance.timestamp_ms,
+        ),
+        (
+            "last-applied-record-lag-ms",
+            "Age of that record, in milliseconds.",
+            max(0, wall_ms - provenance.timestamp_ms) if provenance.timestamp_ms >= 0 else 0,
         ),
     ):
         yield Family(prometheus_name(bean + attribute), MetricKind.GAUGE, text, (), (((), value),))
