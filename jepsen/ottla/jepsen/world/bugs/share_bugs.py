@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ottla.broker.coordinators.effects import Instant
 from ottla.broker.coordinators.share_persister import ShareState, StateBatch
 from ottla.broker.share_state import share_partition_state
 from ottla.broker.share_state.share_partition_state import SharePartitionState, Update
 from ottla.broker.share_state.share_state_shard import ShareStateShard
 from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState, Span
+from ottla.broker.shares.ordering.delivery_order import DeliveryOrder
 from ottla.broker.shares.share_partition import SharePartition, ShareRules
 from ottla.jepsen.world.bugs.mutant import Mutant, patched, walk_mutant
 from ottla.model.errors import ErrorCode, RefusedError
@@ -195,6 +197,93 @@ def _merge_takes_the_last() -> Iterator[None]:
         yield
 
 
+# --- delays, back-off, keys and priorities --------------------------------------------------------
+
+
+@contextmanager
+def _delays_lost() -> Iterator[None]:
+    """Let a new leader deliver records at once that the leader before it has read ahead."""
+    load = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
+    admit = SharePartition.admit
+    ends: dict[int, int] = {}
+
+    def loaded(cls: type[SharePartition], state: ShareState, rules: ShareRules) -> SharePartition:
+        share: SharePartition = load(cls, state, rules)
+        ends[id(share)] = share.window.end_offset
+        return share
+
+    def admitted(
+        self: SharePartition, order: DeliveryOrder, first: int, *rest: Any, **more: Any
+    ) -> None:
+        if first < ends.get(id(self), 0):
+            more["due_ms"] = 0
+        admit(self, order, first, *rest, **more)
+
+    with patched(SharePartition, load=classmethod(loaded), admit=admitted):
+        yield
+
+
+@contextmanager
+def _backoff_not_restored() -> Iterator[None]:
+    original = DeliveryOrder.add
+
+    def add(self: DeliveryOrder, first: int, last: int, count: int, **more: Any) -> None:
+        original(self, first, last, 0, **more)
+
+    with patched(DeliveryOrder, add=add):
+        yield
+
+
+@contextmanager
+def _release_frees_the_key() -> Iterator[None]:
+    """Let the next record of a key follow although the one before it is only released."""
+    original = DeliveryOrder.on_released
+
+    def on_released(self: DeliveryOrder, first: int, last: int, count: int, mono_ms: int) -> None:
+        if last >= self.scanned_offset or not self._traits:
+            original(self, first, last, count, mono_ms)
+            return
+        self.on_settled(first, last, mono_ms)
+        for offset in range(first, last + 1):
+            self._push_active(offset, offset, mono_ms + self.rules.backoff_ms(count, 0), mono_ms)
+
+    with patched(DeliveryOrder, on_released=on_released):
+        yield
+
+
+def _lowest_priority_starves() -> Any:
+    """Let each turn go to the highest priority that has ready records."""
+
+    def first(self: DeliveryOrder, offset_max: int) -> list[tuple[int, int]]:
+        return next(heap for heap in self._ready if heap and heap[0][0] < offset_max)
+
+    return patched(DeliveryOrder, _heap_of_turn=first)
+
+
+def _delayed_by_another_clock() -> Any:
+    """Let records be ready a second before they are due."""
+    original = DeliveryOrder.ripen
+
+    def ripen(self: DeliveryOrder, now: Instant) -> bool:
+        return original(self, now._replace(wall_ms=now.wall_ms + 1_000))
+
+    return patched(DeliveryOrder, ripen=ripen)
+
+
+@contextmanager
+def _dropped_record_keeps_its_key() -> Iterator[None]:
+    """Let a record that compaction removed block the other records of its key."""
+
+    def drop_ready(
+        self: SharePartition, order: DeliveryOrder, first: int, last: int, now_ms: int
+    ) -> None:
+        self._archive(first, last)
+        self.window.advance()
+
+    with patched(SharePartition, drop_ready=drop_ready):
+        yield
+
+
 _row = partial(walk_mutant, subject="shares")
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -234,4 +323,18 @@ MUTANTS: tuple[Mutant, ...] = (
     _row("share-snapshot-empty", "a snapshot has no batches", _snapshot_without_batches),
     _row("share-late-write", "an overtaken write sets the start back", _late_write_replaces),
     _row("share-merge-last", "a write makes settled records available", _merge_takes_the_last),
+    _row(
+        "share-delay-lost",
+        "a new leader delivers records before they are due",
+        _delays_lost,
+    ),
+    _row("share-backoff-lost", "a new leader begins no back-off", _backoff_not_restored),
+    _row("share-key-freed", "a release lets the next record of a key pass", _release_frees_the_key),
+    _row("share-low-starves", "a low priority has no turn", _lowest_priority_starves),
+    _row("share-early", "delayed records are delivered early", _delayed_by_another_clock),
+    _row(
+        "share-key-kept",
+        "a record that compaction removed blocks its key",
+        _dropped_record_keeps_its_key,
+    ),
 )

@@ -56,6 +56,8 @@ class LeaderTable:
         self.holdings: dict[int, HeldRecord] = {}
         self.counts: dict[int, int] = {}
         """Delivery count at the last delivery of each record, by offset."""
+        self.released: dict[int, int] = {}
+        """Time in milliseconds of the last release of each record at this leader, by offset."""
 
     def held_by(self, member_id: str) -> list[int]:
         """Return the offsets that a member has acquired and not acknowledged, ascending."""

@@ -5,6 +5,7 @@ can refuse its calls.
 """
 
 from ottla.broker.coordinators.share_persister import ShareState
+from ottla.broker.shares.acquired_ranges import AcquiredRange, count_of
 from ottla.broker.shares.share_partition import (
     AckBatch,
     AckType,
@@ -17,6 +18,7 @@ from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.shares.share_deliveries import LeaderTable, ShareInvariants
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
+from ottla.jepsen.world.walk.shares.share_order import JITTER_SALT, WalkedOrder
 from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 
@@ -34,6 +36,7 @@ class WalkedLeader:
         log: ShareLog,
         rules: ShareRules,
         *,
+        order: WalkedOrder,
         coordinator: WalkedCoordinator,
         invariants: ShareInvariants,
         rare: RareStates,
@@ -43,6 +46,7 @@ class WalkedLeader:
         self.table = LeaderTable(epoch, -1)
         self._log = log
         self._rules = rules
+        self._order = order
         self._coordinator = coordinator
         self._invariants = invariants
         self._rare = rare
@@ -61,6 +65,8 @@ class WalkedLeader:
         share = self.share
         if share is None or not share.is_idle:
             return False
+        if share.order is not None:
+            return self._order.is_at_rest(share.order)
         offset = share.fetch_offset()
         return offset is not None and not self._log.read(offset)
 
@@ -88,6 +94,7 @@ class WalkedLeader:
             self.share = SharePartition.load(answer, self._rules)
         except CorruptDataError as damage:
             raise Violation("StatesCanBeLoaded", str(damage)) from damage
+        self.share.set_order(self._order.rules, salt=JITTER_SALT)
         self.table = LeaderTable(self.epoch, answer.state_epoch)
 
     def write(self) -> None:
@@ -129,6 +136,9 @@ class WalkedLeader:
                 holding.is_pending = False
                 if code is ErrorCode.NONE or holding.until_ms <= now_ms:
                     del holdings[offset]
+                    self._order.on_released(self.table, offset, now_ms)
+                if code is ErrorCode.NONE and kind == AckType.RELEASE:
+                    self._order.on_stored_release(self.table, offset, now_ms)
                 if code is ErrorCode.NONE and kind in ENDS:
                     settled = self._invariants.facts[self.table.state_epoch].settled
                     settled[offset] = min(self.epoch, settled.get(offset, self.epoch))
@@ -156,6 +166,8 @@ class WalkedLeader:
             return 0
         if share.on_log_start(self._log.start_offset):
             self._rare.sometimes("the log start passes the window")
+        if share.order is not None:
+            return self._fetch_ordered(share, member_id, records_max)
         offset = share.fetch_offset()
         if offset is None:
             self._rare.sometimes("a window is full")
@@ -171,12 +183,23 @@ class WalkedLeader:
             batch_size=BATCH_SIZE,
             now_ms=self._now_ms,
         )
+        return self._note_delivered(share, member_id, acquired)
+
+    def _fetch_ordered(self, share: SharePartition, member_id: str, records_max: int) -> int:
+        """Deliver the records whose turn it is by delay, back-off, key and priority."""
+        acquired = self._order.fetch(share, member_id, records_max, self._coordinator.now())
+        self._order.check_delivered(self.table, self._invariants, acquired, self._now_ms)
+        return self._note_delivered(share, member_id, acquired)
+
+    def _note_delivered(
+        self, share: SharePartition, member_id: str, acquired: list[AcquiredRange]
+    ) -> int:
         until_ms = self._now_ms + self._rules.lock_duration_ms
         self._invariants.on_delivered(self.table, member_id, acquired, until_ms)
         self._invariants.check_leader(self.table, share)
         if any(each.delivery_count >= self._rules.delivery_count_limit for each in acquired):
             self._rare.sometimes("a record is delivered for the last time")
-        return sum(each.last_offset - each.first_offset + 1 for each in acquired)
+        return count_of(acquired)
 
     def _note_gap(self, offset: int, batches: list[LogBatch]) -> None:
         if batches and batches[0].first_offset > offset:
@@ -245,4 +268,5 @@ class WalkedLeader:
         self._invariants.check_released(self.table, share, offsets)
         for offset in offsets:
             del self.table.holdings[offset]
+            self._order.on_released(self.table, offset, self._now_ms)
         self._invariants.check_leader(self.table, share)

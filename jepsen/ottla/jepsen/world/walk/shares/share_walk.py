@@ -4,7 +4,8 @@ Members fetch, acknowledge what they hold and what they do not hold, renew and v
 Calls to the share coordinator are delayed and reordered. A call may still take effect after its
 caller has given up. The coordinator fails over and loses what was not committed. Another leader
 takes over while the former one continues to act. The log is compacted and cut from the start, and
-the group's offsets are reset.
+the group's offsets are reset. In half of the runs, records are delayed, have a back-off, and are
+ordered by key and priority.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.shares.share_deliveries import ShareFacts, ShareInvariants
 from ottla.jepsen.world.walk.shares.share_leader import WalkedLeader
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
+from ottla.jepsen.world.walk.shares.share_order import WalkedOrder
 from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
 
 MEMBERS = ("x", "y", "z")
@@ -38,6 +40,7 @@ TYPES = (
     AckType.RENEW,
 )
 SETTLING_ROUNDS = 400
+CROWDED_ROUNDS = 30
 
 
 class ShareWalk:
@@ -61,6 +64,12 @@ class ShareWalk:
         "a coordinator loses an uncommitted write",
         "a load fails",
         "two leaders deliver",
+        "a record is delayed",
+        "a record is in back-off",
+        "a record waits for its key",
+        "a record is removed before its turn",
+        "the look-ahead is full",
+        "a low priority has its turn",
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
@@ -88,6 +97,7 @@ class WalkedShare:
             record_locks_max=chance.pick(RECORDS_IN_FLIGHT),
         )
         self._log = ShareLog(chance)
+        self._order = WalkedOrder(chance, self._log, self.rare)
         self.invariants = ShareInvariants(self._log, limit)
         self.coordinator = WalkedCoordinator(chance, self.rare, self._now)
         self._leaders: list[WalkedLeader] = []
@@ -193,6 +203,7 @@ class WalkedShare:
             self._epoch,
             self._log,
             self._rules,
+            order=self._order,
             coordinator=self.coordinator,
             invariants=self.invariants,
             rare=self.rare,
@@ -245,6 +256,7 @@ class WalkedShare:
         self._state_epoch += 1
         state_epoch = self._state_epoch
         self.invariants.facts[state_epoch] = ShareFacts(start_offset)
+        self._order.forget_releases()
         call = ShareCall(
             lambda shard, responder: shard.initialize(
                 KEY, responder, self._now(), state_epoch=state_epoch, start_offset=start_offset
@@ -258,7 +270,7 @@ class WalkedShare:
     def _append(self) -> None:
         """Append a batch to the partition's log."""
         if len(self._log.records) < RECORDS_IN_LOG_MAX:
-            self._log.append()
+            self._order.add(self._log.append(), self.now_ms)
 
     def _compact(self) -> None:
         """Remove a batch from the partition's log, as compaction does."""
@@ -285,16 +297,10 @@ class WalkedShare:
             self._elect()
         del self._leaders[:-1]
         (leader,) = self._leaders
+        self._check_priorities(leader)
         for _ in range(SETTLING_ROUNDS):
-            self._settle_calls()
-            self.now_ms += LOCK_MS
-            leader.end_locks()
-            count = leader.fetch(MEMBERS[0], 50, False)
-            held = leader.table.held_by(MEMBERS[0])
-            if held:
-                leader.acknowledge(MEMBERS[0], tuple(held), (AckType.ACCEPT,) * len(held))
-            leader.write()
-            if not (count or held) and leader.is_at_rest:
+            has_work = self._accept(leader, 50)
+            if not has_work and leader.is_at_rest:
                 break
         else:
             raise Violation("EverythingHeals", "the share partition does not come to rest")
@@ -303,3 +309,36 @@ class WalkedShare:
         self.invariants.check_state(state)
         if leader.table.state_epoch == state.state_epoch:
             self.invariants.check_all_delivered(state.state_epoch)
+
+    def _accept(self, leader: WalkedLeader, records_max: int) -> bool:
+        """Let a member accept some records after all locks, delays and back-offs have ended.
+        Returns whether there were any."""
+        self._settle_calls()
+        self.now_ms += LOCK_MS
+        leader.end_locks()
+        count = leader.fetch(MEMBERS[0], records_max, False)
+        held = leader.table.held_by(MEMBERS[0])
+        if held:
+            leader.acknowledge(MEMBERS[0], tuple(held), (AckType.ACCEPT,) * len(held))
+        leader.write()
+        return bool(count or held)
+
+    def _check_priorities(self, leader: WalkedLeader) -> None:
+        """Check NoClassStarves: a record of low priority is delivered although records of high
+        priority keep arriving."""
+        rules = self._order.rules
+        if rules is None or not rules.has_priority:
+            return
+        self.now_ms += 60_000
+        self._accept(leader, 1)
+        before = self._order.low_records(self.invariants, leader.table)
+        self._order.is_crowded = True
+        for _ in range(CROWDED_ROUNDS if before else 0):
+            for _ in range(3):
+                self._order.add(self._log.append(), self.now_ms)
+            self._accept(leader, 3)
+            if before - self._order.low_records(self.invariants, leader.table):
+                self.rare.sometimes("a low priority has its turn")
+                return
+        if before and leader.share is not None:
+            raise Violation("NoClassStarves", f"offsets {sorted(before)}")
