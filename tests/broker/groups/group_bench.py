@@ -6,6 +6,7 @@ committed records, and as many uncommitted ones as the caller requests.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -206,6 +207,17 @@ class GroupBench(GroupRequests):
         ]
         self._change_topics(*registered, topic_record(name, topic_id), *partitions)
         return topic_id
+
+    def move_broker(self, broker: int, rack: str) -> None:
+        """Put a broker of `make_topic_on` into another rack."""
+        known = self.topics.image.brokers[NodeId(broker)]
+        self._change_topics(register_broker_record(replace(known, rack=rack)))
+
+    def move_partition(self, name: str, index: int, broker: int) -> None:
+        """Make another broker the only replica of a partition."""
+        topic = self.topics.image.topic(name)
+        assert topic is not None
+        self._change_topics(*_partitions(topic.id, [index], NodeId(broker)))
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions to a topic."""

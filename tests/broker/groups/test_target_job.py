@@ -221,3 +221,61 @@ def test_members_get_partitions_with_a_replica_in_their_rack(groups: Any, assign
     assert groups.consumers.target_of("a") == {topic: {2, 3}}
     assert groups.consumers.target_of("b") == {topic: {0, 1}}
     groups.check_replay()
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_another_rack_of_a_broker_or_member_assigns_again(groups: Any, assignor: str) -> None:
+    topic = groups.make_topic_on("orders", [2, 2, 1, 1])
+    groups.enter("a", rack_id="r1", assignor=assignor)
+    groups.enter("b", rack_id="r2", assignor=assignor)
+    epoch = groups.consumers.group_epoch
+
+    groups.move_broker(1, "r3")
+    assert groups.consumers.group_epoch == epoch + 1
+    groups.move_broker(2, "r1")
+    assert groups.consumers.group_epoch == epoch + 2
+    groups.consumer_heartbeat("b", epoch, rack_id="r3")
+    assert groups.consumers.group_epoch == epoch + 3
+    assert groups.consumers.target_of("a") == {topic: {0, 1}}
+    assert groups.consumers.target_of("b") == {topic: {2, 3}}
+    groups.check_replay()
+
+
+def test_replicas_that_move_to_another_rack_assign_again(groups: Any) -> None:
+    topic = groups.make_topic_on("orders", [1, 2])
+    groups.make_topic_on("others", [1, 2])
+    groups.enter("a", rack_id="r1")
+    groups.enter("b", rack_id="r2")
+    epoch = groups.consumers.group_epoch
+    groups.move_partition("others", 0, 2)
+    assert groups.consumers.group_epoch == epoch, "no member reads it"
+    groups.move_partition("orders", 0, 2)
+    groups.move_partition("orders", 1, 1)
+    assert groups.consumers.group_epoch == epoch + 2
+    groups.consumer_heartbeat("b", epoch)
+    assert groups.consumers.target_of("a") == {topic: {1}}
+    groups.check_replay()
+
+
+def test_racks_count_only_if_a_member_has_one(groups: Any) -> None:
+    """Kafka starts a new epoch for each group of the topic (KIP-1101), to no effect."""
+    groups.make_topic_on("orders", [1, 2])
+    groups.enter("a")
+    epoch = groups.consumers.group_epoch
+    groups.move_broker(1, "r3")
+    groups.move_partition("orders", 0, 2)
+    assert groups.consumers.group_epoch == epoch
+
+
+def test_a_rack_that_changed_during_a_failover_assigns_again(groups: Any) -> None:
+    groups.make_topic_on("orders", [1, 2])
+    groups.enter("a", rack_id="r1")
+    groups.enter("b", rack_id="r2")
+    epoch = groups.consumers.group_epoch
+    on_topics = groups.shard.on_topics
+    groups.shard.on_topics = lambda *_: None
+    groups.move_broker(1, "r3")
+    assert groups.consumers.group_epoch == epoch
+    groups.shard.on_topics = on_topics
+    groups.fail_over(len(groups.log))
+    assert groups.consumers.group_epoch == epoch + 1

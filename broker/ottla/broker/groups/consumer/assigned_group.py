@@ -15,8 +15,9 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from ottla.broker.groups.consumer.consumer_member import NOTHING, Assignment
 from ottla.broker.groups.coordinated_group import CoordinatedGroup
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import MetadataImage, Topic
 from ottla.model.compiled import mypyc_attr
+from ottla.model.ids import NodeId
 
 Subscription: TypeAlias = tuple[frozenset[str], str]
 """Topic names and regular expression to which a member subscribes."""
@@ -54,6 +55,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
     """Members of a consumer or share group, their subscriptions and their target assignments."""
 
     __slots__ = (
+        "_racked_count",
         "_subscribed_topics",
         "_subscriptions",
         "group_epoch",
@@ -76,12 +78,14 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self.target_ms: int | None = None
         """Monotonic time in milliseconds at which this coordinator computed the target
         assignment."""
+        self._racked_count = 0
+        """Number of members with a rack."""
         self._subscribed_topics: frozenset[str] | None = None
         self._subscriptions: Counter[Subscription] = Counter()
         """Number of members by subscription.  Most members have the same one."""
-        self.hashed: tuple[frozenset[str], MetadataImage, int] | None = None
-        """Last hash of topics, with these topics and the metadata image. It is cached so that it is
-        computed once for all members."""
+        self.hashed: tuple[frozenset[str], MetadataImage, bool, int] | None = None
+        """Last hash of topics, with these topics, the metadata image, and whether it includes
+        racks. It is cached so that it is computed once for all members."""
 
     @property
     def is_empty(self) -> bool:
@@ -115,13 +119,27 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
     def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
         return names
 
+    @property
+    def depends_on_racks(self) -> bool:
+        """True if the assignor of the group takes racks into account, and a member has one."""
+        return False
+
     def hash_of_topics(self, image: MetadataImage) -> int:
-        """Return a hash of the group's subscribed topics, which changes when one of them
-        changes."""
-        names = self.subscribed_topics()
-        if self.hashed is None or self.hashed[0] is not names or self.hashed[1] is not image:
-            self.hashed = (names, image, _hash_of(names, image))
-        return self.hashed[2]
+        """Return a hash of the group's subscribed topics, which changes when one of them changes.
+
+        If the group depends on racks, the hash also changes with the racks of the replicas
+        (KIP-1101).
+        """
+        names, has_racks = self.subscribed_topics(), self.depends_on_racks
+        known = self.hashed
+        if (
+            known is None
+            or known[0] is not names
+            or known[1] is not image
+            or known[2] is not has_racks
+        ):
+            known = self.hashed = (names, image, has_racks, _hash_of(names, image, has_racks))
+        return known[3]
 
     # ---- changes; replayed records make the same ones
 
@@ -133,6 +151,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
             if old is not None:
                 self._count_subscription(old, -1)
         self.members[member.member_id] = member
+        self._racked_count += bool(member.rack_id) - bool(old is not None and old.rack_id)
 
     def remove(self, member_id: str) -> MemberT | None:
         """Remove a member and its target assignment. Returns the member, or None if there is
@@ -141,6 +160,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_subscription(member, -1)
+            self._racked_count -= bool(member.rack_id)
         return member
 
     def _count_subscription(self, member: MemberT, change: int) -> None:
@@ -154,9 +174,11 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
             del self._subscriptions[subscription]
 
 
-def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
+def _hash_of(names: frozenset[str], image: MetadataImage, has_racks: bool) -> int:
+    known: dict[tuple[NodeId, ...], str] = {}
     topics = [
         f"{topic.name} {topic.id} {len(topic.partitions)}"
+        + (f" {_racks_of(topic, image, known)}" if has_racks else "")
         for name in sorted(names)
         if (topic := image.topic(name)) is not None
     ]
@@ -164,3 +186,18 @@ def _hash_of(names: frozenset[str], image: MetadataImage) -> int:
         return 0
     digest = hashlib.blake2b("\n".join(topics).encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
+
+
+def _racks_of(topic: Topic, image: MetadataImage, known: dict[tuple[NodeId, ...], str]) -> str:
+    """Return a text of the racks of each partition.  `known` caches the texts by replicas, since
+    many partitions have the same ones."""
+    racks = []
+    for index in range(len(topic.partitions)):
+        replicas = topic.partitions[index].replicas
+        text = known.get(replicas)
+        if text is None:
+            brokers = filter(None, map(image.brokers.get, replicas))
+            # A rack may contain any character.
+            text = known[replicas] = repr(sorted({one.rack for one in brokers if one.rack}))
+        racks.append(text)
+    return " ".join(racks)

@@ -136,6 +136,11 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     # ---- subscriptions
 
+    @property
+    def depends_on_racks(self) -> bool:
+        """True if a member has a rack."""
+        return self._racked_count > 0
+
     def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
         resolved = self.regexes.get(regex)
         return names if resolved is None else names | resolved.topics

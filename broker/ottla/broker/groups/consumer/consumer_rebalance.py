@@ -215,8 +215,8 @@ class ConsumerRebalancer:
     def _take_description(
         self, group: ConsumerGroup, member: ConsumerMember, described: ConsumerMember, now: Instant
     ) -> None:
-        """Update the description of a member. If that changes the group's topics, the group's epoch
-        is incremented."""
+        """Update the description of a member. If that changes the group's topics or the member's
+        rack, the group's epoch is incremented."""
         is_new = member.member_id not in group.members
         topics = group.topics_of(member)
         if is_new or (described is not member and described != member):
@@ -226,7 +226,9 @@ class ConsumerRebalancer:
             is_group_touched = self._resolve(group, now)
         # The group may know the regex already; then only this member's topics change.
         has_other_topics = is_group_touched or group.topics_of(described) != topics
-        if has_other_topics or group.group_epoch == 0:
+        # Kafka 4.4 keeps the epoch if only the rack changes: its assignors ignore racks.
+        has_other_rack = described.rack_id != member.rack_id
+        if has_other_topics or has_other_rack or group.group_epoch == 0:
             self._raise_epoch(group)
 
     def check_first(self, group: ConsumerGroup, heartbeat: MemberHeartbeat) -> None:
@@ -428,10 +430,15 @@ class ConsumerRebalancer:
     # ---- topics
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics. If the group's topics changed, its epoch is incremented."""
+        """Apply changes of topics. If the group's topics changed, or the racks of their replicas
+        while a member has a rack, the group's epoch is incremented."""
         is_touched = not changed.isdisjoint(group.subscribed_topics())
-        if self._resolve(group, now) or is_touched:
+        if self._resolve(group, now) or (is_touched and self._has_other_topics(group)):
             self._raise_epoch(group)
+
+    def _has_other_topics(self, group: ConsumerGroup) -> bool:
+        """Return whether the group's topics differ from those at its last epoch."""
+        return group.hash_of_topics(self._topics.image) != group.metadata_hash
 
     def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
         """Remove the subscribers to regular expressions that sent no heartbeats since the last
@@ -480,10 +487,7 @@ class ConsumerRebalancer:
     def resume(self, group: ConsumerGroup, now: Instant) -> None:
         """Start to serve a group that was loaded from the log, with new timeouts."""
         self.restart_sessions(group, now)
-        if group.members and (
-            self._resolve(group, now)
-            or group.hash_of_topics(self._topics.image) != group.metadata_hash
-        ):
+        if group.members and (self._resolve(group, now) or self._has_other_topics(group)):
             self._raise_epoch(group)
 
     def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
+from uuid import UUID
 
 from ottla.broker.groups.consumer.subscription_regex import (
     TopicRegex,
@@ -107,7 +108,7 @@ class TopicView:
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
         """Apply a new metadata image. Returns the names of topics that were created, deleted or
-        extended."""
+        extended, or whose replicas may be in other racks."""
         if self.image is EMPTY or delta.base.provenance != self.image.provenance:
             delta = MetadataDelta.between(self.image, image)
         deleted = {topic.name for topic in delta.deleted_topics}
@@ -119,6 +120,7 @@ class TopicView:
                 created.add(new.name)
             elif len(old.partitions) != len(new.partitions):
                 resized.add(new.name)
+        moved = self._with_other_racks(delta, image)
         self.image = image
         gone = deleted - created
         self._names -= gone
@@ -128,7 +130,24 @@ class TopicView:
             for text, resolution in self._resolutions.items():
                 self._queue(text, resolution, news)
             self._work(SLICE_COST)
-        return frozenset(deleted | created | resized)
+        return frozenset(deleted | created | resized | moved)
+
+    def _with_other_racks(self, delta: MetadataDelta, image: MetadataImage) -> set[str]:
+        """Return the names of topics whose replicas may be in other racks than in the current
+        image."""
+        before = self.image
+        for node in delta.changed_brokers:
+            old, new = before.brokers.get(node), image.brokers.get(node)
+            if old is not None and new is not None and old.rack != new.rack:
+                return set(self._names)  # It may have replicas of any topic.
+        if not any(broker.rack for broker in image.brokers.values()):
+            return set()
+        moved: set[UUID] = set()
+        for at in delta.changed_partitions:
+            was, now = before.partition(at), image.partition(at)
+            if was is not None and now is not None and was.replicas != now.replicas:
+                moved.add(at.topic_id)
+        return {image.topics[topic_id].name for topic_id in moved}
 
     def check(self, text: str) -> None:
         """Raise RefusedError if a regular expression is invalid, or if REGEX_COUNT_MAX expressions

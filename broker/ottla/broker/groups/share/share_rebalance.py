@@ -425,7 +425,8 @@ class ShareRebalancer:
         """Apply changes of topics. If the group's topics changed, its epoch is incremented."""
         self._forget_deleted(group)
         if group.members and not changed.isdisjoint(group.subscribed_topics()):
-            self._raise_epoch(group)
+            if group.hash_of_topics(self._topics.image) != group.metadata_hash:
+                self._raise_epoch(group)
             self._initialize_missing(group, now)
 
     def _forget_deleted(self, group: ShareGroup) -> None:
