@@ -427,12 +427,13 @@ class LedShare:
         of a record or end of a back-off."""
         if self.stage is Stage.DROPPED:
             return
-        steps = [self.share.next_lock_end_ms, self.share.letters.next_due_ms]
-        order = self.share.order
-        if order is not None:
+        share, due_ms = self.share, self.share.next_lock_end_ms
+        if share.letters:
+            due_ms = earlier_of(due_ms, share.letters.next_due_ms)
+        if share.order is not None:
             now = self.now
-            steps.append(now.mono_ms if self.is_reading_ahead else order.next_mono_ms(now))
-        due_ms = min([step for step in steps if step is not None], default=None)
+            step_ms = now.mono_ms if self.is_reading_ahead else share.order.next_mono_ms(now)
+            due_ms = earlier_of(due_ms, step_ms)
         timer = self._timer
         if timer is not None and timer.is_waiting:
             if due_ms is not None and timer.deadline_ms <= due_ms:
@@ -542,6 +543,13 @@ class LedShare:
     @property
     def _now_ms(self) -> int:
         return self._ports.clock.monotonic_ms()
+
+
+def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
+    """Return the earlier of two times, of which None is never."""
+    if first_ms is None or second_ms is None:
+        return second_ms if first_ms is None else first_ms
+    return min(first_ms, second_ms)
 
 
 def rules_of(settings: ShareGroupSettings) -> ShareRules:
