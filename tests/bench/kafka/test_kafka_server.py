@@ -16,6 +16,7 @@ import pathlib, re, signal, socket, sys
 
 from ottla.bench.requests import METADATA_VERSION
 from ottla.wire import codec, headers
+from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 
 config = pathlib.Path(sys.argv[-1])
@@ -29,7 +30,9 @@ port = int(re.search(r"PLAINTEXT://127.0.0.1:([0-9]+)", config.read_text())[1])
 server = socket.create_server(("127.0.0.1", port))
 for known in (0, 1):
     client, _ = server.accept()
-    client.recv(65536)
+    data = client.recv(65536)[4:]
+    at = headers.decode_request_header(data).body_at
+    assert codec.decode(MetadataRequest, METADATA_VERSION, data, at).topics == []
     brokers = [MetadataResponseBroker(node_id=1, host="h", port=port)] * known
     header = headers.encode_response_header(3, METADATA_VERSION, 1)
     answer = header + codec.encode(MetadataResponse(brokers=brokers), METADATA_VERSION)

@@ -11,9 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.bench.requests import METADATA_VERSION, answer_to, small_request
+from ottla.bench.requests import METADATA_VERSION, answer_to, frame_of
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.security.jaas import PLAIN_MODULE
 from ottla.model.settings.security.sasl import PLAIN
 from ottla.node.local.local_nodes_driver import free_ports
@@ -203,7 +202,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes], address: tuple[str, int], 
 def known_brokers(address: tuple[str, int]) -> int:
     """Return the number of brokers that the broker at `address` knows. Raises OSError if the broker
     is unreachable."""
-    answer = answer_to(address, small_request("metadata", "none", ZERO_UUID).frame)
+    answer = answer_to(address, frame_of(MetadataRequest(topics=[]), METADATA_VERSION))
     if not answer:
         return 0
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
