@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from ottla.cli.cluster.voters import voter_requests
@@ -415,11 +416,27 @@ async def test_a_controller_is_unregistered(
 
 
 async def test_a_running_controller_is_unregistered_with_a_warning(
-    capsys: pytest.CaptureFixture[str],
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     admin = admin_of()
     assert await unregister(admin, options(id=104)) == 0
     assert "it registers again unless it is stopped" in capsys.readouterr().err
+
+
+class AdminOfStoppedController(PlayedAdmin):
+    """A quorum in which controller 104 has just fetched for the last time."""
+
+    async def ask_quorum(self) -> QuorumDescription:
+        silent_ms = 300 + int(trio.current_time() * 1_000)
+        return replace(self.quorum, observers=(replica(104, silent_ms=silent_ms),))
+
+
+async def test_a_controller_that_has_just_stopped_is_unregistered_without_a_warning(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin: Any = AdminOfStoppedController(described(replica(101), replica(102)))
+    assert await unregister(admin, options(id=104)) == 0
+    assert capsys.readouterr().err == ""
 
 
 async def test_replicas_are_listed_with_role_lag_and_directory(

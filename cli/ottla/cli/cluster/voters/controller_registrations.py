@@ -11,7 +11,7 @@ import argparse
 import trio
 
 from ottla.cli.cluster.health import SILENT_AFTER_MS
-from ottla.cli.cluster.survey import quorum_of
+from ottla.cli.cluster.survey import SurveyedQuorum, quorum_of
 from ottla.cli.common import AT_CONTROLLERS, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
@@ -51,8 +51,7 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
             f"controller {node} is a voter; 'ottla quorum remove {node} --unregister' removes it "
             "first",
         )
-    ago_ms = [one.last_fetch_ms_ago for one in quorum.observers if one.id == node]
-    if any(one is not None and one <= SILENT_AFTER_MS for one in ago_ms):
+    if await _is_fetching(admin, node, _last_fetch_ms_ago(quorum, node)):
         note(f"ottla quorum: controller {node} is running; it registers again unless it is stopped")
     if not arguments.yes:
         show(arguments, ("ID", "CHANGE"), [(node, "unregister")])
@@ -64,6 +63,28 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
     else:
         say(f"controller {node} is unregistered")
     return 0
+
+
+async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
+    """Return whether a controller still fetches the metadata log. One that fetched a moment ago may
+    have stopped since, so that its next fetch decides.
+
+    `first_ms` is the time since its last fetch in ms.
+    """
+    asked_at_s, ago_ms = trio.current_time(), first_ms
+    while first_ms is not None and ago_ms is not None and ago_ms <= SILENT_AFTER_MS:
+        await trio.sleep(ASK_AGAIN_S)
+        ago_ms = _last_fetch_ms_ago(await quorum_of(admin), node)
+        # Without a fetch, `ago_ms` grows as fast as time passes.
+        half_ms = (trio.current_time() - asked_at_s) * 1_000 / 2
+        if ago_ms is not None and ago_ms < first_ms + half_ms:
+            return True
+    return False
+
+
+def _last_fetch_ms_ago(quorum: SurveyedQuorum, node: int) -> int | None:
+    """Return the time since the last fetch of an observer in ms, or None if it is not known."""
+    return next((one.last_fetch_ms_ago for one in quorum.observers if one.id == node), None)
 
 
 async def unregister_controller(admin: Admin, node: int, timeout_s: float) -> None:
