@@ -104,6 +104,13 @@ INITIAL_LEVELS = {
 that a reader of the log can interpret the rest."""
 
 
+FORMER_RELEASE = OTTLA_VERSION_NAMES[0]
+"""Release to which nodes can return until ottla.version is raised."""
+
+FORMER_HIGHEST = {METADATA_VERSION: 32, OTTLA_VERSION: 0, SHARE_VERSION: 0}
+"""Highest level that release 0.2.0 supports, for each feature of which it supports fewer levels."""
+
+
 def bootstrap_records(
     *, min_insync_replicas: int, more: Iterable[Record] = ()
 ) -> tuple[Record, ...]:
@@ -164,6 +171,16 @@ def changes_records(feature: str, *, above: int, up_to: int) -> bool:
     """Return whether a level of a feature in the range (`above`, `up_to`] changed the records of
     the metadata log."""
     return any(above < level <= up_to for level in RECORD_CHANGES.get(feature, ()))
+
+
+def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
+    """Return the levels to which features must be lowered before a node can return to release
+    0.2.0. If one of these changes is impossible, no node can return."""
+    return {
+        name: highest
+        for name, highest in FORMER_HIGHEST.items()
+        if finalised.get(name, 0) > highest
+    }
 
 
 def level_name(feature: str, level: int) -> str:

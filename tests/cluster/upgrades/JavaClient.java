@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
@@ -21,7 +22,9 @@ import org.apache.kafka.common.errors.TimeoutException;
  *
  * <p>{@code write BOOTSTRAP TOPIC PARTITIONS COMPACTED KEYS} writes 0, 1, 2 … to each partition of a
  * topic, one number a transaction, and each number also to a compacted topic, under its remainder
- * as the key. {@code read BOOTSTRAP GROUP PROTOCOL TOPIC…} is a member of a group.
+ * as the key. {@code read BOOTSTRAP GROUP PROTOCOL TOPIC…} is a member of a group. {@code share
+ * BOOTSTRAP GROUP COUNT TOPIC…} is a member of a share group, which ends when it has accepted a
+ * number of records.
  */
 public class JavaClient {
     static volatile boolean isStopping = false;
@@ -35,6 +38,9 @@ public class JavaClient {
         if (words[0].equals("write")) {
             write(settings, words[2], Integer.parseInt(words[3]), words[4],
                 Integer.parseInt(words[5]));
+        } else if (words[0].equals("share")) {
+            share(settings, words[2], Integer.parseInt(words[3]),
+                Arrays.asList(words).subList(4, words.length));
         } else {
             read(settings, words[2], words[3], Arrays.asList(words).subList(4, words.length));
         }
@@ -113,6 +119,29 @@ public class JavaClient {
                 for (ConsumerRecord<String, String> one : consumer.poll(Duration.ofMillis(200))) {
                     System.out.println("read " + one.topic() + " " + one.partition() + " "
                         + one.value());
+                }
+            }
+        }
+    }
+
+    static void share(Properties settings, String group, int count, List<String> topics) {
+        settings.put("group.id", group);
+        settings.put("share.acquire.mode", "record_limit");
+        settings.put("max.poll.records", "1");
+        settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
+        settings.put(
+            "value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
+        try (KafkaShareConsumer<String, String> consumer = new KafkaShareConsumer<>(settings)) {
+            consumer.subscribe(topics);
+            int accepted = 0;
+            while (accepted < count) {
+                for (ConsumerRecord<String, String> one : consumer.poll(Duration.ofMillis(200))) {
+                    // Only confirmed acknowledgements are printed.
+                    consumer.commitSync().values().forEach(error -> error.ifPresent(found -> {
+                        throw found;
+                    }));
+                    System.out.println("accepted " + one.value());
+                    accepted++;
                 }
             }
         }

@@ -2,7 +2,8 @@
 
 Until ottla.version is raised, each node can return.  Transactions and groups are served meanwhile,
 topics are created and changed by old and new active controllers, and old nodes read the snapshots
-that new ones wrote.  Nothing that was acknowledged is lost.  The longest pauses are printed.
+that new ones wrote.  Share groups, which only this version has, are turned off for the way back,
+and continue afterwards.  Nothing that was acknowledged is lost.  The longest pauses are printed.
 
 Where OTTLA_KAFKA_JARS names the jars of a Kafka release, Java's client also writes and reads, and
 writes to a compacted topic.
@@ -47,6 +48,7 @@ from tests.cluster.upgrades.java_clients import (
     java_client,
 )
 from tests.cluster.upgrades.last_release import LastRelease, unpack_last_release
+from tests.cluster.upgrades.share_queue import ShareQueue
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -181,8 +183,11 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
         unready = cluster.ottla("cluster", "upgrade", "status", code=2).stderr
         assert "Broker 1 does not support this feature." in unready
         roll.run("brokers forward", None, roles=("broker",))
+        queue = ShareQueue(cluster, admin, java)
+        queue.consume_half_and_turn_off()
         roll.run("back", release.environment, roles=("broker", "controller"))
         roll.run("forward again", None, roles=("controller", "broker"))
+        queue.turn_on_and_consume_rest()
         finalise(cluster, release)
     with capsys.disabled():
         print_pauses(roll.phases, writers, groups)
@@ -213,7 +218,7 @@ def check_compacted(found: Sequence[int], count: int) -> None:
 def finalise(cluster: Processes, release: LastRelease) -> None:
     """Raise the levels, after which a node of the last release is refused."""
     ready = cluster.ottla("cluster", "upgrade", "status").stdout
-    assert "each node may return to the release before" in ready
+    assert "before a node returns to release 0.2.0, stop the consumers of share groups" in ready
     cluster.ottla("cluster", "upgrade", "finalize", "--yes")
     name = cluster.named("broker")[0]
     cluster.end(name)

@@ -23,7 +23,12 @@ from ottla.client.share.share_acknowledgements import RecordsInHand
 from ottla.client.share.share_buffer import BufferedRecords
 from ottla.client.share.share_fetched import LockedOffsets, ShareFetched
 from ottla.client.share.share_records import AcquiredRecords, PendingAcknowledgement
-from ottla.client.share.share_session import LOST_SESSION, Acknowledged, ShareSessionHandler
+from ottla.client.share.share_session import (
+    LOST_SESSION,
+    NO_SHARE_GROUPS,
+    Acknowledged,
+    ShareSessionHandler,
+)
 from ottla.client.telemetry.share_metrics import ShareMeasures
 from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import Epoch, NodeId, TopicIdPartition, TopicPartition
@@ -264,9 +269,12 @@ class ShareLink(BrokerLink):
             self._session.on_success()
             return True
         row = row_of(code)
-        self._lose_session(message or row.meaning)
+        reason = message or row.meaning
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            reason = f"{NO_SHARE_GROUPS} ({reason})"
+        self._lose_session(reason)
         if code not in LOST_SESSION and not row.is_retriable:
-            raise RefusedError(ErrorCode(row.code), message or row.meaning)
+            raise RefusedError(ErrorCode(row.code), reason)
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
         return False
 

@@ -14,6 +14,7 @@ from ottla.client.groups.group_member import Step
 from ottla.client.network.background import WakeUp, now_ms
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.share.share_member import ShareGroupMember
+from ottla.client.share.share_session import NO_SHARE_GROUPS
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.settings.share_client import ShareConsumerConfig
 from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
@@ -111,11 +112,7 @@ class ShareMembership:
 
     def _explained(self, error: RefusedError) -> RefusedError:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return RefusedError(
-                error.code,
-                "the cluster has no share groups; upgrade the brokers and the feature "
-                f"share.version ({error.message})",
-            )
+            return RefusedError(error.code, f"{NO_SHARE_GROUPS} ({error.message})")
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return RefusedError(
                 error.code,

@@ -36,6 +36,11 @@ Acknowledged = Mapping[TopicIdPartition, Sequence[AcknowledgementRange]]
 LOST_SESSION = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
 """Error codes for a session that the broker does not know. The next fetch opens another session."""
 
+NO_SHARE_GROUPS = (
+    "the cluster has no share groups; upgrade the brokers and the feature share.version"
+)
+"""Reason for which a broker refuses requests of share consumers with UNSUPPORTED_VERSION."""
+
 
 class ShareSessionHandler:
     """The share session of one group member with one broker."""

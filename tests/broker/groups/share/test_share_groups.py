@@ -6,11 +6,14 @@ from uuid import UUID
 
 import pytest
 
+from ottla.broker.coordinators.effects import CoordinatorRecord
 from ottla.broker.coordinators.share_persister import SharePartitionKey
+from ottla.broker.groups.group_records import lasting_offset_value, offset_key
 from ottla.broker.groups.share.partition_states import ROUND_MAX
 from ottla.broker.groups.share.share_group import ShareGroup
 from ottla.jepsen.world.walk.group_requests import GROUP, GroupRequest
 from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.group_overrides import GroupSettings
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.share_groups import ShareGroupConfig
@@ -283,3 +286,18 @@ def test_a_group_whose_states_cannot_be_deleted_stays(shares: ShareBench) -> Non
     shares.share_heartbeat("a", -1)
     assert shares.delete().code is ErrorCode.NONE
     assert shares.states.states == {}
+
+
+def test_offsets_that_an_older_release_stored_under_the_id_of_a_share_group_stay_readable(
+    shares: ShareBench,
+) -> None:
+    shares.make_topic("orders", 1)
+    shares.settled("a")
+    value = lasting_offset_value(7, -1, "", 0, ZERO_UUID)
+    shares.append([[CoordinatorRecord(offset_key(GROUP, "orders", 0), value)]], ())
+    shares.commit_log()
+    shares.restart()
+    committed = shares.fetched()
+    assert committed is not None
+    assert committed.offset == 7
+    assert shares.come("a").code is ErrorCode.GROUP_ID_NOT_FOUND

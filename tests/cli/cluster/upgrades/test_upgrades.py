@@ -15,10 +15,11 @@ from ottla.cli.confirmation import UnconfirmedError
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
-OTTLA, METADATA = "ottla.version", "metadata.version"
+OTTLA, METADATA, SHARE = "ottla.version", "metadata.version", "share.version"
 OLD = {METADATA: FeatureLevels(32, 30, 32)}
 """Features that a broker of release 0.2.0 reports."""
 NEW = {METADATA: FeatureLevels(32, 30, 33), OTTLA: FeatureLevels(0, 0, 1)}
+SHARING = NEW | {SHARE: FeatureLevels(1, 0, 2)}
 FINAL = {METADATA: FeatureLevels(33, 30, 33), OTTLA: FeatureLevels(1, 0, 1)}
 
 
@@ -197,6 +198,8 @@ async def test_the_status_of_an_old_cluster_names_the_levels_of_the_commands_rel
     ("features", "sentence"),
     [
         (NEW, "each node may return to the release before"),
+        (SHARING, "run 'ottla cluster features downgrade share.version=0'"),
+        (NEW | {METADATA: FeatureLevels(33, 30, 33)}, "no node may return to release 0.2.0"),
         (FINAL, "nothing is left to finalize"),
     ],
 )
@@ -206,3 +209,40 @@ async def test_the_status_names_the_next_step(
     assert await upgrades.status(admin_of(features, features), options()) == 0
     assert sentence in capsys.readouterr().out
     assert await upgrades.finalize(admin_of(FINAL, FINAL), options(yes=True)) == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "can_return", "lowered"),
+    [(NEW, True, {}), (SHARING, True, {SHARE: 0}), (FINAL, False, {})],
+)
+async def test_the_status_reports_levels_to_lower_before_a_return(
+    features: Mapping[str, FeatureLevels],
+    can_return: bool,
+    lowered: dict[str, int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await upgrades.status(admin_of(features, features), options(format="json"))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["can_return"], found["lower_before_return"]) == (can_return, lowered)
+
+
+@pytest.mark.parametrize(
+    ("features", "change", "level", "sentence"),
+    [
+        (SHARING, downgrade, 0, "share groups stop, and their consumers fail"),
+        (SHARING, upgrade, 2, ""),
+        (NEW | {SHARE: FeatureLevels(0, 0, 2)}, upgrade, 1, "no broker can return"),
+        (FINAL | {SHARE: FeatureLevels(0, 0, 2)}, upgrade, 1, ""),
+    ],
+)
+async def test_a_change_of_share_version_names_its_consequence(
+    features: Mapping[str, FeatureLevels],
+    change: Any,
+    level: int,
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await change(admin_of(features), options(levels=[f"{SHARE}={level}"], yes=True))
+    shown = capsys.readouterr().err
+    assert sentence in shown
+    assert bool(shown) == bool(sentence)

@@ -11,7 +11,14 @@ from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb, verbs_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
-from ottla.metadata.features import level_name, level_named
+from ottla.metadata.features import (
+    FORMER_RELEASE,
+    OTTLA_VERSION,
+    SHARE_VERSION,
+    SHARE_VERSION_OF_GROUPS,
+    level_name,
+    level_named,
+)
 from ottla.model.errors import ConfigError
 
 COLUMNS = ("FEATURE", "FINALIZED", "LOWEST", "HIGHEST")
@@ -70,6 +77,8 @@ async def change_levels(
     if not changes:
         note("the levels are already as given")
         return 0
+    for consequence in consequences_of(changes, known):
+        note(f"ottla cluster features: {consequence}")
     if not arguments.yes:
         show_changes(arguments, changes)
     if not await confirm_in_loop(arguments, question_of(kind)):
@@ -88,6 +97,26 @@ def question_of(kind: FeatureUpdateKind) -> str:
     if kind is FeatureUpdateKind.UPGRADE:
         return "raise these levels? A level that changes records is never lowered again"
     return "lower these levels?"
+
+
+def consequences_of(
+    changes: Iterable[tuple[str, int, int]], known: Mapping[str, FeatureLevels]
+) -> list[str]:
+    """Return one sentence for each change that starts or ends the service of share groups."""
+    found = []
+    for name, now, level in changes:
+        if name != SHARE_VERSION or (now > 0) == (level > 0):
+            continue
+        if level < SHARE_VERSION_OF_GROUPS:
+            found.append(
+                "share groups stop, and their consumers fail; offsets, delivery states and "
+                "settings are kept until share.version is raised again"
+            )
+        elif OTTLA_VERSION in known and known[OTTLA_VERSION].finalized == 0:
+            found.append(
+                f"no broker can return to release {FORMER_RELEASE} until share.version is 0 again"
+            )
+    return found
 
 
 def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int, int]]) -> None:

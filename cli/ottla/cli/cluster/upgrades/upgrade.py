@@ -18,7 +18,15 @@ from ottla.cli.verbs import admin_verb, verbs_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.client.network.connection import ConnectionLostError
-from ottla.metadata.features import METADATA_VERSION, OTTLA_VERSION, SUPPORTED, level_name
+from ottla.metadata.features import (
+    FORMER_RELEASE,
+    METADATA_VERSION,
+    OTTLA_VERSION,
+    SUPPORTED,
+    changes_records,
+    level_name,
+    levels_before_return,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 
 UNREADY = 2
@@ -50,13 +58,27 @@ class UpgradeState:
     def finalized(self) -> dict[str, int]:
         """Finalized level of each feature. A broker of an earlier release does not report features
         that it does not know."""
-        return {
-            name: max(
-                (one.features[name].finalized for one in self.brokers if name in one.features),
-                default=0,
-            )
-            for name in FINALIZED_TOGETHER
-        }
+        return {name: self._finalized_level(name) for name in FINALIZED_TOGETHER}
+
+    def _finalized_level(self, name: str) -> int:
+        found = (one.features[name].finalized for one in self.brokers if name in one.features)
+        return max(found, default=0)
+
+    @property
+    def lowered_before_return(self) -> dict[str, int]:
+        """Levels to which features must be lowered before a node can return to the previous
+        release."""
+        names = {name for one in self.brokers for name in one.features}
+        return levels_before_return({name: self._finalized_level(name) for name in names})
+
+    @property
+    def can_return(self) -> bool:
+        """True if nodes can return to the previous release, at once or after levels were
+        lowered."""
+        return not any(
+            changes_records(name, above=level, up_to=self._finalized_level(name))
+            for name, level in self.lowered_before_return.items()
+        )
 
     @property
     def targets(self) -> dict[str, int]:
@@ -115,6 +137,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
                 "next": wanted,
                 "ready": not obstacle,
                 "reason": obstacle,
+                "can_return": state.can_return,
+                "lower_before_return": state.lowered_before_return if state.can_return else {},
                 "brokers": [
                     {
                         "id": one.broker.id,
@@ -131,13 +155,22 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
     if obstacle:
         note(f"ottla cluster upgrade: not ready: {obstacle}")
         return UNREADY
-    if wanted:
-        say(
-            "each node may return to the release before; 'ottla cluster upgrade finalize' ends that"
-        )
-    else:
-        say("nothing is left to finalize")
+    say(_outlook(state) if wanted else "nothing is left to finalize")
     return 0
+
+
+def _outlook(state: UpgradeState) -> str:
+    """Return one sentence about the return of nodes to the previous release."""
+    lowered = state.lowered_before_return
+    if not state.can_return:
+        return f"no node may return to release {FORMER_RELEASE}: it does not support these levels"
+    if lowered:
+        levels = " ".join(f"{name}={level}" for name, level in lowered.items())
+        return (
+            f"before a node returns to release {FORMER_RELEASE}, stop the consumers of share "
+            f"groups and run 'ottla cluster features downgrade {levels}'"
+        )
+    return "each node may return to the release before; 'ottla cluster upgrade finalize' ends that"
 
 
 def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
