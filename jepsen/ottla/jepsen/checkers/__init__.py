@@ -19,6 +19,8 @@ groups.py       owners of the partitions of a group, and the offsets committed f
 metadata.py     topics created, changed and deleted, as every broker describes them
 producer_ids.py uniqueness of producer ids and epochs
 list_offsets.py end offsets above every acknowledged record
+share_reading.py  index of a history of share groups by record
+shares.py       deliveries and acknowledgements of share groups, and their start offsets
 availability.py share of operations that succeed, and recovery times after faults
 servers.py      errors that the harness found in the servers' logs and directories
 
@@ -37,4 +39,6 @@ R7   a partition has one owner in a generation of a group, and no unread offset 
 R8   a send without acks=all promises nothing: its loss is no anomaly (log)
 R9   operations succeed without faults, and soon after a fault (availability)
 R10  servers report no unexpected error and leave sound directories (servers)
+R11  a queue loses no record, settles it once, and never gives it to two members at a time
+     (shares: all its anomalies)
 """

@@ -122,6 +122,10 @@ class RunFacts:
     record_key_count: int = 0
     """Number of record keys in each log, which is then compacted. 0: records have no key, and no
     record may be removed."""
+    lock_ms: int = 30_000
+    """Duration of the acquisition locks of share groups in ms."""
+    delivery_count_limit: int = 5
+    """Number of deliveries after which share groups archive a record."""
     steps_max: int = 2_000_000
     """Steps after which the search for a sequential order of one object stops with the verdict
     "unknown"."""

@@ -1,0 +1,207 @@
+"""Index of a history of share groups by record: its deliveries, and their acknowledgements.
+
+Pure.  A member is one open share consumer. An acknowledgement belongs to the last delivery of the
+record to its member, since a consumer forgets its records when its session ends.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.jepsen.history import EventKind, History, Json, Operation
+
+ACCEPT: Final = "accept"
+RELEASE: Final = "release"
+REJECT: Final = "reject"
+RENEW: Final = "renew"
+FINAL_TYPES = frozenset({ACCEPT, REJECT})
+"""Types of acknowledgements after which a record is never delivered again."""
+NS_PER_MS = 1_000_000
+
+
+class RecordPlace(NamedTuple):
+    """A record, as one share group sees it."""
+
+    group: str
+    key: str
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class ShareAck:
+    """Acknowledgement of one delivery."""
+
+    operation: Operation
+    type: str
+    is_confirmed: bool | None
+    """True if the broker confirmed it, False if it certainly had no effect, None if its outcome is
+    unknown."""
+
+    @property
+    def begun_ns(self) -> int:
+        """Time before which the broker cannot have processed the acknowledgement."""
+        return self.operation.invoke.time_ns
+
+    @property
+    def done_ns(self) -> int:
+        """Time at which the outcome of the acknowledgement was known."""
+        return (self.operation.completion or self.operation.invoke).time_ns
+
+
+@dataclass(slots=True, eq=False)
+class DeliveryToMember:
+    """Delivery of one record to one member."""
+
+    operation: Operation
+    place: RecordPlace
+    member: str
+    count: int
+    """Delivery count that the member received."""
+    earliest_ns: int
+    """Time before which the broker cannot have acquired the record for this delivery."""
+    acks: list[ShareAck] = field(default_factory=list)
+
+    @property
+    def seen_ns(self) -> int:
+        """Time by which the broker has acquired the record for this delivery."""
+        return (self.operation.completion or self.operation.invoke).time_ns
+
+    @property
+    def confirmed(self) -> list[ShareAck]:
+        """The confirmed acknowledgements, renewals included."""
+        return [ack for ack in self.acks if ack.is_confirmed]
+
+    @property
+    def end(self) -> ShareAck | None:
+        """The confirmed acknowledgement that ended the delivery, or None."""
+        return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
+
+    def settles(self, limit: int) -> bool:
+        """Return whether the record is settled when the confirmed end of this delivery is done."""
+        end = self.end
+        return end is not None and (end.type in FINAL_TYPES or self.count >= limit)
+
+    def settled_from_ns(self, limit: int) -> int | None:
+        """Return the time from which this delivery may have settled the record, or None if it
+        cannot have done so. The last delivery settles the record when its lock ends."""
+        if self.count >= limit:
+            return self.earliest_ns
+        begun = [
+            ack.begun_ns
+            for ack in self.acks
+            if ack.type in FINAL_TYPES and ack.is_confirmed is not False
+        ]
+        return min(begun, default=None)
+
+
+class StartOffset(NamedTuple):
+    """Start offset of a group in one partition, as an operation described it."""
+
+    operation: Operation
+    offset: int
+
+
+@dataclass(slots=True)
+class ShareReading:
+    """Index of one history."""
+
+    deliveries: dict[RecordPlace, list[DeliveryToMember]] = field(default_factory=dict)
+    """Deliveries of each record, in the order in which members received them."""
+    values: dict[tuple[str, int], set[Json]] = field(default_factory=dict)
+    """Values that were acknowledged or delivered, by key and offset."""
+    promised: dict[str, set[int]] = field(default_factory=dict)
+    """Offsets of acknowledged records, by key."""
+    sent: dict[str, set[Json]] = field(default_factory=dict)
+    """Values that may have been appended, by key."""
+    starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
+    """Described start offsets, by group and key."""
+    groups: set[str] = field(default_factory=set)
+    _joined_ns: dict[str, int] = field(default_factory=dict)
+    _newest: dict[tuple[str, RecordPlace], DeliveryToMember] = field(default_factory=dict)
+
+    @staticmethod
+    def of(history: History) -> "ShareReading":
+        """Return the index of a history."""
+        reading = ShareReading()
+        # By completion: a member acknowledges records that an earlier operation has returned.
+        operations = history.operations("send", "join", "take", "acknowledge", "start-offsets")
+        for operation in sorted(operations, key=lambda one: one.index):
+            reading._add(operation)
+        return reading
+
+    def _add(self, operation: Operation) -> None:
+        value = operation.value
+        if operation.invoke.f == "send":
+            self._add_send(operation)
+        elif not isinstance(value, Mapping):
+            return
+        elif operation.invoke.f == "join":
+            if operation.kind is EventKind.OK:
+                self.groups.add(value["group"])
+                self._joined_ns[value["member"]] = operation.invoke.time_ns
+        elif operation.invoke.f == "take":
+            if operation.kind is EventKind.OK:
+                self._add_deliveries(operation, value)
+        elif operation.invoke.f == "acknowledge":
+            self._add_acks(operation, value)
+        elif operation.kind is EventKind.OK:
+            for key, (offset, _) in value["keys"].items():
+                if offset is not None:
+                    found = self.starts.setdefault((value["group"], key), [])
+                    found.append(StartOffset(operation, offset))
+
+    def _add_send(self, operation: Operation) -> None:
+        for _, key, value in operation.invoke.value:
+            if operation.kind is not EventKind.FAIL:
+                self.sent.setdefault(key, set()).add(value)
+        if operation.kind is not EventKind.OK:
+            return
+        for _, key, (offset, value) in operation.value:
+            if offset is not None:
+                self.values.setdefault((key, offset), set()).add(value)
+                self.promised.setdefault(key, set()).add(offset)
+
+    def _add_deliveries(self, operation: Operation, value: Mapping[str, Json]) -> None:
+        group, member = value["group"], value["member"]
+        assert operation.completion is not None
+        done_ns = operation.completion.time_ns
+        for key, records in value["keys"].items():
+            for offset, content, count, age_ms in records:
+                earliest_ns = self._joined_ns.get(member, 0)
+                if age_ms is not None:
+                    earliest_ns = max(earliest_ns, done_ns - age_ms * NS_PER_MS)
+                place = RecordPlace(group, key, offset)
+                delivery = DeliveryToMember(operation, place, member, count, earliest_ns)
+                self.deliveries.setdefault(place, []).append(delivery)
+                self.values.setdefault((key, offset), set()).add(content)
+                self._newest[member, place] = delivery
+
+    def _add_acks(self, operation: Operation, value: Mapping[str, Json]) -> None:
+        group, member = value["group"], value["member"]
+        is_known = operation.completion is not None and operation.completion.value is not None
+        for key, acks in value["keys"].items():
+            for offset, kind, *outcome in acks:
+                delivery = self._newest.get((member, RecordPlace(group, key, offset)))
+                if delivery is None:
+                    continue
+                is_confirmed = outcome[0] if is_known and outcome else None
+                if operation.kind is EventKind.FAIL and not outcome:
+                    is_confirmed = False
+                delivery.acks.append(ShareAck(operation, kind, is_confirmed))
+
+    def all_deliveries(self) -> Iterator[DeliveryToMember]:
+        """Yield every delivery."""
+        for deliveries in self.deliveries.values():
+            yield from deliveries
+
+    def partitions(self) -> list[tuple[str, str]]:
+        """Return each group with each key that it received records of, or that was described."""
+        delivered = {(place.group, place.key) for place in self.deliveries}
+        return sorted(delivered | self.starts.keys())
+
+    def known_offsets(self, group: str, key: str) -> list[int]:
+        """Return, in order, the offsets of a key that certainly have a record."""
+        delivered = {
+            place.offset for place in self.deliveries if (place.group, place.key) == (group, key)
+        }
+        return sorted(delivered | self.promised.get(key, set()))
