@@ -20,6 +20,7 @@ EXPECTED = {
     "metadata": {"create", "set-config", "describe"},
     "producer-ids": {"init"},
     "list-offsets": {"send", "end-offset"},
+    "share": {"send", "join", "take", "acknowledge"},
     "transactions": {"init", "txn", "poll", "assign", "settle", "committed"},
 }
 OPERATIONS = {"producer-ids": 5, "transactions": 25}

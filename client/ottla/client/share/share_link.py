@@ -335,7 +335,7 @@ class ShareLink(BrokerLink):
         )
         await self._take_results(results)
         for topic in answer.responses:
-            has_errors |= self._take_topic(topic.topic_id, topic.partitions, wanted)
+            has_errors |= self._take_topic(topic.topic_id, topic.partitions, wanted, sent_s)
         if has_errors or not (record_count or wait_ms):
             await trio.sleep(config.retry_backoff_ms / 1_000)
 
@@ -344,6 +344,7 @@ class ShareLink(BrokerLink):
         topic_id: UUID,
         partitions: Iterable[PartitionData],
         wanted: Mapping[TopicIdPartition, TopicPartition],
+        sent_s: float,
     ) -> bool:
         """Process the records of one topic.  Returns True if the next fetch should be delayed."""
         has_errors = False
@@ -353,14 +354,14 @@ class ShareLink(BrokerLink):
             if at is None:
                 continue  # its acknowledgements were processed; nothing was fetched
             try:
-                has_errors |= self._take_partition(key, at, data)
+                has_errors |= self._take_partition(key, at, data, sent_s)
             except RefusedError as error:
                 self._on_failure(error)
                 has_errors = True
         return has_errors
 
     def _take_partition(
-        self, key: TopicIdPartition, at: TopicPartition, data: PartitionData
+        self, key: TopicIdPartition, at: TopicPartition, data: PartitionData, sent_s: float
     ) -> bool:
         if data.error_code != ErrorCode.NONE:
             row = row_of(data.error_code)
@@ -384,7 +385,7 @@ class ShareLink(BrokerLink):
             for one in data.acquired_records
         ]
         assert isinstance(data.records, memoryview | bytes | None)
-        self._take_records(key, at, data.records or b"", acquired)
+        self._take_records(key, at, data.records or b"", acquired, sent_s)
         return False
 
     def _take_records(
@@ -393,6 +394,7 @@ class ShareLink(BrokerLink):
         at: TopicPartition,
         data: bytes | memoryview,
         ranges: list[LockedOffsets],
+        sent_s: float,
     ) -> None:
         try:
             fetched = ShareFetched(
@@ -409,6 +411,7 @@ class ShareLink(BrokerLink):
             key,
             at,
             self.hand.acquire(key, at, offsets, now),
+            requested_s=sent_s,
             on_work=self.on_work,
             on_awaited=self.on_awaited,
             on_failure=self.on_unwatched_failure,

@@ -89,7 +89,16 @@ class AcquiredRecords:
     """Records of one partition that were acquired together, and the broker that expects their
     acknowledgements."""
 
-    __slots__ = ("_hand", "_on_awaited", "_on_failure", "_on_work", "at", "key", "serial")
+    __slots__ = (
+        "_hand",
+        "_on_awaited",
+        "_on_failure",
+        "_on_work",
+        "at",
+        "key",
+        "requested_s",
+        "serial",
+    )
 
     def __init__(
         self,
@@ -98,6 +107,7 @@ class AcquiredRecords:
         at: TopicPartition,
         serial: int,
         *,
+        requested_s: float,
         on_work: Callable[[], None],
         on_awaited: Callable[[], None],
         on_failure: Callable[[OttlaError], None],
@@ -106,6 +116,8 @@ class AcquiredRecords:
         self.key = key
         self.at = at
         self.serial = serial
+        self.requested_s = requested_s
+        """Time of trio's clock at which the fetch of the records was sent."""
         self._on_work = on_work
         self._on_awaited = on_awaited
         self._on_failure = on_failure

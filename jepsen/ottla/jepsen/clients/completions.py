@@ -28,7 +28,9 @@ READS = frozenset(
         "leave",
         "poll",
         "settle",
+        "start-offsets",
         "subscribe",
+        "take",
     }
 )
 TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)

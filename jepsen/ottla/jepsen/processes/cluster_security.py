@@ -34,7 +34,13 @@ ENTRIES = (
         AclOperation.ALTER,
         AclOperation.ALTER_CONFIGS,
     ),
-    *allow(PRINCIPAL, ResourceType.GROUP, AclOperation.READ, AclOperation.DELETE),
+    *allow(
+        PRINCIPAL,
+        ResourceType.GROUP,
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.ALTER_CONFIGS,
+    ),
     *allow(PRINCIPAL, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE),
     *allow(PRINCIPAL, ResourceType.CLUSTER, AclOperation.DESCRIBE, name=CLUSTER_NAME),
 )

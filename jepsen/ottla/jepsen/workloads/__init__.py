@@ -9,6 +9,7 @@ group.py            members that join, leave and crash (pure)
 metadata.py         topics created, changed, deleted and described (pure)
 producer_ids.py     producer ids, none of which may be allocated twice (pure)
 list_offsets.py     end offsets of logs (pure)
+share.py            a share group as a queue: records taken, settled or released (pure)
 transactions.py     transfers between logs, copies of consumed records, committed reads (pure)
 
 keys.py             keys of logs, and the replacement of full topics (pure)

@@ -15,7 +15,8 @@ from ottla.jepsen.history import NO_EXTRA, EventKind, Json
 
 OWN: Final = "ottla"
 CONFLUENT: Final = "confluent"
-CLIENTS = (OWN, CONFLUENT)
+JAVA: Final = "java"
+CLIENTS = (OWN, CONFLUENT, JAVA)
 
 NOTHING_TO_READ: Final = "nothing is assigned"
 """Error of a poll by a client that has no assigned partitions: it has not received any yet, or lost

@@ -1,8 +1,8 @@
 """The workloads by name: for each, its generator and the clients that perform its operations."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,7 +16,9 @@ from ottla.jepsen.clients.confluent_metadata import ConfluentMetadataClient
 from ottla.jepsen.clients.confluent_offsets import ConfluentOffsetsClient
 from ottla.jepsen.clients.confluent_producer_ids import ConfluentProducerIdsClient
 from ottla.jepsen.clients.confluent_queue import ConfluentQueueClient
+from ottla.jepsen.clients.confluent_share import ConfluentShareClient, check_share_consumer
 from ottla.jepsen.clients.confluent_transactions import ConfluentTransactionsClient
+from ottla.jepsen.clients.java_share import java_command, open_java_share
 from ottla.jepsen.clients.own import open_own
 from ottla.jepsen.clients.own_group import OwnGroupClient
 from ottla.jepsen.clients.own_list_offsets import OwnListOffsetsClient
@@ -24,17 +26,21 @@ from ottla.jepsen.clients.own_metadata import OwnMetadataClient
 from ottla.jepsen.clients.own_offsets import OwnOffsetsClient
 from ottla.jepsen.clients.own_producer_ids import OwnProducerIdsClient
 from ottla.jepsen.clients.own_queue import OwnQueueClient
+from ottla.jepsen.clients.own_share import OwnShareClient, prepare_share_group
 from ottla.jepsen.clients.own_transactions import OwnTransactionsClient
 from ottla.jepsen.clients.topics import clear_away, count_brokers, make_topics, warm_up
 from ottla.jepsen.history import Json
 from ottla.jepsen.workloads.group import GroupLoad
 from ottla.jepsen.workloads.list_offsets import ListOffsetsLoad
 from ottla.jepsen.workloads.load import (
+    CONFLUENT,
+    JAVA,
     OWN,
     Completion,
     Generator,
     LoadClient,
     LoadPlan,
+    NewTopic,
     Note,
     Op,
 )
@@ -43,7 +49,9 @@ from ottla.jepsen.workloads.offsets import OffsetsLoad
 from ottla.jepsen.workloads.pace import ThreadPace
 from ottla.jepsen.workloads.producer_ids import ProducerIdsLoad
 from ottla.jepsen.workloads.queue import QueueLoad
+from ottla.jepsen.workloads.share import FACTS, ShareLoad
 from ottla.jepsen.workloads.transactions import TransactionsLoad
+from ottla.model.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,14 @@ class WorkloadRow:
     """Factory of the confluent-kafka client, with arguments bootstrap, thread, note, plan."""
     record_key_count: int = 0
     """Number of record keys, as in `LoadPlan.record_key_count`."""
+    java: Callable[..., Any] | None = None
+    """Opens the client in Java, with arguments bootstrap, thread, plan. None if there is none."""
+    prepare: Callable[[str, LoadPlan, Sequence[NewTopic]], Awaitable[None]] | None = None
+    """Prepares the cluster after the topics are created, with arguments bootstrap, plan, topics."""
+    facts: Mapping[str, Json] = field(default_factory=dict)
+    """Facts that the workload's checkers need."""
+    check_confluent: Callable[[], None] | None = None
+    """Raises ConfigError if the installed confluent-kafka is too old for the workload."""
 
 
 RECORD_KEYS = 8
@@ -74,7 +90,30 @@ ROWS: Mapping[str, WorkloadRow] = {
         TransactionsLoad, OwnTransactionsClient, ConfluentTransactionsClient
     ),
     "list-offsets": WorkloadRow(ListOffsetsLoad, OwnListOffsetsClient, ConfluentListOffsetsClient),
+    "share": WorkloadRow(
+        ShareLoad,
+        OwnShareClient,
+        ConfluentShareClient,
+        java=open_java_share,
+        prepare=prepare_share_group,
+        facts=FACTS,
+        check_confluent=check_share_consumer,
+    ),
 }
+
+
+def check_clients(workloads: Iterable[str], kinds: Sequence[str]) -> None:
+    """Raise ConfigError if a workload cannot use a kind of client on this machine."""
+    for name in workloads:
+        row = ROWS[name]
+        if JAVA in kinds:
+            if row.java is None:
+                raise ConfigError("--clients", f"java has no part in the workload {name}")
+            if set(kinds) == {JAVA}:
+                raise ConfigError("--clients", "java only consumes; name another client, too")
+            java_command()
+        if CONFLUENT in kinds and row.check_confluent is not None:
+            row.check_confluent()
 
 
 class Workload:
@@ -104,6 +143,7 @@ class Workload:
             "idempotent": self.plan.idempotent,
             "acks": "all",
             "record_key_count": self.plan.record_key_count,
+            **self._row.facts,
         }
 
     async def set_up(self, bootstrap: str) -> None:
@@ -115,6 +155,8 @@ class Workload:
         self.plan = replace(self.plan, broker_count=await count_brokers(bootstrap))
         await make_topics(bootstrap, self.plan, self._generator.topics)
         await warm_up(bootstrap, self.plan)
+        if self._row.prepare is not None:
+            await self._row.prepare(bootstrap, self.plan, self._generator.topics)
 
     async def tear_down(self, bootstrap: str) -> None:
         """Delete the topics and groups with the workload's prefix. Needed on a cluster that still
@@ -146,6 +188,9 @@ class Workload:
         if self.plan.kinds[thread] == OWN:
             make_own = partial(self._row.own, plan=self.plan)
             opened = open_own(make_own, bootstrap, thread, note)
+        elif self.plan.kinds[thread] == JAVA:
+            assert self._row.java is not None
+            opened = self._row.java(bootstrap, thread, self.plan)
         else:
             make_confluent = partial(self._row.confluent, plan=self.plan)
             opened = open_confluent(make_confluent, bootstrap, thread, note)

@@ -51,6 +51,11 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "8",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+    "share.coordinator.state.topic.num.partitions": "4",
 }
 """Settings of the cluster under test. With Kafka's defaults, a crashed member of the newer protocol
 keeps its partitions for 45 s, longer than a run waits for a recovery. Fifty offsets partitions,

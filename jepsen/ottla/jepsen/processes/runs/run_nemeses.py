@@ -18,7 +18,7 @@ from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
 from ottla.jepsen.processes.runs.run_plan import NO_NEMESIS, RunPlan
 from ottla.jepsen.processes.runs.run_status import Say
 from ottla.jepsen.processes.runs.run_verdict import RunSummary
-from ottla.jepsen.workloads.table import WORKLOADS
+from ottla.jepsen.workloads.table import WORKLOADS, check_clients
 from ottla.model.errors import ConfigError
 
 PARTITION = "partition"
@@ -69,7 +69,7 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_names(plan: RunPlan) -> None:
-    """Raise ConfigError if a workload or a nemesis does not exist."""
+    """Raise ConfigError if a workload or a nemesis does not exist, or a client is missing."""
     for option, names, known in (
         ("--workload", plan.workloads, tuple(WORKLOADS)),
         ("--nemesis", expanded(plan.nemeses), nemesis_names()),
@@ -77,6 +77,7 @@ def check_names(plan: RunPlan) -> None:
         for name in names:
             if name not in known:
                 raise ConfigError(option, f"is {name!r}; it must be one of {', '.join(known)}")
+    check_clients(plan.workloads, plan.clients)
     for name in expanded(plan.faults):
         if CLASSES[name].needs_flush and not plan.flush:
             raise ConfigError(

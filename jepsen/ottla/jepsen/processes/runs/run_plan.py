@@ -12,6 +12,9 @@ from ottla.model.errors import ConfigError
 
 OWN_CLIENT = "ottla"
 CLIENTS = (OWN_CLIENT, "confluent")
+"""Client kinds of a run by default."""
+OPTIONAL_CLIENTS = ("java",)
+"""Client kinds that only some workloads have, and that need programs beside this package."""
 NO_NEMESIS = "none"
 
 SECONDS_DEFAULT = 60.0
@@ -77,9 +80,10 @@ class RunPlan:
             if not values or len(set(values)) != len(values):
                 raise ConfigError(option, f"is {','.join(values)!r}; name each once, at least one")
         for client in self.clients:
-            if client not in CLIENTS:
+            known = (*CLIENTS, *OPTIONAL_CLIENTS)
+            if client not in known:
                 raise ConfigError(
-                    "--clients", f"is {client!r}; it must be one of {', '.join(CLIENTS)}"
+                    "--clients", f"is {client!r}; it must be one of {', '.join(known)}"
                 )
         if self.seconds <= 0 or self.interval_s <= 0:
             raise ConfigError("--for", "and --interval must be longer than 0")
