@@ -1,5 +1,7 @@
 """Proxies know both ends of each connection, and pass on what no fault blocks, without root."""
 
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -142,6 +144,15 @@ async def test_over_a_one_way_cut_one_hears_and_is_not_heard(tmp_path: Path) -> 
             await faults.heal_all()
             with trio.fail_after(60):
                 assert await client.receive_some(1) == b"2"
+
+
+async def test_a_connection_that_was_reset_before_it_is_accepted_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path) as all_:
+        with socket.create_connection(("127.0.0.1", all_.port_of("a"))) as hasty:
+            hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await all_.check(EVERYBODY)
 
 
 async def test_a_reset_ends_connections_of_the_node_alone(tmp_path: Path) -> None:

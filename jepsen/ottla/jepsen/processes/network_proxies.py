@@ -108,7 +108,10 @@ class ProxyNetwork:
     async def _relay(self, node: str, near: trio.SocketStream) -> None:
         """Relay one connection to a node while both ends are open."""
         async with near:
-            opener = self._owner(near.socket.getpeername()[1], self._ports[node])
+            try:
+                opener = self._owner(near.socket.getpeername()[1], self._ports[node])
+            except OSError:
+                return  # it was reset before it was accepted
             # The first packet does not pass a cut, either.
             await self._pass(opener, node, 1)
             try:
