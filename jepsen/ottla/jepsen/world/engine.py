@@ -156,6 +156,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "encrypted": "ottla.jepsen.world.whole.whole_cluster:EncryptedCluster",
         "acls": "ottla.jepsen.world.whole.acls:AclsOfCluster",
         "throttled": "ottla.jepsen.world.whole.throttles:ThrottledCluster",
+        "shares": "ottla.jepsen.world.whole.shares:SharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
         "transactions-coordinators": (
             "ottla.jepsen.world.whole.transactions:CoordinatorsOfCluster"

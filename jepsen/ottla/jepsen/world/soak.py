@@ -47,9 +47,9 @@ class Part(NamedTuple):
 
 
 PLAN = (
-    Part("walk", "raft", 7),
+    Part("walk", "raft", 6),
     Part("walk", "raft-forged", 3),
-    Part("walk", "raft-disk", 8),
+    Part("walk", "raft-disk", 7),
     Part("walk", "raft-damaged", 8),
     Part("walk", "replication", 8),
     Part("walk", "replication-losses", 4),
@@ -70,6 +70,7 @@ PLAN = (
     Part("whole", "encrypted", 3),
     Part("whole", "acls", 2),
     Part("whole", "throttled", 2),
+    Part("whole", "shares", 2),
     Part("whole", "transactions", 3),
     Part("whole", "transactions-clients", 1),
     Part("whole", "transactions-coordinators", 2),

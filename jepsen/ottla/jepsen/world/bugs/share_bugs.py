@@ -13,7 +13,7 @@ from ottla.broker.share_state.share_state_shard import ShareStateShard
 from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState, Span
 from ottla.broker.shares.ordering.delivery_order import DeliveryOrder
 from ottla.broker.shares.share_partition import SharePartition, ShareRules
-from ottla.jepsen.world.bugs.mutant import Mutant, patched, walk_mutant
+from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched, walk_mutant
 from ottla.model.errors import ErrorCode, RefusedError
 
 
@@ -99,6 +99,22 @@ def _failed_write_counts() -> Iterator[None]:
 def _start_passes_unwritten() -> Any:
     settled = property(lambda span: span.state in TERMINAL)
     return patched(Span, is_settled=settled)
+
+
+@contextmanager
+def _start_passes_gap() -> Iterator[None]:
+    """Let a write store the end of the last settled records as the start offset."""
+    original = SharePartition.next_write
+
+    def next_write(self: SharePartition) -> Any:
+        found = original(self)
+        if found is None:
+            return None
+        ends = [span.last + 1 for span in self.window.spans if span.state in TERMINAL]
+        return found._replace(start_offset=max([found.start_offset, *ends]))
+
+    with patched(SharePartition, next_write=next_write):
+        yield
 
 
 # --- durable state --------------------------------------------------------------------------------
@@ -286,7 +302,23 @@ def _dropped_record_keeps_its_key() -> Iterator[None]:
 
 _row = partial(walk_mutant, subject="shares")
 
-MUTANTS: tuple[Mutant, ...] = (
+
+def _of_cluster(
+    name: str, sentence: str, plant: Plant, seed_count: int = 60, *, is_quick: bool = False
+) -> Mutant:
+    """Return a mutant that whole clusters find."""
+    return Mutant(
+        name=name,
+        sentence=sentence,
+        engine="whole",
+        subject="shares",
+        plant=plant,
+        seed_count=seed_count,
+        is_quick=is_quick,
+    )
+
+
+WALKED: tuple[Mutant, ...] = (
     _row("share-locks-stay", "acquisition locks do not end", _locks_stay),
     _row("share-sessions-keep", "the end of a session releases nothing", _sessions_keep_records),
     _row(
@@ -337,4 +369,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "a record that compaction removed blocks its key",
         _dropped_record_keeps_its_key,
     ),
+    _row("share-start-gap", "the start offset passes a gap", _start_passes_gap),
 )
+CLUSTERED: tuple[Mutant, ...] = (
+    _of_cluster("cluster-share-load-nothing", "a new leader loads no batches", _batches_not_loaded),
+    _of_cluster(
+        "cluster-share-late-ack",
+        "an acknowledgement after the end of the lock is accepted",
+        _late_acknowledgement_counts,
+    ),
+    _of_cluster(
+        "cluster-share-start-gap",
+        "the start offset passes a gap",
+        _start_passes_gap,
+        is_quick=True,
+    ),
+    _of_cluster(
+        "cluster-share-uncommitted",
+        "the share coordinator answers before the commit",
+        _answered_uncommitted,
+    ),
+)
+MUTANTS = WALKED + CLUSTERED

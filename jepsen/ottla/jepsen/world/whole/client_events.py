@@ -41,10 +41,12 @@ class ClientEvents:
         *,
         record_key_count: int = 0,
         checkers: Sequence[str] = CHECKERS,
+        facts: Mapping[str, Json] = NO_EXTRA,
     ) -> None:
+        """`facts` are further facts of the run that the checkers need, by the names of RunFacts."""
         self._clock_ns = clock_ns
         self._checkers = checkers
-        self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count)
+        self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count, **facts)
         self._events: list[Event] = []
         self._process_count = 0
         self._is_ending = False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.jepsen.checkers.compacted import record_key_of
-from ottla.jepsen.history import Event
+from ottla.jepsen.history import NO_EXTRA, Event, Json
 from ottla.jepsen.world.trace import Trace
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.client_events import CHECKERS, ClientEvents, key_of
@@ -45,8 +45,11 @@ class ClientHistory:
         *,
         record_key_count: int = 0,
         checkers: Sequence[str] = CHECKERS,
+        facts: Mapping[str, Json] = NO_EXTRA,
     ) -> None:
-        self.events = ClientEvents(clock_ns, record_key_count=record_key_count, checkers=checkers)
+        self.events = ClientEvents(
+            clock_ns, record_key_count=record_key_count, checkers=checkers, facts=facts
+        )
         """The same operations as events, for the checkers that need the whole history."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0

@@ -14,6 +14,7 @@ import trio
 from ottla.client.network.tls import TLS
 from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.checkers.compacted import COMPACTED_TOPIC
+from ottla.jepsen.history import Json
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome
 from ottla.jepsen.world.rare import RareStates
@@ -77,6 +78,8 @@ class WholeCluster:
     workload: type[ClientWorkload] = ClientWorkload
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
+    facts: ClassVar[dict[str, Json]] = {}
+    """Further facts of every run that the checkers need."""
     settings: ClassVar[dict[str, str]] = {}
     """Settings of every node, in addition to the settings that are drawn."""
 
@@ -293,6 +296,7 @@ class _ClusterRun:
             lambda: int(trio.current_time() * 1e9),
             record_key_count=engine.record_key_count,
             checkers=engine.checkers,
+            facts=engine.facts,
         )
         self._ended_ms = 0
         self._nemesis: WorldNemesis | None = None

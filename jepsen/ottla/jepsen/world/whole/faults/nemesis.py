@@ -23,6 +23,7 @@ from ottla.jepsen.world.whole.faults.disk_troubles import DiskTroubles
 from ottla.jepsen.world.whole.faults.loss_limit import LossLimit
 from ottla.jepsen.world.whole.faults.quorum_damages import QuorumDamages
 from ottla.jepsen.world.whole.faults.reassignments import Reassignments
+from ottla.jepsen.world.whole.faults.share_faults import ShareFaults
 from ottla.jepsen.world.whole.faults.topic_recreations import TopicRecreations
 from ottla.jepsen.world.whole.faults.untrusted_clients import CertificateChanges, UntrustedClients
 from ottla.jepsen.world.whole.machine import Machine
@@ -136,6 +137,7 @@ class WorldNemesis:
     def _faults_by_name(self, disks: DiskTroubles) -> dict[str, Fault]:
         """Return, by name, the faults that only some subjects use."""
         deaths = CoordinatorDeaths(self.context)
+        shares = ShareFaults(self.context)
         return {
             "moved replicas": disks.move_replicas,
             "disk loss": DiskLosses(self.context).lose,
@@ -143,6 +145,8 @@ class WorldNemesis:
             "damaged controller": QuorumDamages(self.context).damage,
             "coordinator": deaths.kill,
             "unfollowed coordinator": deaths.kill_unfollowed,
+            "share coordinator": shares.kill_coordinator,
+            "replaced leader": shares.replace_leader,
             **self._encryption_faults(),
         }
 

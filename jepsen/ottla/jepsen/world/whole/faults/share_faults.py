@@ -1,0 +1,83 @@
+"""Faults that a share group notices: a share coordinator without followers, and a partition leader
+that does not learn that it was replaced."""
+
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.model.ids import NodeId
+from ottla.model.internal_topics import SHARE_STATE_TOPIC
+
+UNFOLLOWED_MS = (200, 1_200)
+"""Time in ms for which a coordinator's followers are cut off. They stay in sync meanwhile."""
+
+REPLACED_MS = (2_000, 12_000)
+"""Time in ms for which a leader is cut off before a client restarts. Many of these times are longer
+than the session timeout of a broker, so that another leader is elected."""
+
+UNAWARE_MS = (1_000, 6_000)
+"""Time in ms for which it is cut off after that."""
+
+
+class ShareFaults(ClusterFaults):
+    """Faults of the coordinators and the partition leaders of share groups."""
+
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._start_later = context.start_later
+        self._network = self._cluster.world.network
+
+    async def kill_coordinator(self) -> None:
+        """Cut off the followers of a share coordinator, and kill it before they have its newest
+        records."""
+        image = self._cluster.latest_image
+        topic = None if image is None else image.topic(SHARE_STATE_TOPIC)
+        if topic is None:
+            return
+        state = topic.partitions[self._chance.below(len(topic.partitions))]
+        machine = self._cluster.broker_machines.get(NodeId(state.leader))
+        if machine is None:
+            return
+        self._counts["partitions"] += 1
+        for replica in state.replicas:
+            if replica != state.leader:
+                self._cut(machine, self._cluster.broker_machines[NodeId(replica)])
+        await self._wait(UNFOLLOWED_MS)
+        is_killed = machine.is_running and not machine.is_paused
+        if is_killed and self._loss_limit.may_die(machine):
+            self._rare.sometimes("a share coordinator dies without followers")
+            self._counts["crashes"] += 1
+            machine.kill()
+        self._network.heal()
+        if not machine.is_running:
+            await self._start_later(machine)
+
+    async def replace_leader(self) -> None:
+        """Cut off a partition leader from the controllers, while clients and brokers still reach
+        it, and restart a client, which then finds the leader that replaced it."""
+        machine = self._leader()
+        if machine is None:
+            return
+        self._counts["partitions"] += 1
+        for controller in self._cluster.controller_machines.values():
+            self._cut(machine, controller)
+        await self._wait(REPLACED_MS)
+        running = [each for each in self._workload.members if each.is_running]
+        if running:
+            client = self._chance.pick(running)
+            client.kill()
+            await client.has_ended.wait()
+            client.start()
+        await self._wait(UNAWARE_MS)
+        self._network.heal()
+
+    def _leader(self) -> Machine | None:
+        at = self._chance.pick(self._workload.partitions)
+        image = self._cluster.latest_image
+        topic = None if image is None else image.topic(at.topic)
+        if topic is None:
+            return None
+        leader = NodeId(topic.partitions[at.partition].leader)
+        return self._cluster.broker_machines.get(leader)
+
+    def _cut(self, one: Machine, other: Machine) -> None:
+        self._network.cut(one.name, other.name)
+        self._network.cut(other.name, one.name)

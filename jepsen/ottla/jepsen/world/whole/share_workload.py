@@ -1,0 +1,201 @@
+"""The clients of a run of a share group: producers, and members that use the group as a queue.
+
+Members acknowledge what they take, at once, after a while, or only after the end of the lock. They
+accept, release, reject and renew, and describe the group's start offsets. All of it is checked at
+the end (`checkers.shares`).
+"""
+
+from collections import Counter
+from math import ceil
+
+import trio
+
+from ottla.client.admin import open_admin
+from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.share.share_records import PendingAcknowledgement, ShareRecord
+from ottla.client.share_consumer import ShareConsumer, open_share_consumer
+from ottla.jepsen.checkers.share_reading import ACCEPT, REJECT, RELEASE, RENEW
+from ottla.jepsen.history import Json
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.whole.client_events import FINAL, key_of
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.jepsen.world.whole.workload import (
+    MEMBER_PATIENCE_S,
+    RETRY_S,
+    TROUBLE,
+    ClientWorkload,
+    ignoring_faults,
+)
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.share_client import ShareConsumerConfig
+
+LOCK_MS = 3_000
+"""Duration of a lock in ms. It is shorter than most pauses."""
+DELIVERY_COUNT_LIMIT = 25
+"""Number of deliveries of a record. Faults do not use up as many in a run."""
+GROUP_SETTINGS = {
+    "share.auto.offset.reset": "earliest",
+    "share.record.lock.duration.ms": str(LOCK_MS),
+    "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+}
+TYPES = (*(ACCEPT,) * 12, *(RELEASE,) * 3, REJECT, RENEW)
+"""Types of acknowledgements, as often as members use them."""
+RECORDS_MAX = 6
+"""Largest number of records that a member takes at a time."""
+WORK_S_MAX = 0.3
+ENDLESS_MS = 3_600_000
+LATE_ONE_IN = 16
+"""One take in this many is acknowledged about when its locks end, or later."""
+DESCRIBED_ONE_IN = 12
+"""One take in this many follows a description of the group."""
+
+
+class ShareWorkload(ClientWorkload):
+    """The clients of a run of a share group."""
+
+    counts: Counter[str]
+    """Numbers of rare events, by their names."""
+
+    async def create_topics(self, *, replication_factor: int) -> None:
+        """Create the permanent topics, and set the settings of the group."""
+        self.counts = Counter()
+        await super().create_topics(replication_factor=replication_factor)
+        async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
+            group = ConfigResource(ConfigKind.GROUP, self.group)
+            await admin.alter_configs(group, GROUP_SETTINGS)
+
+    async def committed_offsets(self) -> dict[TopicPartition, int]:
+        """Return the group's start offsets. They are checked like all that members describe."""
+        found = await self._describe()
+        return {at: found.get(at) or 0 for at in self.partitions}
+
+    async def _take_part(self, machine: Machine, is_stopping: trio.Event) -> None:
+        chance = self._chance(machine)
+        config = ShareConsumerConfig(
+            group_id=self.group,
+            fetch_wait_ms_max=chance.pick((100, 500)),
+            request_timeout_ms=5_000,
+            share_acquire_mode=chance.pick(("record_limit", "batch_optimized")),
+            client_id=machine.name,
+        )
+        while not is_stopping.is_set():
+            with ignoring_faults():
+                async with open_share_consumer(self._cluster.bootstrap, config) as consumer:
+                    consumer.subscribe(self._plan.topics)
+                    of_member = {"group": self.group, "member": consumer.member_id}
+                    self._history.events.does("join", of_member)
+                    await self._process_share(consumer, of_member, chance, is_stopping)
+            await trio.sleep(RETRY_S)
+
+    async def _process_share(
+        self,
+        consumer: ShareConsumer,
+        of_member: dict[str, Json],
+        chance: Chance,
+        is_stopping: trio.Event,
+    ) -> None:
+        """Take records and settle them until the member is to stop.
+
+        Half of the members send acknowledgements also when the lock has ended, as other clients do.
+        """
+        is_careless = chance.below(2) == 1
+        while not is_stopping.is_set():
+            if chance.below(DESCRIBED_ONE_IN) == 0:
+                with ignoring_faults():
+                    await self._describe()
+            held = await self._take(consumer, of_member, 1 + chance.below(RECORDS_MAX))
+            while held:
+                if not self.is_quiet:
+                    await trio.sleep(WORK_S_MAX * chance.random())
+                    if chance.below(LATE_ONE_IN) == 0:
+                        await trio.sleep(LOCK_MS / 1_000 * (0.8 + chance.random()))
+                if is_careless:
+                    ignore_ends_of_locks(consumer)
+                held = await self._settle(held, of_member, chance)
+
+    async def _take(
+        self, consumer: ShareConsumer, of_member: dict[str, Json], count_max: int
+    ) -> list[ShareRecord]:
+        events = self._history.events
+        begun = events.begins("take", of_member, extra=FINAL)
+        records = await consumer.poll(MEMBER_PATIENCE_S, record_count_max=count_max)
+        keys: dict[str, list[Json]] = {}
+        for record in records:
+            at = TopicPartition(record.topic, record.partition)
+            value = record.value or b""
+            age_ms = ceil((trio.current_time() - record._acquired.requested_s) * 1_000)
+            row = [int(record.offset), value.decode(), record.delivery_count, age_ms]
+            keys.setdefault(key_of(at), []).append(row)
+            self._history.on_read(at, value, record.offset)
+            if record.delivery_count > 1:
+                self.counts["a record is delivered again"] += 1
+        events.ends(begun, {**of_member, "keys": keys})
+        return records
+
+    async def _settle(
+        self, held: list[ShareRecord], of_member: dict[str, Json], chance: Chance
+    ) -> list[ShareRecord]:
+        """Acknowledge records, and record the outcome of each. Returns those whose locks were
+        renewed."""
+        events = self._history.events
+        kinds = [ACCEPT if self.is_quiet else chance.pick(TYPES) for _ in held]
+        keys: dict[str, list[Json]] = {}
+        rows: list[list[Json]] = []
+        for record, kind in zip(held, kinds, strict=True):
+            rows.append([int(record.offset), kind])
+            at = TopicPartition(record.topic, record.partition)
+            keys.setdefault(key_of(at), []).append(rows[-1])
+        begun = events.begins("acknowledge", {**of_member, "keys": keys}, extra=FINAL)
+        # The beginning keeps the rows without outcomes.
+        done = {key: [[*row, None] for row in each] for key, each in keys.items()}
+        outcomes = {(key, row[0]): row for key, each in done.items() for row in each}
+        pending: list[tuple[ShareRecord, list[Json], PendingAcknowledgement]] = []
+        for record, kind in zip(held, kinds, strict=True):
+            row = outcomes[key_of(TopicPartition(record.topic, record.partition)), record.offset]
+            if record.is_settled:
+                row[2] = False
+                self.counts["a lock ends before the acknowledgement"] += 1
+            else:
+                pending.append((record, row, getattr(record, kind)()))
+        renewed: list[ShareRecord] = []
+        for record, row, result in pending:
+            try:
+                await result
+                row[2] = True
+                self.counts["an acknowledgement is confirmed"] += 1
+                self._history.commit_count += 1
+            except TROUBLE as error:
+                # An earlier attempt may have been written, even if the last one was refused.
+                if isinstance(error, RefusedError):
+                    is_late = error.code is ErrorCode.INVALID_RECORD_STATE
+                    self.counts["an acknowledgement is refused"] += is_late
+            if row[1] == RENEW and not record.is_settled:
+                renewed.append(record)
+        events.ends(begun, {**of_member, "keys": done})
+        return renewed
+
+    async def _describe(self) -> dict[TopicPartition, int]:
+        """Return the group's start offsets, and record them for the checkers."""
+        events = self._history.events
+        begun = events.begins("start-offsets", {"group": self.group}, extra=FINAL)
+        async with open_admin(self._cluster.bootstrap, timeout_s=10.0) as admin:
+            try:
+                found = await admin.share_group_offsets(self.group)
+            except RefusedError as refusal:
+                if refusal.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                found = {}
+        starts = {
+            at: int(one.start_offset) for at, one in found.items() if one.start_offset is not None
+        }
+        keys = {key_of(at): [start, found[at].lag] for at, start in starts.items()}
+        events.ends(begun, {"group": self.group, "keys": keys})
+        return starts
+
+
+def ignore_ends_of_locks(consumer: ShareConsumer) -> None:
+    """Let a consumer send its acknowledgements although it knows that the locks have ended."""
+    for link in consumer._links.values():
+        link.hand.lock_ms = ENDLESS_MS

@@ -1,0 +1,131 @@
+"""Whole clusters with faults, whose clients use a share group as a queue (KIP-932).
+
+The share coordinators take a snapshot after few updates, so that most failovers read both.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import ClassVar, NoReturn
+
+import trio
+
+from ottla.client import share_consumer
+from ottla.jepsen.history import Json
+from ottla.jepsen.world.bugs.mutant import patched
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.share_workload import (
+    DELIVERY_COUNT_LIMIT,
+    LOCK_MS,
+    ShareWorkload,
+)
+from ottla.jepsen.world.whole.whole_cluster import WholeCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
+
+LOOK_S = 0.5
+
+
+class ShareWatch:
+    """Counter of the rare events that members of the share group meet."""
+
+    def __init__(self, workload: ShareWorkload, rare: RareStates) -> None:
+        self._workload = workload
+        self._rare = rare
+
+    async def run(self) -> NoReturn:
+        """Check the workload's counts repeatedly."""
+        while True:
+            for name, count in self._workload.counts.items():
+                if count:
+                    self._rare.sometimes(name)
+            await trio.sleep(LOOK_S)
+
+
+class SharesOfCluster(WholeCluster):
+    """Engine with whole nodes, and clients that use a share group as a queue."""
+
+    subject = "shares"
+    budget = 10_000
+    topics: tuple[str, ...] = ("jobs", "mails")
+    controller_counts: tuple[int, ...] = (1, 1, 3)
+    is_quiet_at_end = True
+    only: tuple[str, ...] = (
+        *("kill",) * 3,
+        *("client",) * 3,
+        *("pause",) * 2,
+        *("reassignment",) * 2,
+        *("partition",) * 2,
+        *("share coordinator",) * 2,
+        *("replaced leader",) * 2,
+        "restart",
+        "breaks",
+        "kill alone",
+        "kill many",
+        "power",
+        "slow link",
+        "slow disk",
+    )
+    workload = ShareWorkload
+    checkers = ("log", "shares")
+    facts: ClassVar[dict[str, Json]] = {
+        "lock_ms": LOCK_MS,
+        "delivery_count_limit": DELIVERY_COUNT_LIMIT,
+    }
+    settings: ClassVar[dict[str, str]] = {
+        "group.share.min.record.lock.duration.ms": str(LOCK_MS),
+        "group.share.max.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+        "group.share.min.session.timeout.ms": "6000",
+        "group.share.session.timeout.ms": "6000",
+        "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.replication.factor": "2",
+        "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    }
+    required: tuple[str, ...] = (
+        "a broker fails over",
+        "a partition is reassigned",
+        "a share coordinator dies without followers",
+        "a record is delivered again",
+        "a lock ends before the acknowledgement",
+        "an acknowledgement is confirmed",
+        "an acknowledgement is refused",
+    )
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return a plan with several members, and few other clients."""
+        return replace(
+            plan,
+            partition_count=min(2, plan.partition_count),
+            producer_count=1,
+            member_count=max(2, plan.member_count),
+            has_churn=False,
+            send_interval_s=max(0.05, plan.send_interval_s),
+            age_ms=0,
+        )
+
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: RareStates,
+    ) -> None:
+        """Start watching the members."""
+        assert isinstance(workload, ShareWorkload)
+        nursery.start_soon(ShareWatch(workload, rare).run)
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        with drawn_member_ids(chance.stream("members")):
+            return super().run(chance, budget=budget)
+
+
+@contextmanager
+def drawn_member_ids(chance: Chance) -> Iterator[None]:
+    """Let share consumers draw their member ids from a stream of chance in the `with` block."""
+    with patched(share_consumer, uuid4=chance.uuid):
+        yield

@@ -1,0 +1,28 @@
+"""A share group of a cluster under fire loses no record, and a seed repeats its run."""
+
+from typing import Any
+
+import pytest
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome, make_engine
+from tests.jepsen.search_length import length
+
+SEEDS = (5, 11, 12)[: length(2, 3)]
+BUDGET = 8_000
+
+
+def run(seed: int) -> RunOutcome:
+    return make_engine("whole", "shares").run(Chance(seed), budget=BUDGET)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_share_group_settles_every_record_once_under_faults(explored: Any, seed: int) -> None:
+    outcome = run(seed)
+    explored("C shares", outcome)
+    assert outcome.violation is None
+    assert outcome.figures["commits"] > 0
+    assert outcome.rare["a record is delivered again"] > 0
+    # Members draw their ids from the seed, too.
+    again = run(seed)
+    assert (again.trace_hash, again.figures) == (outcome.trace_hash, outcome.figures)
