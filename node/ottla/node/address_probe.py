@@ -21,7 +21,8 @@ class ProbeResult(Enum):
 
 
 class Probe(Protocol):
-    """Function that connects to an address once, and closes the connection at once."""
+    """Interface of a function that connects to an address once, and closes the connection at
+    once."""
 
     async def __call__(self, host: str, port: int, /) -> ProbeResult:
         """Probe the process at an address. Raises nothing, and returns within
@@ -40,7 +41,7 @@ async def probe_nothing(host: str, port: int, /) -> ProbeResult:
 
 
 def outcome_of(tries: "list[ProbeResult]") -> ProbeResult:
-    """Return the result for a host, combined from the results for its addresses.
+    """Combine the results of probing each address of a host into the result for the host.
 
     The host accepts if at least one address accepts. It refuses only if all addresses refuse.
     """

@@ -39,7 +39,7 @@ async def probe_address(host: str, port: int, /) -> ProbeResult:
 
 
 async def _try(family: int, address: Any) -> ProbeResult | None:
-    """Probe one address. Returns None if this machine does not support its family."""
+    """Probe one address. Returns None if this machine does not support the address family."""
     try:
         with trio.socket.socket(family, socket.SOCK_STREAM) as one:
             await one.connect(address)

@@ -19,7 +19,7 @@ class RealClock:
         return time.monotonic_ns() // _NANOSECONDS_PER_MS
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970."""
+        """Return the wall time in milliseconds since 1970."""
         return time.time_ns() // _NANOSECONDS_PER_MS
 
 
@@ -38,8 +38,8 @@ class RealRng:
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:
-        """Return a random UUID that is printed, in Kafka's base64 form, without a dash at its
-        start."""
+        """Return a random UUID whose base64 form, which Kafka prints, does not start with a
+        dash."""
         while True:
             fresh = UUID(int=self._random.getrandbits(128), version=4)
             if fresh.int >= RESERVED_IDS_END and not _is_printed_with_a_dash(fresh):

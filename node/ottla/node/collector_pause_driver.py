@@ -1,4 +1,4 @@
-"""Pauses of the garbage collector while large responses are built, or a snapshot is loaded.
+"""Pauses the garbage collector while large responses are built, or a snapshot is loaded.
 
 A full collection visits every object that is not frozen.  With the 300,000 objects of one large
 response, it blocks the event loop for some 90 ms, repeatedly while the response grows.  A

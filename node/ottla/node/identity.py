@@ -153,8 +153,9 @@ def _check_formatted_for(directory: str, known: MetaProperties, voters: VoterSet
     """Raise ConfigError if a voter's directory is not the one that was formatted for it.
 
     Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
-    voters that lost their disks could outvote the voter that has the committed records.  Later
-    snapshots name the voters of their time: a controller that is not among them observes.
+    voters that lost their disks could outvote the voter that has the committed records.  Snapshots
+    written later contain the voters of their time. A controller that is not among these voters is
+    an observer.
     """
     voter = voters.get(known.node_id)
     if voter is None:
@@ -288,8 +289,8 @@ async def _stored_voters(
 ) -> tuple[OffsetAndEpoch | None, VoterSet | None]:
     """Return the id of the latest readable snapshot that contains voters, and these voters.
 
-    If no readable snapshot contains voters, returns the id of the earliest one and None. If no
-    snapshot is readable, returns None twice.
+    If no readable snapshot contains voters, returns the id of the earliest readable one and None.
+    If no snapshot is readable, returns None for both.
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     readable: OffsetAndEpoch | None = None
@@ -309,7 +310,7 @@ async def _stored_voters(
 
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints of a controller, taken from its own settings, by listener. They are
+    """Return the endpoints of a controller by listener, taken from its own settings. The result is
     empty if its listeners have no host, and neither the voters nor the advertised listeners name
     it."""
     return tuple(

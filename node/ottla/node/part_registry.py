@@ -1,6 +1,6 @@
 """Registry in which the components of a broker register their tasks, metrics and settings. Pure.
 
-A component has a method `register_with(parts)` that registers them. The broker starts every task,
+A component registers them in its method `register_with(parts)`. The broker starts every task,
 serves every metric and applies every setting that is registered, without knowing the components by
 name.
 """
@@ -13,7 +13,8 @@ from ottla.telemetry.metrics.instruments import Collector, Registry
 
 
 class PartRegistry:
-    """Registered tasks, metrics, settings, figures and problems of one broker."""
+    """Tasks, metrics, settings, status values and problem reports that one broker's components have
+    registered."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -21,7 +22,7 @@ class PartRegistry:
         self.tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         """Background tasks with their names in error logs, in the order of their start."""
         self.settings: dict[str, Callable[[Any], None]] = {}
-        """Functions that apply a new value, by the key of the dynamic setting."""
+        """Functions that apply a new value, by the name of the dynamic setting."""
         self._figures: list[Callable[[], Mapping[str, float]]] = []
         self._problems: list[Callable[[], Iterable[str]]] = []
 
@@ -30,7 +31,7 @@ class PartRegistry:
         self.tasks.append((name, work))
 
     def families(self, collect: Collector) -> None:
-        """Register a function that yields families of metrics."""
+        """Register a function that yields metric families."""
         self.metrics.register(collect)
 
     def setting(self, key: str, apply: Callable[[Any], None]) -> None:
@@ -39,7 +40,7 @@ class PartRegistry:
         self.settings[key] = apply
 
     def figures(self, read: Callable[[], Mapping[str, float]]) -> None:
-        """Register a function that returns named numbers, which DescribeNode reports."""
+        """Register a function that returns named status values, which DescribeNode reports."""
         self._figures.append(read)
 
     def problems(self, read: Callable[[], Iterable[str]]) -> None:
@@ -48,18 +49,20 @@ class PartRegistry:
         self._problems.append(read)
 
     def all_figures(self) -> dict[str, float]:
-        """Return the named numbers that all components have registered."""
+        """Return the named status values that all components have registered."""
         return {name: value for read in self._figures for name, value in read().items()}
 
     def all_problems(self) -> Iterator[str]:
-        """Yield the problems of all components, in the order in which they registered."""
+        """Yield the problem descriptions of all components, in the order in which the components
+        registered."""
         for read in self._problems:
             yield from read()
 
 
 class BrokerPart(Protocol):
-    """Component of a broker that registers its tasks and metrics."""
+    """Component of a broker that registers its tasks and metrics in a `PartRegistry`."""
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the tasks, metrics, settings, figures and problems of this component."""
+        """Register this component's background tasks, metrics, settings, status values and problem
+        reports in `parts`."""
         ...

@@ -48,8 +48,8 @@ _LOGGER = logging.getLogger(__name__)
 def prepare_process(*, name: str | None = None, dies_with_parent: bool = False) -> None:
     """Configure the process for a node, before any other code of the node runs.
 
-    Sets the name of the process in `ps` and `top`, the limit of open files and the switch
-    interval of threads.
+    Sets the name of the process in `ps` and `top`, the limit of open files and the switch interval
+    of threads. With `dies_with_parent`, the process ends when its parent ends.
     """
     if name is not None:
         name_process(name)
@@ -91,8 +91,8 @@ def die_with_parent() -> None:
 def exempt_from_gc() -> None:
     """Exclude all present objects, mainly the imported modules, from garbage collections.
 
-    Some hundred KB of garbage among them are never freed.  Collecting that garbage first would
-    delay the start by 50 ms.
+    Some hundred KB of garbage among these objects are never freed.  Collecting that garbage first
+    would delay the start by 50 ms.
     """
     gc.freeze()
 
@@ -104,7 +104,7 @@ def freeze_long_lived_objects() -> None:
 
 
 async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
-    """Freeze long-lived objects again whenever `count` has grown enough, until cancelled.
+    """Freeze long-lived objects again whenever `count()` has grown by GROWTH_MIN, until cancelled.
 
     Otherwise each full collection visits all objects created since the start, and blocks the event
     loop for that time.

@@ -28,7 +28,7 @@ DISK = {
     "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
     "write_bytes": ("linux-disk-write-bytes", "Bytes this process had written to disks."),
 }
-"""Keys in /proc/self/io, with Kafka's names and descriptions of their metrics
+"""Keys in /proc/self/io, with Kafka's metric names and descriptions
 (`kafka.server:type=KafkaServer`)."""
 
 

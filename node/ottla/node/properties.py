@@ -1,6 +1,6 @@
-"""Parser of `.properties` files, in the format of Java.
+"""Parser of `.properties` files in Java's format.
 
-Pure.  If a key occurs more than once, the last line counts, as in Java.
+Pure.  If a key occurs more than once, the last line takes effect, as in Java.
 """
 
 from ottla.model.errors import ConfigError

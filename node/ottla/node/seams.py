@@ -24,8 +24,8 @@ directory."""
 
 
 class Compute(Protocol):
-    """Function that runs another function, which may take long and has no side effects, and returns
-    its result."""
+    """Interface of a function that runs another function and returns its result. The other function
+    may take long and has no side effects."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
         """Call the given function, and return its result. Raises the exceptions of the function."""
@@ -48,6 +48,7 @@ class NodeSeams:
     probe: Probe = probe_nothing
     """Function that detects whether the process that listened at an address has ended."""
     compute: Compute = compute_inline
-    """Function that runs functions which would block the event loop for too long."""
+    """Function that runs other functions that would block the event loop for too long."""
     cleaning: CleaningRunner | None = None
-    """Runner that compacts logs in another process. None compacts them in this process."""
+    """Runner that compacts logs in another process. If it is None, logs are compacted in this
+    process."""

@@ -21,8 +21,8 @@ async def compute_in_thread(function: Callable[[], R]) -> R:
     blocked.
 
     If the caller is cancelled, the function continues in its thread.  This is safe, because the
-    function has no side effects.  A wait for its end could last long, because it may be blocked on
-    a device that does not respond.
+    function has no side effects.  Waiting until the function ends could take long, because it may
+    be blocked on a device that does not respond.
     """
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 

@@ -27,12 +27,13 @@ SEEN_HERE_MS_MAX = 5_000
 reports. The change is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
-"""Size in bytes of a request or response from which it is encoded, decoded or refused off the event
-loop."""
+"""Size in bytes from which a request or response is encoded, decoded or refused off the event loop.
+"""
 
 
 class AdminApi:
-    """Handler of every API in `FORWARDED_KEYS`."""
+    """Handler of every admin API in `FORWARDED_KEYS`, which forwards the requests to the active
+    controller."""
 
     def __init__(
         self,
@@ -68,10 +69,11 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request with many elements to the active controller. It is encoded off the
-        event loop.
+        """Forward a request with many elements to the active controller. The request is encoded off
+        the event loop.
 
-        `finish` may also be called off the event loop.
+        `finish` adds the parts of the response that this broker decides. It may also be called off
+        the event loop.
         """
         return ThreadWork(
             lambda: encode(request, context.api_version, is_large=True),

@@ -1,9 +1,10 @@
-"""IncrementalAlterConfigs and AlterConfigs: changes loggers of this node here, and forwards all
-other changes to the active controller.
+"""IncrementalAlterConfigs and AlterConfigs: changes the levels of this node's own loggers, and
+forwards all other changes to the active controller.
 
-Pure except for awaiting the controller. A request may change both: each resource is answered
-separately, in the order of the request. Changes that only this node can check are refused here. A
-request with many elements is processed in steps, and encoded for the controller off the event loop.
+Pure except for awaiting the controller. A request may contain both kinds of change: each resource
+is answered separately, in the order of the request. Changes that only this node can check are
+refused here. A request with many elements is processed in steps, and encoded for the controller off
+the event loop.
 """
 
 from collections import Counter
@@ -51,8 +52,8 @@ class ForwardHandler(Protocol):
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request, and answer with the result of `finish` on the controller's
-        response."""
+        """Forward a request to the controller, and answer with its response. If `finish` is given,
+        the answer is the result of `finish` on that response."""
 
 
 class AlterLoggersApi:
@@ -72,7 +73,7 @@ class AlterLoggersApi:
         """`forward_large` forwards requests that are costly to encode; by default it is `forward`.
 
         `obstacle_of` returns the reason why this node cannot use the settings of a resource, or an
-        empty text. `on_levels` is called after a change of levels.
+        empty text. `on_levels` is called after the level of a logger was changed.
         """
         self._node_id = node_id
         self._on_levels = on_levels
@@ -87,9 +88,9 @@ class AlterLoggersApi:
         request: Request,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Change the named loggers, and forward all other resources.
+        """Change the loggers that the request names, and forward all other resources.
 
-        `finish` adds results that were decided earlier.
+        `finish` adds results that were decided earlier to the response.
         """
         return begun(self._answer(context, request, finish or (lambda answer: answer)))
 

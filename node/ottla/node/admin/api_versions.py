@@ -40,8 +40,8 @@ LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 ANY_NODE = -1
-"""Node id that a client sends if it expects no particular node. Clients name both a cluster and a
-node, or neither."""
+"""Node id that a client sends in an ApiVersions request if it expects no particular node. Clients
+name both a cluster and a node, or neither."""
 
 
 class ApiVersionsApi:
@@ -124,7 +124,7 @@ class ApiVersionsApi:
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
-    """Yield the entry of the response for an API, or nothing if the API is not listed."""
+    """Yield the version range of an API for the response, or nothing if the API is not listed."""
     versions = API[key].advertised
     if versions:
         yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])

@@ -1,8 +1,8 @@
-"""Bounds of connections, from the file and the dynamic settings of a node, and the metadata
+"""Limits of connections, from the file and the dynamic settings of a node, and the metadata
 publisher that applies their changes. Pure.
 
 The precedence is Kafka's: dynamic setting of this node, dynamic cluster-wide setting, the node's
-file, default. Brokers and controllers apply them alike.
+file, default. Brokers and controllers apply the limits alike.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def value_in_force(
 def connection_bounds(
     image: MetadataImage, node_id: NodeId, config: ConnectionConfig
 ) -> ConnectionBounds:
-    """Return the effective bounds of connections, including those of single listeners."""
+    """Return the effective limits of connections, including the limits of single listeners."""
     texts = dict(config.texts_by_listener)
     for name in (CLUSTER_DEFAULT, str(node_id)):
         texts.update(image.config(BROKER_RESOURCE, name))
@@ -66,7 +66,7 @@ def connection_bounds(
 
 
 class ConnectionBoundsPublisher:
-    """Metadata publisher that applies each change of the bounds of connections."""
+    """Metadata publisher that applies each change of the connection limits."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ConnectionBoundsPublisher:
         return "bounds of connections"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the bounds of connections if they have changed."""
+        """Apply the connection limits if they have changed."""
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             bounds = connection_bounds(image, self._node_id, self._config)
             if bounds != self._applied:

@@ -9,12 +9,13 @@ NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 ENDPOINT_TYPE_FROM = 1
-"""First version of DescribeCluster that contains an endpoint type. Earlier versions always ask for
+"""First version of DescribeCluster that contains an endpoint type. Earlier versions always request
 brokers."""
 
 
 def wrong_endpoint(asked: int, own: int, version: int) -> DescribeClusterResponse:
-    """Return the response to a request for an endpoint type that this node does not describe."""
+    """Return an error response to a DescribeCluster request. `asked` is the requested endpoint
+    type, and `own` the only one that this node describes."""
     named = own if version >= ENDPOINT_TYPE_FROM else BROKERS
     if asked in NAMES:
         return DescribeClusterResponse(

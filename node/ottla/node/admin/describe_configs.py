@@ -116,7 +116,8 @@ class DescribeConfigsApi:
 
 
 class DescribedNode:
-    """Node whose settings, loggers and cluster-wide settings DescribeConfigs describes."""
+    """Settings that every node describes in a DescribeConfigs response: its own, the cluster-wide
+    ones, and the levels of its loggers."""
 
     def __init__(
         self,
@@ -134,8 +135,8 @@ class DescribedNode:
     def broker_configs(
         self, image: MetadataImage, name: str
     ) -> list[DescribeConfigsResourceResult]:
-        """Return the settings of a broker resource. Raises RefusedError if it names another
-        node."""
+        """Return the settings of a broker resource. Raises RefusedError if the resource names
+        another node."""
         if name == CLUSTER_DEFAULT:
             texts = self.texts(image, ConfigSource.CLUSTER)
             return [
@@ -207,7 +208,7 @@ class DescribedNode:
 
     def texts(self, image: MetadataImage, source: ConfigSource) -> Mapping[str, str]:
         """Return the values that are set in one source (this broker, the cluster or the file), by
-        broker key."""
+        the name of the broker setting."""
         match source:
             case ConfigSource.BROKER:
                 return image.config(ConfigKind.BROKER, str(self._node_id))
@@ -220,7 +221,7 @@ def _asked_once(
     resources: Iterable[DescribeConfigsResource], pace: StepPace
 ) -> Steps[list[DescribeConfigsResource]]:
     """Return each resource once, with the keys of all entries that name it. An entry without keys
-    selects all keys."""
+    selects all keys. `pace` decides when a step ends."""
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
     keys: dict[tuple[int, str], dict[str, None] | None] = {}
     for resource in resources:
@@ -252,7 +253,7 @@ def _refused(resource: DescribeConfigsResource, refusal: RefusedError) -> Descri
 
 
 def _size_of(found: DescribeConfigsResourceResult) -> int:
-    """Return the approximate size of a setting in the response, in bytes."""
+    """Return the approximate size in bytes of one resource's settings in the response."""
     texts = (found.name, found.value, found.documentation)
     size = SETTING_BYTES + sum(len(text) for text in texts if text is not None)
     return size * (1 + len(found.synonyms))

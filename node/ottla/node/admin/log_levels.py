@@ -23,7 +23,7 @@ class LogLevels:
         self._manager = manager
 
     def levels(self) -> dict[str, str]:
-        """Return the effective level of every logger by its name, the root's first."""
+        """Return the effective level of every logger by its name, with the root logger first."""
         return {name: _name_of(found) for name, found in self._loggers().items()}
 
     def check(self, changes: Sequence[AlterableConfig]) -> None:
@@ -72,7 +72,7 @@ class LogLevels:
 
 
 def _name_of(found: logging.Logger) -> str:
-    """Return the name of the lowest of Kafka's levels that a logger still logs."""
+    """Return the name of the most detailed of Kafka's levels that a logger logs."""
     level = found.getEffectiveLevel()
     return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
 

@@ -1,4 +1,4 @@
-"""Authentication of clients, before any other request of their connection is served.
+"""Authentication of clients. No other request of a connection is served before it.
 
 mechanism.py    the interface of a SASL mechanism and of its exchanges
 plain.py        PLAIN, with the users in the broker's own file

@@ -32,13 +32,14 @@ from ottla.node.network.dispatch import Peer
 RIGHTS_WARNING = (
     "authorizer.class.name is not set: every authenticated user has every right on this cluster"
 )
-"""Warning that a broker logs at startup if it has users but no authorizer."""
+"""Warning that a broker logs at startup if it authenticates users but has no authorizer."""
 
 NODES_WARNING = (
     "what one node says to another, a forwarded request's principal included, is not "
     "authenticated and can be forged by anyone who reaches the controllers' port"
 )
-"""Warning that a broker logs at startup if it has users but no TLS certificate."""
+"""Warning that a broker logs at startup if it authenticates users but has no TLS certificate for
+the traffic between nodes."""
 
 UNSECURED_WARNING = (
     "tokens without a signature are taken on {} (sasl.server.callback.handler.class): anyone "
@@ -67,7 +68,7 @@ class FollowedMetadata(Protocol):
 
 
 class Authenticators:
-    """Factory of guards, which authenticate the clients of connections to SASL listeners."""
+    """Factory of the guards that authenticate the clients of connections to SASL listeners."""
 
     def __init__(self, settings: ListenerSettings, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret
@@ -88,17 +89,17 @@ class Authenticators:
             name: partial(SaslSession, self._rules(name, listener, config))
             for name, listener in config.listeners.items()
         }
-        """Factories of guards by listener name."""
+        """Factories of authentication guards for connections, by listener name."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """Use the users in `metadata` from now on, and end the sessions of users that are deleted
+        """Look up users in `metadata` from now on, and end the sessions of users that are deleted
         there."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of logins, which DescribeNode reports."""
+        """Counters of logins by their DescribeNode name."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()
@@ -165,8 +166,8 @@ class Authenticators:
         return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
-        """Return the credentials for a SCRAM mechanism, or None before the metadata is
-        available."""
+        """Return the credentials for a SCRAM mechanism, given by its number in the metadata.
+        Returns None before the metadata is available."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})

@@ -54,8 +54,8 @@ class VerificationKey:
 
 
 class KeySource:
-    """Keys of one JWKS as last read. If a token names a missing key, the next read is requested
-    earlier."""
+    """Keys of one JWKS as last read. If a token names a missing key, the next periodic read is
+    moved forward."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,7 +64,7 @@ class KeySource:
         self.problem = ""
         """Description of the last read's error; empty if the read succeeded."""
         self.on_wanted: Callable[[], None] = lambda: None
-        """Called when a token names an unknown key."""
+        """Function that is called when a token names an unknown key, to read the JWKS earlier."""
 
     def verify(self, token: SignedToken) -> None:
         """Raise TokenFaultError unless one of the keys signed the token."""
@@ -103,8 +103,8 @@ def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
 
 
 def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
-    """Return the key in one entry of a JWKS. Returns None if it is not for signatures or cannot be
-    decoded."""
+    """Return the key in one entry of a JWKS. Returns None if the key is not for signatures or
+    cannot be decoded."""
     key_type, curve, key_id = row.get("kty"), row.get("crv", ""), row.get("kid")
     if row.get("use", "sig") != "sig" or "d" in row or not isinstance(key_id, str | None):
         return None

@@ -21,8 +21,8 @@ from ottla.node.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, pars
 from ottla.node.part_registry import PartRegistry
 
 FORCED_PAUSE_S = 10.0
-"""Minimum seconds between two reads. Without it, unauthenticated clients could cause reads by the
-key ids that their tokens name."""
+"""Minimum seconds between two reads. Without it, unauthenticated clients could cause reads by
+sending tokens with unknown key ids."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class KeyReader:
         self._errors = errors
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that reads the keys which verify tokens."""
+        """Register the background task that reads the keys for verifying tokens."""
         parts.task("keys of tokens", self.run)
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
 
 
 async def _read(plan: KeyPlan) -> None:
-    """Read the keys of one source, and retry with growing pauses until that succeeds."""
+    """Read the keys of one source, and retry with growing pauses until a read succeeds."""
     from ottla.client.network.web_fetch import WebFetchError
 
     source, rules = plan.source, plan.rules

@@ -53,5 +53,5 @@ class SaslMechanism(Protocol):
 
 
 def authentication_failed(message: str) -> RefusedError:
-    """Return the error of a failed login.  The message must not reveal whether the user exists."""
+    """Return the error for a failed login.  The message must not reveal whether the user exists."""
     return RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

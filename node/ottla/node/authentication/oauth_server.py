@@ -83,7 +83,7 @@ class OAuthMechanism:
 
 
 class OAuthExchange:
-    """Exchange of an OAUTHBEARER login: a token, and after an error the client's
+    """Exchange of an OAUTHBEARER login: the client sends a token, and after an error an
     acknowledgement."""
 
     def __init__(self, mechanism: OAuthMechanism) -> None:

@@ -41,9 +41,10 @@ def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialN
 
 
 class LiveSessions:
-    """Open connections whose clients logged in with a credential from the metadata.
+    """Registry of open connections whose clients logged in with a credential from the metadata.
 
-    It is also a metadata publisher, which closes the connections whose credential was deleted.
+    The registry is also a metadata publisher, which closes the connections whose credential was
+    deleted.
     """
 
     name = "revoked sessions"
@@ -54,7 +55,8 @@ class LiveSessions:
         self.ended_count = 0
 
     def note(self, peer: Peer, credential: CredentialName | None) -> None:
-        """Store the credential with which a client has logged in."""
+        """Store the credential with which a client has logged in. `credential` is None if the
+        metadata does not contain it."""
         self.forget(peer)
         peer.credential = credential
         if credential is not None and self._is_on:

@@ -111,7 +111,8 @@ class SaslSession:
 
     @property
     def has_logged_in(self) -> bool:
-        """True once the client has logged in; an expiring session may be renewed."""
+        """True once the client has logged in. It stays True while an expiring session is
+        renewed."""
         return self._user is not None
 
     @property
@@ -224,10 +225,11 @@ class SaslSession:
         return GuardResponse(header=RAW_TOKEN_HEADER, token=answer)
 
     def _answer_to(self, token: bytes, now_ms: int, *, hears_lifetime: bool) -> tuple[bytes, int]:
-        """Pass a token to the mechanism. Returns the response to it, and after a successful login
+        """Pass a token to the mechanism. Returns the response to it and, after a successful login,
         the session lifetime in milliseconds.
 
-        Raises RefusedError if the login has failed.
+        `hears_lifetime` is True if the response has a field for the lifetime. Raises RefusedError
+        if the login has failed.
         """
         assert self._exchange is not None
         try:
@@ -258,7 +260,10 @@ class SaslSession:
         self, user: str, credential_ms: int | None, now_ms: int, *, hears_lifetime: bool
     ) -> int:
         """Store the authenticated user, and start the session. Returns the session lifetime in
-        milliseconds, or 0 if it is unlimited."""
+        milliseconds, or 0 if it is unlimited.
+
+        `credential_ms` is the remaining lifetime of the credential; None if it never expires.
+        `hears_lifetime` is True if the client learns the session lifetime."""
         counts = self._rules.counts
         if self._user is None:
             counts.successes += 1

@@ -1,8 +1,8 @@
 """Server side of SCRAM (RFC 5802, RFC 7677), with credentials that the caller looks up. Pure.
 
 A login with an unknown user goes through the same exchange as one with a wrong password. The salt
-and iterations of an unknown user are derived from a secret of the cluster, so that every broker
-returns the same ones each time.
+and iterations of an unknown user are derived from a secret of the cluster. Every broker therefore
+returns the same values each time.
 """
 
 import hmac
@@ -29,7 +29,8 @@ Credentials = Mapping[str, ScramCredential]
 """Credentials for one mechanism, by user."""
 
 SALT_BYTES = 26
-"""Bytes of the salt for an unknown user, if there is no real salt whose length could be used."""
+"""Length in bytes of the salt for an unknown user, if there is no real salt whose length could be
+used."""
 
 BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _BASE_36_ONLY = re.compile(rb"[0-9a-z]+")
@@ -78,7 +79,8 @@ class ScramMechanism:
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Read the current credentials and return the first one, or None if there is none."""
+        """Refresh the cached credentials. Returns the first credential as a pattern for unknown
+        users, or None if there is none."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials
@@ -106,8 +108,8 @@ class ScramMechanism:
     def _credential_of_unknown_user(
         self, user: str, pattern: ScramCredential | None
     ) -> ScramCredential:
-        """Return a credential for an unknown user. It resembles the first real one, and no password
-        matches it.
+        """Return a credential for an unknown user. The credential resembles the first real one, and
+        no password matches it.
 
         It is derived from a key that all brokers know and no client knows, so that all brokers
         return the same salt.

@@ -1,7 +1,7 @@
 """Logins with delegation tokens: SCRAM with a token's id as the user and its HMAC as the password.
 
-Pure. A credential is computed when a token is first used for a login, and cached, since that takes
-a few ms.
+Pure. A credential is computed when a token is first used for a login, which takes a few ms, and
+then cached.
 """
 
 import hmac
@@ -18,7 +18,7 @@ KEPT_MAX = 10_000
 
 
 class TokenCredentials:
-    """SCRAM credentials of the delegation tokens in the metadata image."""
+    """First of the credentials in the last read. Credentials for unknown users resemble it."""
 
     def __init__(
         self, secret: str, image: Callable[[], MetadataImage | None], wall_ms: Callable[[], int]

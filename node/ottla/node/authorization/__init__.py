@@ -1,6 +1,6 @@
 """Authorization of clients, decided before the handler of a request is called.
 
-The rows of `wire/apis` declare the operations that each API needs; `model/authorizer` decides.
+`wire/apis` declares the operations that each API needs; `model/authorizer` decides.
 
 authorization.py   the authorizer of a broker, and the gates that requests pass: start here
 gates.py           the gate of each API

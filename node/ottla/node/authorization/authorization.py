@@ -24,11 +24,11 @@ class Authorization:
     def __init__(
         self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None
     ) -> None:
-        """`name_of` returns a topic's name by its id; `note` counts the refused elements of
-        requests.
+        """`name_of` returns a topic's name by its id; `note` counts each refused element of a
+        request.
 
-        `by_acls` is the authorizer that decides from the first request on. Before the first image
-        it knows only the super users.
+        `by_acls` is the authorizer that decides from the first request on. Before the first
+        metadata image it knows only the super users. It is None if ACLs are not used.
         """
         self.is_active = False
         """True if any request can be refused, so that requests must be checked."""
@@ -71,8 +71,8 @@ class Authorization:
             self._in_force.note_change()
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:
-        """Return the ACL version, principal and host by which cached responses are looked up.
-        Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: ACL version, principal
+        and host. Returns None if no cached response may be used."""
         permissions: ClientPermissions | None = peer.permissions
         if (
             permissions is None

@@ -9,7 +9,7 @@ from ottla.wire.api import When
 from ottla.wire.apis import ADD_PARTITIONS_OF_BROKERS_FROM
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
-"""Types of keys in a FindCoordinator request: group, transactional id, share group."""
+"""Types of keys in a FindCoordinator request: group (0), transactional id (1), share group (2)."""
 
 
 def _key_type_is(key_type: int) -> Callable[[RequestContext, Any, Any], bool]:

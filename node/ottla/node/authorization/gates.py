@@ -1,5 +1,5 @@
-"""Authorizes the requests of each API before their handler, by the needs that the API's row in
-`wire/apis` declares.
+"""Authorizes the requests of each API before their handler, by the ACL operations that `wire/apis`
+declares for the API.
 
 Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
 for these elements are added to the handler's response. A request with many elements is authorized
@@ -30,7 +30,7 @@ NoteRefusal = Callable[[int, ErrorCode], None]
 
 
 class Elements:
-    """Elements in the requests of an API that are authorized one by one."""
+    """Elements in the requests of an API that are authorized one by one, such as topics."""
 
     __slots__ = ("field", "name", "parts")
 
@@ -48,8 +48,8 @@ class Elements:
 
 
 def elements_of(row: Api) -> Elements | None:
-    """Return the elements of an API's requests that are authorized one by one, or None if its
-    handler does that."""
+    """Return the elements of an API's requests that are authorized one by one. Returns None if
+    there are none, or if the API's handler authorizes them."""
     named = (one.named_by for one in row.single_needs if one.scope is Scope.EACH and one.named_by)
     return None if row.parts is None else Elements(next(named), row.parts)
 
@@ -63,11 +63,12 @@ class Gate:
         self._note = note
         self._elements = elements_of(row)
         self._whole: list[tuple[Need, ...]] = []
-        """Needs of the request as a whole.  One need of each tuple must be allowed."""
+        """Operations that the request as a whole needs.  One operation of each tuple must be
+        allowed."""
         self._each: list[Need] = []
         self._instead: list[Need] = []
-        """Needs of the request that may replace the needs of its elements. If one of them is
-        allowed, all elements are allowed."""
+        """Operations of the request that may replace the operations that its elements need. If one
+        of them is allowed, all elements are allowed."""
         for one in row.needs if row.decider is not Decider.CONTROLLER else ():
             needs = one.needs if isinstance(one, AnyOf) else (one,)
             if all(need.scope is Scope.REQUEST for need in needs):
@@ -78,15 +79,16 @@ class Gate:
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
         self._only: Need | None = None
-        """Need of each element, if there is exactly one and it always applies, or else None."""
+        """Operation that each element needs, if there is exactly one and it always applies, or else
+        None."""
         if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
             self._only = self._each[0]
         self.is_open = not self._whole and not self._each
         """True if no check is made before the handler is called."""
 
     def _is_of_elements(self, need: Need) -> bool:
-        """Return whether a need applies to each element of the request. Needs for parts of an
-        element are checked by the handler."""
+        """Return whether a needed operation applies to each element of the request. Needs for parts
+        of an element are checked by the handler."""
         field, _, rest = need.named_by.partition(".")
         elements = self._elements
         return elements is not None and field == elements.field and "." not in rest
@@ -109,9 +111,11 @@ class Gate:
     def _is_allowed_at_once(
         self, context: RequestContext, request: Any, permissions: ClientPermissions
     ) -> bool:
-        """Return whether a request for one or two resources is allowed without steps, as most are.
+        """Return whether a request for one or two resources, as most are, is allowed without
+        dividing the check into steps.
 
-        Decisions made here are cached, so that the steps neither decide nor log them again.
+        Decisions made here are cached, so that a later check in steps neither decides nor logs them
+        again.
         """
         for needs in self._whole:
             need = needs[0]
@@ -213,8 +217,8 @@ class Gate:
         part: Any,
         name: str,
     ) -> Need | None:
-        """Return the first need of an element that is not allowed, or None if the element is
-        allowed."""
+        """Return the first operation that an element needs and the client is denied, or None if the
+        element is allowed."""
         for need in self._each:
             is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
             if is_needed and not permissions.has(need, name):
@@ -269,14 +273,14 @@ def _refusal(
 
 
 def spoken(need: Need) -> str:
-    """Return an operation and its resource as text, such as `alter configs on topic`."""
+    """Return the needed operation and its resource as text, such as `alter configs on topic`."""
     words = f"{need.operation.name} on {need.resource.name}"
     return words.replace("_", " ").lower()
 
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:
-    """Add the refused elements to the handler's response, unless the response is an error for the
-    whole request."""
+    """Add the refused elements `places` to the field `field` of the handler's response, unless the
+    response is an error for the whole request."""
     if getattr(response, "error_code", 0):
         return
     getattr(response, field).extend(places)

@@ -51,7 +51,8 @@ class PermissionCache:
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:
-        """Cache an allowed operation on a resource.  Returns False if it is not cached."""
+        """Cache an allowed operation on the resource `name`.  Returns False if it is not cached,
+        for example because the name is too long."""
         if not self.is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
             return False
         if self._count >= KEPT_MAX:
@@ -139,16 +140,16 @@ class ClientPermissions:
         return self._in_force.version
 
     def make_client_key(self) -> ClientKey | None:
-        """Return the ACL version, principal and host by which cached responses are looked up.
-        Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: ACL version, principal
+        and host. Returns None if no cached response may be used."""
         allowed = self.allowed
         if allowed.client_key is None and allowed.is_keeping:
             allowed.client_key = allowed.version, self.principal, self.host
         return allowed.client_key
 
     def allowed_before(self, granted: Granted) -> AbstractSet[str]:
-        """Return the resources on which the cache already permits this operation, for its resource
-        type. For others the caller must call `allows`.
+        """Return the resources on which the cache already permits the operation and resource type
+        `granted`. For other resources the caller must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -193,8 +194,8 @@ class ClientPermissions:
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, without caching or logging it. For checks that are
-        repeated after the request has ended."""
+        """Return the same result as `allows`, without caching or logging it. Used for checks that
+        are repeated after the request has ended."""
         return self._in_force.authorizer.is_allowed(
             self.principal, self.host, operation, resource_type, name, is_logged=False
         )
@@ -207,7 +208,8 @@ class ClientPermissions:
         )
 
     def has(self, need: Need, name: str, *, is_logged: bool = True) -> bool:
-        """Return whether a need in an API's row is allowed on a resource."""
+        """Return whether an operation that an API declares as needed is allowed on the resource
+        `name`."""
         resource = need.resource
         if resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME

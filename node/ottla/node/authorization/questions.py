@@ -52,8 +52,9 @@ def operations_on(permissions: Permissions | None, resource_type: ResourceType, 
 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
-    """Return the operations that the client may perform on the cluster, as a bit field. It is empty
-    without DESCRIBE on the cluster, and `OPERATIONS_NOT_ASKED` if the request did not ask for it.
+    """Return the operations that the client may perform on the cluster, as a bit field. It is 0
+    without DESCRIBE on the cluster. It is `OPERATIONS_NOT_ASKED` unless `is_asked`, the request's
+    flag for cluster operations, is set.
     """
     if not is_asked:
         return OPERATIONS_NOT_ASKED

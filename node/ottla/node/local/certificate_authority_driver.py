@@ -46,8 +46,8 @@ class IssuedCertificate:
 
     def write(self, path: Path, *, like: os.stat_result | None = None) -> None:
         """Write the key and the certificate to one file (`ssl.keystore.location`) that only its
-        owner may read.  `like` is the status of the file that it replaces, whose owner and mode it
-        keeps."""
+        owner may read.  `like` is the status of the file that is replaced; the new file gets its
+        owner and mode."""
         write_private(path, self.key + self.certificate, like=like)
 
 

@@ -80,7 +80,7 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask the process to end (SIGTERM)."""
+        """Send SIGTERM to the process, so that it can end in order."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -141,7 +141,8 @@ def _run(
 def _writes_to(stream: TextIO, descriptor: int) -> TextIO:
     """Return a stream that writes to a descriptor: `stream` if it already does, or else a new one.
 
-    A stream that writes to another descriptor is useless, because the child closes that descriptor.
+    A `stream` that writes to another descriptor is useless, because the child closes that
+    descriptor.
     """
     with suppress(OSError, ValueError):
         if stream.fileno() == descriptor:

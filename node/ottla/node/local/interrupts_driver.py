@@ -33,8 +33,8 @@ def lasting_interrupts() -> Iterator[Callable[[], None]]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises it again.
 
     C code of other libraries may lose an exception that a signal handler raised, for example while
-    it makes an object; then a loop that calls the yielded function ends nevertheless.  Not for code
-    that runs Trio in the main thread, which has a SIGINT handler of its own.
+    it makes an object. A loop that calls the yielded function ends nevertheless.  Not for code that
+    runs Trio in the main thread, which has a SIGINT handler of its own.
     """
     is_interrupted = False
 

@@ -67,7 +67,7 @@ class NodeProcess(Protocol):
         ...
 
     def terminate(self) -> None:
-        """Ask the process to end (SIGTERM)."""
+        """Send SIGTERM to the process, so that it can end in order."""
         ...
 
     def kill(self) -> None:
@@ -186,7 +186,7 @@ def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
 
 
 def end_nodes(processes: Sequence[NodeProcess], patience_s: float) -> None:
-    """Ask all processes to end, and kill the ones that are still running after `patience_s`
+    """Send SIGTERM to all processes, and kill those that are still running after `patience_s`
     seconds."""
     deadline = time.monotonic() + patience_s
     for process in processes:

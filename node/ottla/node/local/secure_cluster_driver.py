@@ -71,7 +71,8 @@ class SecureCluster:
 
     @property
     def listener(self) -> str:
-        """Name of the listener to which clients connect, which is also its security protocol."""
+        """Name of the listener to which clients connect. It is also the name of the listener's
+        security protocol."""
         return LISTENER
 
     @property

@@ -8,7 +8,7 @@ from ottla.model.seams import Clock
 from ottla.node.part_registry import PartRegistry
 
 SLEEP_MS_MAX = 24 * 3_600_000
-"""Longest single sleep, in milliseconds.  A later deadline takes several sleeps."""
+"""Maximum length of one sleep, in milliseconds.  A later deadline takes several sleeps."""
 
 
 class Alarm:

@@ -32,12 +32,12 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
 
 FRAME_BYTES_MIN = 8
-"""Size of the shortest request in bytes: a header v0 has api key, version and correlation id."""
+"""Size in bytes of the shortest request: a header v0 has api key, version and correlation id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
-"""Bytes that are read ahead while one request keeps the connection from starting the next. Smaller
-stops reading sooner, and each stop and restart costs a system call; larger holds more memory for
-clients that send far ahead."""
+"""Bytes that are read ahead while one request keeps the connection from starting the next request.
+Smaller stops reading sooner, and each stop and restart costs a system call. Larger holds more
+memory for clients that send far ahead."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
 """APIs whose request may still wait for its response when the next request of the connection is
@@ -58,18 +58,19 @@ class ConnectionHost(Protocol):
         """Schedule a call of `resume`: the connection has output, or may start more requests."""
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
-        """Finish a handler's pending work, then call `on_coroutine_ended` with its result."""
+        """Finish a handler's pending work (a coroutine or steps), then call `on_coroutine_ended` of
+        the connection with its result."""
 
     def on_fault(self, connection: "Connection", fault: Exception) -> None:
         """Close the connection and log the error, since one of its responses cannot be written."""
 
     def give_up(self, connection: "Connection", reason: str) -> None:
-        """Close the connection and log the reason, because its peer exceeds a limit of memory or
-        time."""
+        """Close the connection and log the reason, because its peer exceeds a memory or time
+        limit."""
         ...
 
     def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
-        """Call `on_work` when the monotonic clock reaches `deadline_ms`."""
+        """Call `on_work` for the connection when the monotonic clock reaches `deadline_ms`."""
         ...
 
 
@@ -208,8 +209,8 @@ class Connection:
             self._make_room()
 
     def resume(self, now_ms: int) -> None:
-        """Start held requests after a limit, a pause or throttling has ended. Raises ProtocolError
-        as `on_bytes` does."""
+        """Start requests that were held back, after a limit, a pause or throttling has ended.
+        Raises ProtocolError as `on_bytes` does."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
         if self._guard is not None:
@@ -232,7 +233,7 @@ class Connection:
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the socket should be read now."""
+        """True if the socket should be read now, False while limits hold back further requests."""
         if self._muted_until_ms is not None or self._awaits_memory:
             return False
         if self._is_ending or self._has_ended:
@@ -267,7 +268,7 @@ class Connection:
 
     @property
     def awaits_resume(self) -> bool:
-        """True if `resume` has work that sending output alone would not do."""
+        """True if `resume` has work that sending the output would not do."""
         is_parting = self._guard is not None and self._guard.is_parting
         return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 
@@ -309,8 +310,8 @@ class Connection:
             self._settle_answers()
 
     def _settle_answers(self, *, has_read: bool = False) -> None:
-        """Report to the pool of response memory how many response bytes of this connection are
-        unsent.
+        """Report the unsent response bytes of this connection to the pool of response memory.
+        `has_read` is True if the client has read some.
 
         Responses with file slices are not counted, since their records are in files.
         """
@@ -320,15 +321,15 @@ class Connection:
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
-        """Record how long the socket took to accept the output, unless all of it was accepted in
+        """Record the time in which the socket accepted the output, unless it accepted all of it in
         one iteration."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
         if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
-        """Answer with the result of a handler's coroutine. If it is None, the handler completes the
-        response slot itself."""
+        """Answer with the result of a handler's coroutine. If the result is None, the handler
+        completes the response slot itself."""
         self._coroutine_count -= 1
         if not self._coroutine_count and self._lent_bytes:
             lent_bytes, self._lent_bytes = self._lent_bytes, 0
@@ -403,7 +404,7 @@ class Connection:
         self._host.run(self, slot, steps)
 
     def _note_late(self) -> None:
-        """Record for each late response how long it waited for earlier responses."""
+        """Record the time for which each late response waited for earlier responses."""
         now_ns = self._clock.now_ns()
         for slot in self._responses.late:
             if slot.times is not None:
@@ -419,7 +420,8 @@ class Connection:
             self._finish_traces()
 
     def _finish_traces(self) -> None:
-        """Finish the traces of all responses in the output, which has been sent completely."""
+        """Finish the traces of all requests whose responses are in the output, which has been sent
+        completely."""
         traces = self._dispatcher.traces
         assert traces is not None
         open_ones = [slot for slot in self._traced if slot in self._responses]
@@ -433,8 +435,8 @@ class Connection:
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read and start no request until `deadline_ms`, since the client is throttled. The latest
-        of several deadlines counts.
+        """Neither read nor start requests until `deadline_ms` (monotonic), since the client is
+        throttled. The latest of several deadlines applies.
 
         Responses are still sent, and received bytes stay unparsed.
         """
@@ -538,8 +540,8 @@ class Connection:
             self._host.run(self, slot, result)
 
     def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
-        """Pass a frame to the guard. Returns True if the guard answers it, False if the dispatcher
-        is to receive it."""
+        """Pass a frame to the guard. Returns True if the guard processes it, False if it is to be
+        passed to the dispatcher."""
         answer = guard.on_frame(frame, now_ms)
         if guard.has_logged_in:
             self.memory = self.memory.move_to_authenticated(self._share, self)
@@ -578,8 +580,8 @@ class Connection:
         self._settle()
 
     def _make_room(self) -> None:
-        """Read the length of the frame that begins the held bytes, and grow the buffer for the rest
-        of the frame."""
+        """Read the length of the frame at the start of the received bytes, and grow the buffer for
+        the rest of the frame."""
         held = self._held
         if not self._frame_bytes:
             if len(held) < FRAME_LENGTH_BYTES:
@@ -599,7 +601,8 @@ class Connection:
         self._settle()
 
     def _settle(self) -> None:
-        """Report to the pool of request memory how many bytes this connection holds now."""
+        """Report the request memory that this connection holds now to the pool of request
+        memory."""
         capacity_bytes = self._held.capacity_bytes
         charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
         if capacity_bytes > charged_bytes:
@@ -609,7 +612,7 @@ class Connection:
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Size of the frame that is partly received; 0 if there is none."""
+        """Size in bytes of the frame that is partly received; 0 if there is none."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0

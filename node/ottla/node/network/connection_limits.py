@@ -13,10 +13,10 @@ from ottla.model.limits import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of one client connection; the defaults are a broker's."""
+    """Limits of one client connection; the defaults are the limits of a broker."""
 
     frame_bytes_max: int = 100 * MIB
-    """Maximum bytes of a frame (`socket.request.max.bytes`)."""
+    """Rate of connections from one address, and the time of its last connection."""
     send_buffer_bytes: int = -1
     """Size of the kernel's send buffer (`socket.send.buffer.bytes`); -1 is the kernel's choice."""
     receive_buffer_bytes: int = -1

@@ -1,9 +1,9 @@
 """Quotas of connections: counts and rates decide which connections are accepted, wait, or are
 closed.
 
-Pure; the caller passes the time. The acceptor makes three calls. `wait_ms` returns how long a
-listener must not accept, `admit` decides about an accepted connection, and `on_closed` reports a
-connection that has closed.
+Pure; the caller passes the time. The acceptor makes three calls. `wait_ms` returns the time for
+which a listener must not accept, `admit` decides about an accepted connection, and `on_closed`
+reports a connection that has closed.
 
 * A connection above a rate of the broker or of its listener is served. The next one waits until the
   rate is within its bound again.
@@ -66,14 +66,14 @@ class ConnectionQuotas:
         self._closed_until_ms = dict.fromkeys(names, 0)
         """Monotonic time in milliseconds until which each listener accepts nothing."""
         self._ip_limits: Mapping[str | None, float] = {}
-        """Maximum connections per second by address; None is the default for all other
-        addresses."""
+        """Maximum connections per second by IP address. The entry None is the default for addresses
+        without an entry."""
         self._ip_usages: dict[str, IpUsage] = {}
-        """Usage by address, the most recent last."""
+        """Usage by IP address, the most recent last."""
         self.throttled_ip_count = 0
-        """Number of connections closed because of the rate of their address."""
+        """Number of connections closed because their address exceeded its connection rate."""
         self.refused_ip_count = 0
-        """Number of connections closed because of the count of their address."""
+        """Number of connections closed because their address had too many open connections."""
 
     # Bounds.
 
@@ -102,8 +102,8 @@ class ConnectionQuotas:
         return max(0, self._closed_until_ms[listener] - now_ms)
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Decide about an accepted connection. Returns None to serve it, which is then counted, or
-        the milliseconds after which to close it."""
+        """Decide whether to serve an accepted connection. If so, count the connection and return
+        None. Otherwise return the milliseconds after which to close it."""
         waits_ms = self._record(listener, 1, now_ms)
         delay_ms = self._record_ip(host, now_ms)
         if delay_ms:
@@ -136,7 +136,7 @@ class ConnectionQuotas:
     # State and metrics.
 
     def forget_idle(self, now_ms: int) -> None:
-        """Drop the usage of addresses that made no connection for an hour."""
+        """Drop the usage of addresses that have made no connection for an hour."""
         for host, usage in list(self._ip_usages.items()):
             if now_ms - usage.last_ms >= IDLE_MS_MAX:
                 del self._ip_usages[host]
@@ -161,7 +161,7 @@ class ConnectionQuotas:
 
     def _record(self, listener: str, count: int, now_ms: int) -> int:
         """Count connections in the rates of the broker and of a listener. Returns the milliseconds
-        for which the listener must accept nothing."""
+        for which the listener must accept no connection."""
         rate_max = self.bounds.rate_max_of_listeners.get(listener.lower(), INT32_MAX)
         waits_ms = self._recorded(self._listener_rates[listener], rate_max, count, now_ms)
         if listener != self.protected_listener:

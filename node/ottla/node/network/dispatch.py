@@ -49,9 +49,9 @@ some hundred partitions. Larger blocks the loop longer; smaller sends ordinary r
 """
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
-"""Size in bytes of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX. Elements
-take at most some fifty times their encoded size. A smaller frame that cannot be decoded is
-malformed."""
+"""Size in bytes of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX, and which
+is decoded in a thread. Elements take at most some fifty times their encoded size. A smaller frame
+that cannot be decoded is malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
 """Maximum memory, in bytes, of the elements of a request. Ordinary requests need far less; a frame
@@ -78,7 +78,8 @@ class MalformedRequestError(ProtocolError):
 def decoded_in_thread(
     context: "RequestContext", frame: memoryview, kind: type[Message], handler: Handler
 ) -> ThreadWork[Message]:
-    """Return work that decodes a large request off the event loop, and then calls its handler.
+    """Return work that decodes a large request in a thread, and then calls the request's handler on
+    the event loop.
 
     The work raises MalformedRequestError if the request is malformed or has too many elements.
     """
@@ -119,10 +120,10 @@ class Peer:
     is_token_authenticated: bool = False
     """True if the client authenticated with a delegation token."""
     credential: tuple[str, str] | None = None
-    """Metadata entry of the credential that the client used. The client is disconnected if it is
-    revoked; see `authentication/revocations`."""
+    """Metadata entry of the credential that the client used. The client is disconnected if the
+    credential is revoked; see `authentication/revocations`."""
     disconnect: Callable[[str], None] | None = None
-    """Closes the connection and logs the reason."""
+    """Function that closes the connection and logs the given reason."""
     software_name: str = UNKNOWN_SOFTWARE
     """Name of the client's software, as reported in its ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
@@ -166,8 +167,8 @@ class Permissions(Protocol):
         ...
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, without caching or logging it. For checks that are
-        repeated after the request has ended."""
+        """Return the same result as `allows`, without caching or logging it. Used for checks that
+        are repeated after the request has ended."""
         ...
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
@@ -188,8 +189,8 @@ class Permissions(Protocol):
         ...
 
     def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
-        """Return the resources on which the cache already permits this operation, for its resource
-        type. For others the caller must call `allows`.
+        """Return the resources on which the cache already permits the operation and resource type
+        `granted`. For other resources the caller must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -294,8 +295,8 @@ class Gates(Protocol):
         ...
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:
-        """Return the ACL version, principal and host by which cached responses are looked up.
-        Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: ACL version, principal
+        and host. Returns None if no cached response may be used."""
         ...
 
     def decide_again(self) -> None:
@@ -304,8 +305,8 @@ class Gates(Protocol):
 
 
 class NotServedYetError(ProtocolError):
-    """Raised if a client connects before this broker is ready. Its connection is closed, and it
-    reconnects."""
+    """Raised if a client connects before this broker is ready. The client's connection is closed,
+    and the client reconnects."""
 
 
 class Dispatcher:
@@ -326,7 +327,8 @@ class Dispatcher:
         self.errors = errors or UnexpectedErrors()
         """Counter of unexpected errors in the process."""
         self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
-        """Called with each file that could not be read for a response."""
+        """Function that is called with the path and the error of each file that could not be read
+        for a response."""
         self._routes: dict[int, Route] = {}
         self.on_unsupported_api_versions: Handler | None = None
         self.state_of_answers: Callable[[], object] | None = None
@@ -335,14 +337,14 @@ class Dispatcher:
         self.coming: frozenset[int] = frozenset()
         """Keys of the APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
-        """Called with the peer of each closed connection."""
+        """Functions that are called with the peer of each closed connection."""
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
         """Factories of guards by listener name; see `guard.py`."""
         self.clock = LoopClock()
         self.turn_end = TurnEnd()
         """Work that handlers schedule once for all requests of an event-loop iteration."""
         self.times = RequestTimes()
-        """Counters of the durations of requests."""
+        """Counters of request durations."""
         self.quotas: Quotas | None = None
         """Client quotas; None if requests are not charged."""
         self.gates: Gates | None = None
@@ -360,11 +362,11 @@ class Dispatcher:
         large_handler: Handler | None = None,
         read_flat: FlatReader | None = None,
     ) -> None:
-        """Register the handler of an API, for every version in its table row.
+        """Register the handler of an API, for every version that `wire/apis` declares.
 
         `large_handler` serves requests with many elements if `handler` does not do so in steps.
-        Responses that `handler` returns at once are cached if the API's row allows it. `read_flat`
-        decodes common requests faster, straight from their bytes, for the same handler.
+        Responses that `handler` returns at once are cached if the API's declaration allows it.
+        `read_flat` decodes common requests faster, straight from their bytes, for the same handler.
         """
         api, state, cache = API[api_key], self.state_of_answers, None
         if api.is_answer_kept and state is not None:
@@ -391,7 +393,7 @@ class Dispatcher:
             self.gates.decide_again()
 
     def closed(self, peer: Peer) -> None:
-        """Call the `on_closed` callbacks for a connection that has closed."""
+        """Call the `on_closed` callbacks for the peer of a connection that has closed."""
         for notify in self.on_closed:
             try:
                 notify(peer)
@@ -448,7 +450,8 @@ class Dispatcher:
     ) -> HandlerResult:
         """Answer a request from the cache, or call the handler and cache its response.
 
-        If a resource that the request names is denied, that is decided and logged for each request.
+        If the client is denied a resource that the request names, the denial is decided and logged
+        for each request.
         """
         client_key: ClientKey | None = ANYONE
         if self.gates is not None and self.gates.is_active:

@@ -83,8 +83,8 @@ class GuardState:
         return self._parting is not None
 
     def frame_bounds(self, least: int, most: int) -> tuple[int, int]:
-        """Return the minimum and maximum frame size at this stage, limited to the minimum and
-        maximum of the connection."""
+        """Return the minimum and maximum frame size in bytes at this stage. `least` and `most` are
+        the bounds of the connection, which also apply."""
         guard_least, guard_most = self._guard.frame_bytes_min, self._guard.frame_bytes_max
         return (
             least if guard_least is None else guard_least,

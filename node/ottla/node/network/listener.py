@@ -13,8 +13,7 @@ from ottla.model.errors import ProtocolError
 
 
 class HandshakeFailedError(ProtocolError):
-    """Raised if a client's TLS handshake fails. `where` states the reason and what to do about
-    it."""
+    """Raised if a client's TLS handshake fails. `where` states the reason and the remedy."""
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ class LoopClock:
 
     def __init__(self) -> None:
         self.now_ns: Callable[[], int] = int
-        """`time.perf_counter_ns` in a process with sockets, or `int()`, always 0, in simulated
-        time."""
+        """Source of the current time in nanoseconds: `time.perf_counter_ns` in a process with
+        sockets, or `int()`, always 0, in simulated time."""
         self.turn_ns = 0
         """Time in nanoseconds at which the current iteration started, before it polled its
         connections."""

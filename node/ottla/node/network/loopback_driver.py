@@ -1,8 +1,8 @@
-"""Serves requests of this broker to itself by its handlers, without a socket or encoding.
+"""Passes requests of this broker to itself directly to its handlers, without a socket or encoding.
 
-A broker that coordinates a transaction often leads some of its partitions too. A request to itself
-over the loopback interface would cost four system calls, twice the encoding, and several event-loop
-iterations. Such requests are not counted as client requests.
+A broker that coordinates a transaction often leads some of the transaction's partitions too. A
+request to itself over the loopback interface would cost four system calls, twice the encoding, and
+several event-loop iterations. Such requests are not counted as client requests.
 """
 
 from collections.abc import Coroutine, Generator

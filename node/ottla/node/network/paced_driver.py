@@ -45,7 +45,7 @@ class PacedWork:
         self._thread_lock = trio.Lock()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
-        """Run a handler's coroutine or steps until they are done, and return the response.
+        """Process a handler's coroutine or steps until they are done, and return the response.
 
         A costly response is encoded off the event loop, and its slot is completed here. The result
         is then None.
@@ -62,7 +62,8 @@ class PacedWork:
         return pending
 
     async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
-        """Run costly work and answer. Returns None, or a coroutine that waits for an event."""
+        """Finish costly work of a handler and answer the request. Returns None, or a coroutine that
+        waits for an event."""
         while isinstance(pending, ThreadWork) or is_steps(pending):
             if isinstance(pending, ThreadWork):
                 # One at a time, since their results take memory.

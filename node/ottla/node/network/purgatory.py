@@ -2,8 +2,8 @@
 events.
 
 Pure: it never reads a clock. Its driver calls `expire(now_ms)` at `next_deadline_ms`. Nothing is
-polled: an append or an advance of the high watermark wakes exactly the entries under its
-partition's key. If one event wakes too many entries, or one deadline ends too many, each event-loop
+polled: an append or an advance of the high watermark wakes exactly the entries under the key of its
+partition. If one event wakes too many entries, or one deadline ends too many, each event-loop
 iteration handles some of them. `expire` is then due at once and continues with the rest.
 
 Invariant CompletedOnce: an entry ends once, by `try_complete` returning True, by `on_expire`, or by
@@ -24,12 +24,12 @@ rebuilds often; larger keeps more finished requests in memory."""
 
 COST_PER_TURN = 500
 """Total cost, in partitions read, of the entries that one event or deadline handles per event-loop
-iteration: some ten milliseconds. Smaller answers many waiting requests later; larger blocks the
-loop longer."""
+iteration: some ten milliseconds. With a smaller value, requests are answered later if many wait. A
+larger one blocks the loop longer."""
 
 SETTLED_PER_COST = 8
-"""Number of partitions whose high watermark can be checked in the time of reading one partition,
-which is the unit of an entry's cost."""
+"""Number of partitions whose high watermark can be checked in the time of reading one partition.
+Reading one partition is the unit of an entry's cost."""
 
 ENTRIES_NOT_COUNTED = 10
 """Number of entries that one iteration wakes regardless of their cost. Few partitions have more
@@ -52,7 +52,7 @@ class WaitingEntry(ABC):
         self._has_waited = False
         self._keys: tuple[Hashable, ...] = ()
         self.woken_by: Hashable = None
-        """Key that woke the entry for its current attempt."""
+        """Key whose wake-up caused the entry's current attempt to complete."""
 
     @property
     def is_waiting(self) -> bool:
@@ -61,8 +61,8 @@ class WaitingEntry(ABC):
 
     @property
     def cost(self) -> int:
-        """Approximate number of partitions that an attempt to complete the entry, or its expiry,
-        reads. At least 1."""
+        """Approximate number of partitions that are read when the entry tries to complete, or
+        expires. At least 1."""
         return 1
 
     @abstractmethod
@@ -79,11 +79,11 @@ class WaitingEntry(ABC):
 
 
 class WakeListener(Protocol):
-    """Listener that is called whenever a key is woken. It stays registered while requests come and
-    go."""
+    """Listener that is called whenever its key is woken. It stays registered, unlike waiting
+    requests, until it is removed."""
 
     def on_wake(self, key: Hashable) -> None:
-        """Handle a wake-up of `key`.  May wake other keys."""
+        """Handle a wake-up of `key`.  The method may wake other keys."""
         ...
 
 
@@ -113,8 +113,8 @@ class WakeUpBatch:
 class Purgatory:
     """Waiting entries by their keys, and one heap of their deadlines.
 
-    `on_earlier_deadline` is called when an entry is due before all others, so that the driver can
-    reset its alarm. An unexpected error in one entry or listener affects no other.
+    `on_earlier_deadline` is called when a new entry is due before all others, so that the driver
+    can reset its alarm. An unexpected error in one entry or listener affects no other.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class Purgatory:
         self.one_event = WakeUpBatch(self)
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
-        """Keys that were woken during the current event, and take effect at its end."""
+        """Keys that were woken during the current event. They take effect at its end."""
         self.watched: set[Hashable] = set()
         """Keys with entries or listeners.  Waking any other key has no effect."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -188,9 +188,9 @@ class Purgatory:
     def wake(self, key: Hashable) -> int:
         """Call the listeners of `key`, then let each entry under it try to complete.
 
-        Returns the number of completed entries; the oldest is tried first.  Entries too many for
-        one event-loop iteration are woken by `expire`.  Within a block of `one_event` the keys are
-        woken at its end.
+        Returns the number of completed entries; the oldest entry is tried first.  If the entries
+        are too many for one event-loop iteration, `expire` wakes the rest.  Within a block of
+        `one_event`, the keys are woken when the block ends.
         """
         listeners = self._listeners.get(key)
         entries = self._watchers.get(key)
@@ -274,9 +274,9 @@ class Purgatory:
         """End the entries whose deadline was reached, the earliest first. Returns the number of
         ended entries.
 
-        A client chooses how many entries share a deadline. If they are too many for one event-loop
-        iteration, the others stay due for the next call. Entries whose wake-up was deferred are
-        woken first.
+        A client chooses how many entries share a deadline. If too many are due for one event-loop
+        iteration, the rest stay due for the next call. Entries whose wake-up was deferred are woken
+        first.
         """
         if self._unwoken:
             self._wake_more()

@@ -11,8 +11,8 @@ Kafka's phases of a request, and their meaning here:
 * LocalTimeMs: from decoding until its handler responds or leaves the request waiting;
 * RemoteTimeMs: waiting for replicas, for records, for another node, or for a group;
 * TotalTimeMs: the sum of local and remote time;
-* ResponseQueueTimeMs: how long a response waited for the responses to earlier requests.  Responses
-  keep the order of requests, and several requests of a connection may be in flight;
+* ResponseQueueTimeMs: time for which a response waited for the responses to earlier requests.
+  Responses keep the order of requests, and several requests of a connection may be in flight;
 * ResponseSendTimeMs: the time until the socket has accepted the response, if that exceeds the
   iteration.  The client then reads slowly, or the response is large.  If several responses are sent
   together, it is the time of the last one.
@@ -69,8 +69,8 @@ class Times:
         """Queue and send times of the few responses that could not be sent at once."""
 
     def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
-        """Record the times of a request whose handler returned at `handled_ns`, and whose response
-        is ready only now."""
+        """Record the times of a request that had to wait: its handler started at `started_ns` and
+        returned at `handled_ns`, and its response is ready at `now_ns`."""
         self.local.observe(handled_ns - started_ns)
         self.remote.observe(now_ns - handled_ns)
         self.total.observe(now_ns - started_ns)
@@ -93,8 +93,8 @@ class RequestTimes:
         self._of_followers: dict[int, Times] = {}
 
     def of(self, api_key: int, version: int) -> Times:
-        """Return the times of requests for one API in one version. They are created at the first
-        request."""
+        """Return the times of requests for one API in one version. The `Times` object is created at
+        the first request."""
         found = self._times.get((api_key, version))
         if found is None:
             found = self._times[api_key, version] = Times()

@@ -1,14 +1,15 @@
 """Traces of sampled requests: received, handled, waiting, answered.
 
-Pure. Sampling counts down to the next traced request. An untraced request costs one subtraction,
-and one comparison with tracing off. The times are from the clock of `request_times`. A trace begins
-here, unless the request's header names a parent span. The client has then chosen to trace, and
-every such request is traced.
+Pure. Sampling counts down to the next traced request. An untraced request costs one subtraction, or
+one comparison with tracing off. The times are from the clock of `request_times`. A trace begins
+here, unless the request's header names a parent span. In that case the client has chosen to trace,
+and every such request is traced.
 
     Produce ├─receive─┼─append─┼─replicate─┼─answer─┤
 
 `receive` ends when the request is started. `append` (otherwise `handle`) is its handler's work, and
-`replicate` (otherwise `wait`) the time that it waits. `answer` ends when the kernel has its bytes.
+`replicate` (otherwise `wait`) the time that it waits. `answer` ends when the kernel has accepted
+the bytes of the response.
 """
 
 import re
@@ -25,18 +26,19 @@ from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 500
 """Maximum number of finished traces that wait for export, within one second. Beyond it the newest
-are dropped and counted. Each takes some 0.2 ms to become spans, in the event loop and in the
-exporting thread. As clients may request traces, this also bounds their cost."""
+traces are dropped and counted. Each trace takes some 0.2 ms to become spans, in the event loop and
+in the exporting thread. As clients may request traces, this also bounds their cost."""
 
 CLIENT_ID_CHARS_MAX = 256
 """Maximum characters of a client id in a trace; the id itself may have 32 KiB."""
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
-"""Pattern of a `traceparent` whose span is recorded. Others have no effect."""
+"""Pattern of a `traceparent` with the sampled flag. Other values have no effect."""
 
 
 PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""Field of a topic response that contains its partitions, whose errors count as the request's."""
+"""Field of a topic response that contains its partitions, by API key. The partitions' errors count
+as errors of the request."""
 
 
 class TracedPeer(Protocol):
@@ -118,7 +120,7 @@ class RequestTrace:
         }
 
     def parts(self) -> list[tuple[str, int, int]]:
-        """Return the phases of the request as (name, start, end), without gaps."""
+        """Return the phases of the request as (name, start, end) without gaps, in nanoseconds."""
         is_produce = self.header.api_key == PRODUCE
         left_ns = self.handled_ns or self.answered_ns
         parts = [
@@ -156,7 +158,9 @@ class RequestTraces:
     ) -> RequestTrace | None:
         """Return a trace if a request is sampled or has a parent span, or else None.
 
-        `context` is the `traceparent` in the request's header, if there is one.
+        `context` is the `traceparent` in the request's header, or None. `received_ns` is the start
+        of the event-loop iteration that read the request, and `taken_ns` the time at which the
+        request is started.
         """
         if context is not None and _SAMPLED.fullmatch(context):
             parent = str(context, "ascii")
@@ -188,15 +192,15 @@ class RequestTraces:
         return [self._finished.popleft() for _ in range(count)]
 
     def _gap(self) -> int:
-        """Return the number of requests until the next sample. It is random, so that no periodic
-        pattern of requests is missed."""
+        """Return the number of requests until the next sample. The number is random, so that no
+        periodic pattern of requests is missed."""
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))
 
 
 def error_in(response: Message) -> int:
-    """Return the first error code of a response that counts as the request's error, or 0."""
+    """Return the first error code of a response that counts as the error of the request, or 0."""
     code: int = getattr(response, "error_code", 0)
     field = PARTITIONS_OF.get(response.API_KEY)
     if code or field is None:

@@ -1,10 +1,10 @@
 """Cache of encoded responses, for requests repeated with the same bytes.
 
-Pure. A response is reused only while the state that it was derived from is the same object. The
+Pure. A response is reused only while the state from which it was derived is the same object. The
 version, the listener and the local address must also match, since a response may contain them, and
-so must the `ClientKey`. With an authorizer, two clients share a response only if it decides the
-same for both. Quotas are charged elsewhere, and no cached response contains a throttle time; the
-dispatcher inserts it.
+so must the `ClientKey`. With an authorizer, two clients share a response only if the authorizer
+decides the same for both. Quotas are charged elsewhere, and no cached response contains a throttle
+time; the dispatcher inserts it.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from ottla.model.limits import KIB, MIB
 from ottla.wire.headers import RequestHeader
 
 REQUEST_BYTES_MAX = KIB
-"""Maximum size of a request that is looked up, in bytes. Copying it costs less than decoding it."""
+"""Maximum size in bytes of a request that is looked up in the cache. Copying such a request costs
+less than decoding it."""
 
 ANSWER_BYTES_MAX = 64 * KIB
 """Maximum size of a cached response, in bytes."""
@@ -27,11 +28,11 @@ varies its requests, or logs in as many users, evicts the responses of others an
 this memory."""
 
 ENTRY_BYTES = 640
-"""Memory of an entry in bytes, besides its response and the names in its key: tuples, listener name
-and address, table slot.  It also bounds the number of entries."""
+"""Memory of a cache entry in bytes, besides its response and the names in its key: tuples, listener
+name and address, table slot.  It also bounds the number of entries."""
 
 ListenerKey: TypeAlias = tuple[str, str, int]
-"""Listener that accepted the client, with the local host and port."""
+"""Listener name, local host and local port of a client's connection."""
 
 ClientKey: TypeAlias = tuple[int, str, str]
 """Properties of a client on which an authorizer's decisions depend: the version of the ACLs, the

@@ -1,7 +1,7 @@
 """Queue of one connection's responses, which are sent in the order of its requests.
 
-Pure. Every started request gets a `ResponseSlot` at the tail. Its owner may complete it at any
-time. Its bytes move to the output when every earlier slot is complete. Invariant
+Pure. Every started request gets a `ResponseSlot` at the tail. The owner of the slot may complete it
+at any time. The response bytes move to the output when every earlier slot is complete. Invariant
 AnswersKeepRequestOrder.
 """
 
@@ -22,7 +22,7 @@ NO_CHUNKS: list[Chunk] = []
 
 
 class SlotOwner(Protocol):
-    """Owner of a response slot, usually the connection. It is notified when the slot is
+    """Owner of a response slot, usually the connection. The owner is notified when the slot is
     completed."""
 
     def on_slot_completed(self, slot: "ResponseSlot") -> None:
@@ -34,7 +34,8 @@ class SlotOwner(Protocol):
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing from the connection until `deadline_ms`."""
+        """Read nothing from the connection until `deadline_ms` (monotonic), since its client is
+        throttled."""
         ...
 
     def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
@@ -72,7 +73,8 @@ class Charge(Protocol):
         ...
 
     def complete(self, slot: "ResponseSlot", now_ns: int) -> None:
-        """Count the time and bytes of building the response after the charge was settled."""
+        """Charge the client for the time and bytes of building the response, which were used after
+        the charge was settled."""
         ...
 
     def note_written(self, used_ns: int) -> None:
@@ -203,7 +205,7 @@ class ResponseSlot:
             self.complete_by(result)
 
     def complete_large(self, response: Message) -> None:
-        """Answer with a message of very many entries, which is encoded off the event loop."""
+        """Answer with a message with very many entries, which is encoded off the event loop."""
         self.complete_by(_finished_steps(response))
 
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
@@ -241,7 +243,7 @@ class ResponseSlot:
         self.complete_frame([])
 
     def fail(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error of the handler."""
+        """Close the connection after an unexpected error in the handler."""
         if self._owner is not None:
             self._owner.on_answer_failed(fault)
 
@@ -282,7 +284,7 @@ class ResponseQueue:
         """Slots whose responses are not in the output yet, the oldest first."""
         self.is_closing = False
         self.one_piece_bytes = 0
-        """Bytes of responses without records in the output; reset when the output is empty."""
+        """Bytes of responses in the output that have no records; reset when the output is empty."""
         self.last_times: Times | None = None
         """Counters for the times of the last response moved to the output."""
         self.late: list[ResponseSlot] = []

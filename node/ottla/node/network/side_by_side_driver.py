@@ -1,5 +1,5 @@
-"""Runs independent pieces of one request's work concurrently. Each piece waits only for its own
-disk."""
+"""Runs independent pieces of work of one request concurrently, such as writes to several disks.
+Each piece waits only for its own disk."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
@@ -12,8 +12,8 @@ Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def side_by_side(parts: Sequence[Part]) -> None:
-    """Run all pieces of work concurrently, and return when all are done. The caller bounds their
-    number.
+    """Run all pieces of work in `parts` concurrently, and return when all are done. The caller
+    bounds their number.
 
     Raises the error of a failed piece. All other pieces are then cancelled.
     """

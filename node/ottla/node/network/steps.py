@@ -1,10 +1,10 @@
 """Steps that build costly responses: long work is split so that other tasks run in between.
 
-Pure. A handler of a request with many elements is a generator. It yields after every bounded amount
-of work and returns the result of a handler. `begun` runs the first step at once, so that a small
-request is answered like any other. The server runs the remaining steps, one per event-loop
-iteration over all requests together. State may have changed between two steps: a generator checks
-again after each yield.
+Pure. The handler of a request with many elements returns a generator. The generator yields after
+every bounded amount of work, and finally returns the result of the handler. `begun` runs the first
+step at once, so that a small request is answered like any other. The server runs the remaining
+steps, one per event-loop iteration over all requests together. State may have changed between two
+steps, so a generator checks again after each yield.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
@@ -14,19 +14,19 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Generator that yields between steps and returns the result."""
+"""Generator that yields between the steps of a costly computation and returns its result."""
 
 STEP_COST = 250
-"""Cost at which a step ends. An entry of a response costs 1, some microseconds. Larger blocks the
-event loop longer; smaller wastes more on switching."""
+"""Cost at which a step ends. An entry of a response costs 1, some microseconds. With a larger
+value, the event loop is blocked longer; with a smaller one, more time is lost on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Number of numbers or names that one step compares, in about a millisecond."""
+"""Number of numbers or names that one step adds to a set, in about a millisecond."""
 
 
 class ThreadWork(Generic[T]):
-    """Function to run off the event loop, without access to the loop's state, and a second function
-    to call with its result."""
+    """Function to run in a thread, without access to the event loop's state, and a second function
+    to call with its result on the event loop."""
 
     __slots__ = ("then", "work")
 
@@ -46,7 +46,7 @@ class StepPace:
         self._left = STEP_COST
 
     def is_due(self, cost: int = 1) -> bool:
-        """Add the cost of work that was done. Returns whether the current step should end."""
+        """Add the cost of work that was done. Returns whether the current step should end now."""
         self._left -= cost
         if self._left > 0:
             return False
@@ -55,8 +55,8 @@ class StepPace:
 
 
 def paced(work: Generator[None, None, T], pace: StepPace) -> Steps[T]:
-    """Run `work`, which yields very often, and yield only when a step should end. Returns the
-    result of `work`."""
+    """Run `work`, which yields very often, but yield only when a step of `pace` should end. Returns
+    the result of `work`."""
     while True:
         try:
             next(work)
@@ -68,7 +68,8 @@ def paced(work: Generator[None, None, T], pace: StepPace) -> Steps[T]:
 
 
 def add_in_steps(known: dict[K, None], values: Sequence[K], pace: StepPace) -> Steps[None]:
-    """Add values to a dict that serves as an ordered set, in several steps if there are many."""
+    """Add values to `known`, a dict that serves as an ordered set, in several steps if there are
+    many values."""
     for at in range(0, max(1, len(values)), VALUES_PER_STEP):
         part = values[at : at + VALUES_PER_STEP]
         known.update(dict.fromkeys(part))
@@ -87,8 +88,8 @@ def used_up(values: list[T]) -> Iterator[T]:
 
 
 def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
-    """Return whether a handler returned steps. A check for a generator's attributes is not enough,
-    since a compiled coroutine has all of them."""
+    """Return whether a handler's result is a `Steps` generator, not a coroutine. Checking for the
+    generator's methods is not enough, since a coroutine in compiled code has them too."""
     return isinstance(pending, Generator) and not isinstance(pending, Coroutine)
 
 

@@ -1,8 +1,8 @@
 """Functions to be called once, at the end of an event-loop iteration that serves connections. Pure.
 
-For example, the decisions of several requests in an iteration are written together, and their
-responses are sent with the others. No task is woken for the decisions, and no further iteration is
-needed.
+For example, the decisions of several requests in an iteration are written together, and the
+responses are sent with all other responses of the iteration. No task is woken for the decisions,
+and no further iteration is needed.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ quorum_driver.py        start here: `open_quorum_member`, which performs the eff
 quorum_ports_driver.py  the effects of raft on disk, on waiting requests and on the next tick
 metadata_log.py         the replicated log on disk: raft's LogView, snapshots, quorum-state
 record_batches.py       conversion between metadata records, batches and changes of an image
-log_changes.py          describes committed entries in words
+log_changes.py          describes committed entries as text
 reserved_space.py       disk space that is reserved for the metadata log if its disk is full
 image_loader_driver.py  images of the committed records, published to subscribers
 snapshot_driver.py      the task that writes snapshots when they are due

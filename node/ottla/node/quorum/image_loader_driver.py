@@ -36,7 +36,8 @@ class ImageLoader:
         self.applied_end_offset = Offset(0)
         """End offset of the records that the image contains."""
         self.on_applied: Callable[[], None] = lambda: None
-        """Called after each publication of an image."""
+        """Number of bytes of batches that are loaded before other tasks run.  A larger value delays
+        all other tasks of the process for longer."""
         self.bytes_since_snapshot = 0
         """Bytes of log that were loaded since the latest snapshot.  The snapshot writer reads this
         value."""
@@ -49,7 +50,8 @@ class ImageLoader:
         self._applied = trio.Event()
 
     def delay_new_publishers(self, is_caught_up: Callable[[], bool]) -> None:
-        """Delay the first publication to new publishers until `is_caught_up` returns True."""
+        """Delay the first publication of an image to new publishers until `is_caught_up` returns
+        True."""
         self._is_caught_up = is_caught_up
 
     def add_publisher(self, publisher: Publisher) -> None:
@@ -83,8 +85,8 @@ class ImageLoader:
     async def load_latest_snapshot(self) -> None:
         """Load the image from the latest snapshot, if there is one.
 
-        If the snapshot is deleted while it is being read, a newer one has replaced it, and that one
-        is loaded instead.
+        If the snapshot is deleted while it is being read, a newer one has replaced it, and the
+        newer one is loaded instead.
         """
         while True:
             snapshot_id = self._log.latest_snapshot_id
@@ -168,10 +170,11 @@ class ImageLoader:
 
 
 async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply whole batches to a delta, and let other tasks run in between. Returns the provenance
-    (offset, epoch and timestamp) of the last record, or None if the batches change nothing.
+    """Apply the whole batches in `data` to a delta, and let other tasks run in between. Returns the
+    provenance (offset, epoch and timestamp) of the last record, or None if the batches change
+    nothing.
 
-    Raises NewerReleaseError if a newer release wrote them.
+    Raises NewerReleaseError if a newer release wrote the batches.
     """
     last: Provenance | None = None
     try:

@@ -1,4 +1,4 @@
-"""Describes the committed entries of the metadata log in words. Pure."""
+"""Describes the committed entries of the metadata log as text. Pure."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,22 +20,23 @@ FIRST = Offset(0)
 
 
 class LogChange(NamedTuple):
-    """Entry of the metadata log, described in words."""
+    """Entry of the metadata log, described as text."""
 
     offset: Offset
     epoch: Epoch
     timestamp_ms: int
     kind: str
-    """Kind of the record, as in `metadata.proto`, or of the control record."""
+    """Type of the record, as in `metadata.proto`, or of the control record."""
     text: str
 
 
 def changes_in(
     data: bytes, image: MetadataImage, *, start_offset: Offset = FIRST
 ) -> Iterator[LogChange]:
-    """Yield the entries in whole batches from an offset on, except for records that change nothing.
+    """Yield the entries in `data`, which consists of whole batches, from `start_offset` on. Records
+    that change nothing are omitted.
 
-    The names of topics are taken from the image.
+    The names of topics are taken from `image`.
     """
 
     def topic_name(topic_id: bytes) -> str:
@@ -65,8 +66,8 @@ def changes_in(
 
 
 def end_offset_of(data: bytes) -> Offset:
-    """Return the offset after the last entry in whole batches, or the first offset if there are
-    none."""
+    """Return the offset after the last entry in `data`, which consists of whole batches. Returns
+    the first possible offset if there are no batches."""
     return max((header.end_offset for _, header in batches(memoryview(data))), default=FIRST)
 
 

@@ -52,9 +52,9 @@ _LOGGER = logging.getLogger(__name__)
 EPOCH_OF_NOTHING = Epoch(0)
 
 ROLL_BYTES = 16 * KIB
-"""Bytes that are freed from the reserved disk space in addition to the size of the data. They are
-for the first index entries of a new segment, the growth of the directory, and the rounding to whole
-disk blocks."""
+"""Number of bytes that are freed from the reserved disk space in addition to the size of the data.
+They are for the first index entries of a new segment, the growth of the directory, and the rounding
+to whole disk blocks."""
 
 NO_ROOM = "the metadata log has no room, and nothing is left of reserved.space"
 NO_ROOM_TO_VOTE = (
@@ -63,12 +63,12 @@ NO_ROOM_TO_VOTE = (
 NO_ROOM_FOR_SNAPSHOT = "there is no room for the leader's snapshot: this node waits until there is"
 
 VOTERS_SCAN_BYTES = 1 << 20
-"""Bytes of the log that are read at once to find voter sets at startup. Larger makes other tasks
-wait longer."""
+"""Number of bytes of the log that are read at once to find voter sets at startup. With a larger
+value, other tasks wait longer."""
 
 OPENING_BYTES = 256 * KIB
-"""Bytes that are freed from the reserved disk space to open the log on a full disk, because opening
-rewrites the indexes."""
+"""Number of bytes that are freed from the reserved disk space to open the log on a full disk,
+because opening rewrites the indexes."""
 
 
 async def open_metadata_log(
@@ -161,7 +161,8 @@ class MetadataLog:
         self.promises: CheckpointFile | None = None
         """Checkpoint file with the promises of a voter. None for an observer."""
         self.found: VoterVerdict | None = None
-        """Verdict on the files of a voter at its start.  None for an observer."""
+        """Verdict whether the files of a voter were complete at its start.  None for an observer.
+        """
         self._history = VoterHistory()
 
     async def recover(self) -> None:
@@ -180,8 +181,8 @@ class MetadataLog:
         await self._log.flush()
 
     async def _drop_log_after_gap(self, snapshot_end: Offset) -> None:
-        """Empty the log if it starts after the end of the latest snapshot, because the records in
-        between are missing."""
+        """Empty the log if it starts after the end of the latest snapshot, because the records
+        between them are missing."""
         if self.start_offset <= snapshot_end:
             return
         _LOGGER.error(
@@ -195,8 +196,8 @@ class MetadataLog:
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Return whether the log contains the records of a snapshot, or starts at its end.
 
-        Otherwise the log ends before the snapshot, or in an older epoch.  It was then about to be
-        emptied because the snapshot replaces it.
+        If it does neither, the log ends before the snapshot, or in an older epoch.  A crash then
+        interrupted the emptying of the log, which the snapshot replaces.
         """
         return (
             snapshot_id.offset <= self._log.end_offset
@@ -222,7 +223,8 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record, or of the snapshot if the log is empty, or else 0."""
+        """Epoch of the last record. If the log is empty, the epoch of the latest snapshot, or 0
+        without a snapshot."""
         epoch = self._log.last_epoch
         if epoch >= 0 and self.end_offset > self.start_offset:
             return epoch
@@ -254,12 +256,13 @@ class MetadataLog:
 
     @property
     def voters(self) -> VoterSet | None:
-        """Last voter set in the log or its snapshot, committed or not. None if there is none."""
+        """Last voter set in the log or in the latest snapshot, committed or not. None if there is
+        none."""
         return self._history.latest
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the record with `voters`, or NO_OFFSET."""
+        """Offset of the record that contains `voters`, or NO_OFFSET."""
         return self._history.latest_offset
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
@@ -267,7 +270,7 @@ class MetadataLog:
         return self._history.at(end_offset)
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether a voter set below an offset includes a replica."""
+        """Return whether a voter set below `end_offset` contains the replica `key`."""
         return self._history.has_voter_below(key, end_offset)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
@@ -277,8 +280,8 @@ class MetadataLog:
     # --- effects of raft's core --------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        """Append the batches of an effect. Raises OSError, which ends the process, if the disk
-        fails.
+        """Append the batches of an `Append` effect of raft. Raises OSError, which ends the process,
+        if the disk fails.
 
         Batches that were damaged on the network are not appended; raft's core requests them again.
         If the disk is too full, batches are not appended and `is_out_of_space` is set; a leader
@@ -326,8 +329,8 @@ class MetadataLog:
     async def flush(self) -> Offset:
         """Make all records appended so far durable.  Returns the end offset of the durable records.
 
-        If the disk is full, some files may have to be written by the next flush.  `awaits_flush` is
-        then set.
+        If the disk is full, some files besides the log may have to be written by the next flush.
+        `awaits_flush` is then set.
         """
         try:
             await self._flush()
@@ -375,7 +378,7 @@ class MetadataLog:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that are left of the disk space reserved for a full disk."""
+        """Number of bytes left in the disk space that is reserved for a full disk."""
         return self._reserve.left_bytes
 
     def when_disk_full(self, listener: Callable[[], None]) -> None:
@@ -441,16 +444,16 @@ class MetadataLog:
             _LOGGER.error(sentence)
 
     def note_high_watermark(self, offset: Offset) -> None:
-        """Record the high watermark.  The log never deletes records above it."""
+        """Record the high watermark.  The log is never deleted above it."""
         self._log.update_high_watermark(offset)
 
     # --- reading -----------------------------------------------------------------------------
 
     async def read(self, offset: Offset, *, end_offset: Offset, bytes_max: int) -> bytes:
-        """Return whole batches of `[offset, end_offset)`, up to `bytes_max` but at least one if
-        there is any.
+        """Return whole batches of `[offset, end_offset)`, up to `bytes_max` bytes but at least one
+        batch if there is any.
 
-        Waits for the disk only if the bytes are not in the page cache.
+        Waits for the disk only if the batches are not in the page cache.
         """
         if offset >= end_offset:
             return b""
@@ -509,7 +512,7 @@ class MetadataLog:
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
         """Open the files that contain a voter's promises, and maintain them while the log is open.
-        Returns the verdict on the files: whether they are complete.
+        Returns the verdict whether these files are complete.
 
         `is_state_expected` is True if the directory was formatted with the files of a voter.
         `snapshots` is the result of the snapshot check, which ran before the log was opened. The
@@ -532,8 +535,9 @@ class MetadataLog:
     async def judge_voter(
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
-        """Return the verdict on the files of a voter (whether they are complete), without changing
-        them."""
+        """Return the verdict whether the files of a voter are complete, without changing them.
+
+        `is_state_expected` is True if the directory was formatted with the files of a voter."""
         latest = self.latest_snapshot_id
         files = await read_voter_files(
             self._disk,
@@ -548,7 +552,7 @@ class MetadataLog:
 
     def _epoch_of(self, offset: Offset) -> Epoch:
         """Return the epoch of the record at an offset.  If the log starts after that record, return
-        the epoch of the snapshot that ends with it."""
+        the epoch of the snapshot that ends with the record."""
         if offset >= self.start_offset:
             return self._log.epoch_of(offset)
         return self.last_epoch if offset == self.end_offset - 1 else EPOCH_OF_NOTHING
@@ -559,13 +563,13 @@ class MetadataLog:
 
     def _note_flushed(self) -> None:
         """Write the flushed offset to the voter's checkpoint file, before raft counts the flushed
-        records as acknowledged."""
+        records as acknowledged by this voter."""
         if self.promises is not None:
             self.promises.note_flushed(self._below(self.flushed_offset))
 
     async def _promise_at_most(self, end_offset: Offset) -> None:
-        """Lower the promised end offset durably, before the uncommitted records above it are
-        removed."""
+        """Lower the durable end offset that this voter has acknowledged, before the uncommitted
+        records above `end_offset` are removed."""
         if self.promises is not None:
             await self.promises.lower_to(self._below(end_offset))
 

@@ -19,7 +19,7 @@ REPEAT_MS = 60_000
 makes the problem easy to miss."""
 
 SILENCE_MS = 5_000
-"""Time in ms for which a peer must be unreachable before this is logged.  It is longer than a
+"""Time in ms for which a peer must be unreachable before this is logged.  The time is longer than a
 restart or an election."""
 
 
@@ -30,7 +30,8 @@ class _Trouble:
 
 
 class PeerTroubles:
-    """Problems of one quorum member with its peers, and when each of them was last logged."""
+    """Problems of one quorum member with its peers, and the time when each problem was last
+    logged."""
 
     def __init__(self, identity: Callable[[], QuorumIdentity]) -> None:
         self._identity_now = identity
@@ -63,7 +64,8 @@ class PeerTroubles:
         return self._identity_now()
 
     def on_silence(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
-        """Process a request that got no response from a peer. Returns a message to log, or None."""
+        """Process a request that got no response from a peer. `why` is the error. Returns a message
+        to log, or None."""
         silent_ms = now_ms - self._silent_since_ms.setdefault(node_id, now_ms)
         said_ms = self._silence_said_ms.get(node_id)
         if silent_ms < SILENCE_MS or (said_ms is not None and now_ms < said_ms + REPEAT_MS):
@@ -72,7 +74,8 @@ class PeerTroubles:
         return f"{self._peer(node_id)} has not answered for {silent_ms // 1000} s ({why})"
 
     def on_rejected_response(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
-        """Process a response from a peer that cannot be true. Returns a message to log, or None."""
+        """Process a response from a peer that cannot be correct. `why` is the reason. Returns a
+        message to log, or None."""
         said_ms = self._rejection_logged_ms.get(node_id)
         if said_ms is not None and now_ms < said_ms + REPEAT_MS:
             return None

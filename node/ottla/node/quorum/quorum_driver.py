@@ -78,7 +78,8 @@ RESERVE_INTERVAL_MS = 10_000
 """Interval in ms between attempts to refill the disk space reserved for a full disk."""
 
 HAND_OVER_CHECK_MS = 50
-"""Interval in ms at which a stopping leader checks whether it still has a follower."""
+"""Interval in ms at which a stopping leader checks whether it still has a follower that can take
+over."""
 
 LeadershipListener = Callable[[Epoch | None], None]
 
@@ -122,10 +123,11 @@ class QuorumMember:
         self._lock = trio.Lock()
         self._progress = trio.Event()
         self._leader_end_offset: Offset | None = None
-        """Latest high watermark that the leader has sent.  None before the first."""
+        """Latest high watermark that the leader has sent.  None until the leader has sent one."""
         self._active_epoch: Epoch | None = None
         self._warned_of: str | None = None
-        """Last problem of `other_directory_problem` that was logged."""
+        """Last warning about another directory id of this controller (`other_directory_problem`)
+        that was logged."""
         self._listeners: list[LeadershipListener] = []
         self.meter = QuorumMeter(clock.monotonic_ms())
         """Rates and latencies of the quorum in the last minute."""
@@ -171,7 +173,7 @@ class QuorumMember:
 
     @property
     def role_name(self) -> str:
-        """Role of this node in the quorum, with Kafka's name."""
+        """Role of this node in the quorum, by Kafka's name for it."""
         role = self._core.role
         if role is Role.FOLLOWER and not self.identity.is_voter:
             return "observer"
@@ -243,8 +245,8 @@ class QuorumMember:
 
     @property
     def voter_state(self) -> tuple[Standing, VoterVerdict | None]:
-        """Standing of this node as a voter (whether it may vote), and the verdict on its files at
-        its start. The verdict is None for an observer."""
+        """Standing of this node as a voter (whether it may vote), and the verdict whether its files
+        were complete at its start. The verdict is None for an observer."""
         return self._core.standing, self._log.found
 
     def _does_not_vote(self, checkpoint: VoterCheckpoint) -> str:
@@ -267,7 +269,7 @@ class QuorumMember:
 
     @property
     def disk_warnings(self) -> tuple[str, ...]:
-        """Descriptions of problems with the metadata log's disk that are about to occur."""
+        """Warnings of problems with the metadata log's disk that are likely to occur soon."""
         return tuple(self._named(text) for text in self.free_space.report().warnings)
 
     def _named(self, text: str) -> str:
@@ -275,7 +277,7 @@ class QuorumMember:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that are left of the disk space reserved for a full disk."""
+        """Number of bytes left in the disk space that is reserved for a full disk."""
         return self._log.reserved_bytes
 
     def describe(self) -> QuorumProgress | None:
@@ -292,8 +294,8 @@ class QuorumMember:
         await self._loader.wait_applied(end_offset)
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
-        """Return whole batches of applied records from an offset on, up to `bytes_max` but at least
-        one batch.  Returns b"" if the leader's snapshot has just replaced the log."""
+        """Return whole batches of applied records from an offset on, up to `bytes_max` bytes but at
+        least one batch.  Returns b"" if the leader's snapshot has just replaced the log."""
         end_offset = min(self._loader.applied_end_offset, self._log.end_offset)
         if offset < self._log.start_offset:
             return b""
@@ -309,26 +311,26 @@ class QuorumMember:
     def on_leadership(self, listener: LeadershipListener) -> None:
         """Add a listener, which is called with the epoch in which this node may act as leader.
 
-        It is called with None when this node is no longer the leader.
+        The listener is called with None when this node is no longer the leader.
         """
         self._listeners.append(listener)
         if self._active_epoch is not None:
             listener(self._active_epoch)
 
     def batch_of(self, records: Sequence[Record]) -> bytes:
-        """Return the records as one batch.  May be called in any thread.
+        """Encode the records as one batch of the metadata log.  May be called in any thread.
 
         Raises RefusedError(POLICY_VIOLATION) if the batch is too large.
         """
         return batch_of(records, timestamp_ms=self._clock.wall_ms())
 
     async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
-        """Append one batch of records and return the offset of the last one, without waiting for
+        """Append one batch of records and return the offset of the last record, without waiting for
         the commit.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER), and appends nothing, if this node is not the
-        leader of `epoch`, or if the first record would not have the offset `at`, because the voters
-        have changed meanwhile.
+        leader of `epoch`. Raises it too if the first record would not have the offset `at`, because
+        the voters have changed meanwhile.
         """
         async with self._lock:
             if at is not None and self._log.end_offset != at:
@@ -355,8 +357,8 @@ class QuorumMember:
         raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def answer(self, request: Request) -> Response:
-        """Return the response to a request of another member.  Waits if raft's core delays its
-        reply."""
+        """Return the response to a request from another quorum member.  Waits if raft's core delays
+        its reply."""
         with self._ports.awaiting() as awaited:
             await self._step(RequestReceived(token=awaited.token, request=request))
             await awaited.arrived.wait()
@@ -370,7 +372,7 @@ class QuorumMember:
         """Return a report on the snapshot of this node's image. If `writes` is True, the snapshot
         is written first.
 
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for it.
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """
         if writes:
             await self._snapshots.order()
@@ -477,7 +479,7 @@ class QuorumMember:
             await self._look_for_leader(outgoing)
 
     async def _look_for_leader(self, failed: OutgoingRequest) -> None:
-        """Probe whether the leader's process has ended, after a fetch from the leader has
+        """Probe whether the leader's process has ended, after a fetch request to the leader has
         failed."""
         leader_id, epoch = self._core.leader_id, self._core.epoch
         if not self.identity.is_voter or failed.to != leader_id or self._is_probing:
@@ -520,7 +522,7 @@ class QuorumMember:
             await self._step_locked(event)
 
     async def _step_of_ours(self, event: Event) -> None:
-        """Process an event that one of this member's own tasks has found. Does nothing if the
+        """Process an event that one of this member's own tasks has detected. Does nothing if the
         member is stopping.
 
         A task that has already acquired the lock is not cancelled until the event is processed.
@@ -597,7 +599,8 @@ class QuorumMember:
         self._loader.wake()
 
     def _settle_leadership(self) -> None:
-        """Notify the listeners if this node has become the active leader or has ceased to be."""
+        """Notify the leadership listeners if this node has become the active leader or has ceased
+        to be the active leader."""
         start = self._core.epoch_start_offset
         is_active = start is not None and self._loader.applied_end_offset > start
         epoch = self._core.epoch if is_active else None
@@ -620,7 +623,7 @@ def may_voters_change(image: MetadataImage) -> bool:
 
 def other_directory_problem(identity: QuorumIdentity) -> str | None:
     """Return a problem description if the voter set contains this controller's id with another
-    directory id, or None."""
+    directory id. Returns None otherwise."""
     known = identity.voters.get(identity.node_id)
     if not identity.is_controller or known is None or known.is_key(identity.key):
         return None
@@ -652,12 +655,12 @@ async def open_quorum_member(
     probe: Probe = probe_nothing,
 ) -> AsyncIterator[QuorumMember]:
     """Run this node's member of the quorum, a voter or an observer, for the duration of the block,
-    and yield it.
+    and yield the member.
 
     `probe` lets a voter detect that the leader's process has ended, earlier than by an election
     timeout. `free_space` is a monitor of the directory's free space that the caller already runs.
-    By default, this member runs one itself, with the bounds in `disks`. If the block ends with an
-    error, the log is left as after a crash, and is recovered at the next start.
+    By default, this member runs a monitor itself, with the bounds in `disks`. If the block ends
+    with an error, the log is left as after a crash, and is recovered at the next start.
     """
     log, election = await open_files(disk, metadata_log_dir, identity, config=config, clock=clock)
     own_monitor = None

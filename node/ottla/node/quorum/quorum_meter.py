@@ -19,7 +19,7 @@ ELECTING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
 
 
 class Recent:
-    """Count, sum and maximum of the values in the current window and the previous one."""
+    """Count, sum and maximum of measured values in the current window and the previous one."""
 
     __slots__ = ("_before", "_count", "_max", "_since_ms", "_sum")
 
@@ -27,7 +27,7 @@ class Recent:
         self._since_ms = now_ms
         self._count = self._sum = self._max = 0
         self._before = (0, 0, 0, 0)
-        """Count, sum, maximum and length of the previous window."""
+        """Count, sum, maximum and length in ms of the previous window."""
 
     def note(self, value: int, now_ms: int) -> None:
         """Add a value to the current window."""

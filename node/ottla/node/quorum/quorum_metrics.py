@@ -1,4 +1,4 @@
-"""Metrics of the quorum as seen by one member, with Kafka's names (`raft-metrics`).  Pure."""
+"""Metrics of the quorum from the view of one member, with Kafka's names (`raft-metrics`).  Pure."""
 
 from collections.abc import Iterator
 
@@ -37,8 +37,8 @@ def quorum_families(member: QuorumMember, now_ms: int) -> Iterator[Family]:
 
 
 def _feature_families(member: QuorumMember) -> Iterator[Family]:
-    """Yield the finalized levels of features, those that this node supports, and the active
-    controller."""
+    """Yield metrics of the finalized feature levels, the levels that this node supports, and the
+    active controller."""
     levels = member.image.features
     loader = "kafka.server:type=MetadataLoader,name="
     yield gauge(
@@ -106,8 +106,8 @@ def _work_families(meter: QuorumMeter, now_ms: int) -> Iterator[Family]:
 
 
 def voter_families(standing: Standing, found: VoterVerdict | None) -> Iterator[Family]:
-    """Yield metrics that show whether this controller may vote, and the verdict on its files at its
-    start."""
+    """Yield metrics that show whether this controller may vote, and whether its files were complete
+    at its start."""
     checkpoint = VoterCheckpoint() if found is None else found.checkpoint
     lost_count = max(0, checkpoint.promised_end - checkpoint.flushed.offset)
     for name, text, value in (

@@ -34,8 +34,9 @@ from ottla.raft.messages import Records, Response
 from ottla.raft.transitions import Standing
 
 NO_ROOM_PAUSE_MS = 500
-"""Pause in ms before a member with a full disk tries again, such as to fetch records.  With a
-shorter one, more attempts fail; with a longer one, the member notices freed space later."""
+"""Pause in ms before a member with a full disk retries an operation, such as a fetch of records.
+With a shorter pause, more attempts fail; with a longer one, the member notices freed space later.
+"""
 
 PROMISE_SYNC_MS = 100
 """Time in ms after which an end offset that a voter has acknowledged survives a power loss.  With a
@@ -171,8 +172,9 @@ class QuorumPorts:
         return end_offset
 
     async def promises_written(self) -> None:
-        """Wait until a flush has written promises of a voter, and then `PROMISE_SYNC_MS` longer, so
-        that one sync also covers the promises of further flushes."""
+        """Wait until a flush has written promises of a voter (its vote, and the records that it
+        acknowledged). Then wait `PROMISE_SYNC_MS` longer, so that one sync also covers the promises
+        of further flushes."""
         await self._promised.wait()
         await trio.sleep(PROMISE_SYNC_MS / 1000)
         self._promised = trio.Event()
@@ -186,8 +188,8 @@ class QuorumPorts:
         )
 
     def answer(self, reply: Reply, /) -> None:
-        """Wake the request that waits for this reply.  Does nothing if the request was
-        cancelled."""
+        """Wake the request that waits for this reply of raft's core.  Does nothing if the request
+        was cancelled."""
         awaited = self._awaited.get(reply.token)
         if awaited is not None:
             awaited.reply = reply
@@ -205,8 +207,8 @@ class QuorumPorts:
             del self._awaited[awaited.token]
 
     async def response_of(self, awaited: AwaitedReply) -> Response:
-        """Return the response for a reply that has arrived, after reading snapshot data from disk
-        if the reply needs them."""
+        """Return the response for a reply that has arrived. If the reply needs snapshot data, they
+        are read from disk first."""
         reply = awaited.reply
         assert reply is not None
         read = reply.read

@@ -18,12 +18,13 @@ from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 SNAPSHOT_BATCH_BYTES = 1 << 20
-"""Bytes of records in one batch of a snapshot.  A larger one costs memory, a smaller one fsyncs."""
+"""Bytes of records in one batch of a snapshot.  A larger batch costs memory, a smaller one more
+fsyncs."""
 
 
 SLICE_RECORDS = 100
-"""Number of records that are applied before other tasks may run (a few ms).  With more, all other
-tasks are delayed for longer."""
+"""Number of records that are applied before other tasks may run (a few ms).  With a larger number,
+all other tasks are delayed for longer."""
 
 
 def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
@@ -66,7 +67,8 @@ def snapshot_data_batches(
 
 
 def read_records(data: bytes) -> tuple[Record, ...]:
-    """Return the records in whole batches, except for raft's own. For short files.
+    """Return the metadata records in whole batches, without raft's control records. For short
+    files.
 
     Raises CorruptDataError if a batch or record is damaged.
     """
@@ -79,8 +81,8 @@ def read_records(data: bytes) -> tuple[Record, ...]:
 
 
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply whole batches to a delta. Returns the provenance (offset, epoch and timestamp) of the
-    last record, or None if there is none."""
+    """Apply the whole batches in `data` to a delta. Returns the provenance (offset, epoch and
+    timestamp) of the last record, or None if there is none."""
     last: Provenance | None = None
     for provenance in replay_in_slices(delta, data):
         last = provenance
@@ -88,7 +90,7 @@ def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
 
 
 def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
-    """Apply whole batches to a delta, about `SLICE_RECORDS` records at a time.
+    """Apply the whole batches in `data` to a delta, about `SLICE_RECORDS` records at a time.
 
     Yields the provenance (offset, epoch and timestamp) of the current batch after each slice and at
     the end. A provenance is valid once its batch is applied completely.

@@ -20,8 +20,8 @@ RESERVED_BYTES = 2 * MIB
 up a smaller reserve sooner; a larger one takes space from the partition logs."""
 
 ELECTION_BYTES = 128 * KIB
-"""Bytes at the end of the reserve that only votes and epochs may use.  A voter that cannot store
-these must not send responses."""
+"""Number of bytes at the end of the reserve that only votes and epochs may use.  A voter that
+cannot store its vote and epoch must not send responses."""
 
 PIECE_BYTES = 256 * KIB
 
@@ -36,7 +36,7 @@ class ReservedSpace:
         self.left_bytes = 0
         """Size of the reserve file at the last check, in bytes."""
         self.on_needed: Callable[[], None] = lambda: None
-        """Called each time the disk is found to be full."""
+        """Function that is called each time the disk is found to be full."""
 
     async def keep(self) -> None:
         """Refill the reserved disk space if the volume has free space for twice its size.
@@ -62,7 +62,9 @@ class ReservedSpace:
 
     def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
         """Free `size_bytes` of the reserved disk space for the next write. Returns False if nothing
-        is left."""
+        is left.
+
+        With `is_for_election`, the part reserved for votes and epochs may be used too."""
         self.on_needed()
         if not self._disk.exists(self._path):
             return False

@@ -26,7 +26,7 @@ its maximum size."""
 
 
 class _Order:
-    """Request by a caller to write a snapshot now, and its outcome."""
+    """Request by a caller of `SnapshotWriter.order` to write a snapshot now, and its outcome."""
 
     def __init__(self) -> None:
         self.is_done = trio.Event()
@@ -34,7 +34,8 @@ class _Order:
 
 
 class SnapshotWriter:
-    """Task that writes the snapshots of this node. Every member of the quorum writes its own."""
+    """Task that writes the snapshots of this node's metadata image. Every member of the quorum
+    writes its own snapshots."""
 
     def __init__(
         self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock
@@ -75,10 +76,10 @@ class SnapshotWriter:
             await self._log.forget_old()
 
     async def order(self) -> None:
-        """Request that the task writes a snapshot now, and wait for it. A caller that is cancelled
-        does not stop the task.
+        """Request that the task writes a snapshot now, and wait for the snapshot. Cancelling the
+        caller does not stop the task.
 
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for it.
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """
         order = _Order()
         self._orders.append(order)

@@ -21,16 +21,17 @@ class SnapshotFile:
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int
-    """Timestamp of the last log record that the snapshot contains, used for all of its batches.
+    """Timestamp of the last log record that the snapshot contains, used for all batches of the
+    snapshot.
 
     No clock is read here, so that every replica writes the same bytes for the same snapshot id.
     """
     voters: VoterSet | None
-    """Voters to write into the snapshot.  None if they are known only from settings."""
+    """Voters to write into the snapshot.  None if the voters are known only from settings."""
 
     def batches(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Yield the contents of the file, one batch at a time, and b"" between batches where other
-        tasks may run."""
+        """Yield the contents of the file, one batch at a time. Yields b"" where other tasks may run
+        before the next batch is complete."""
         opening = opening_batch(
             self.voters,
             last_contained_timestamp_ms=self.last_contained_timestamp_ms,

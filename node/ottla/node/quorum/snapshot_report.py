@@ -1,4 +1,4 @@
-"""Report on a snapshot that this node has written, or would write now."""
+"""Report on a snapshot of the metadata that this node has written, or would write now."""
 
 from ottla.model.ids import Offset, OffsetAndEpoch
 from ottla.model.values import frozen

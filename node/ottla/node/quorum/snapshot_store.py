@@ -128,7 +128,7 @@ class SnapshotStore:
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Write a snapshot batch by batch, and let other tasks run after each batch.  `give_way`
-        lets them run where `batches` has an empty one.
+        lets them run wherever `batches` yields an empty batch.
 
         Returns at once if this snapshot is already being written.  Otherwise two writers would use
         the same file, and one of them would still write to it after the other has installed it.

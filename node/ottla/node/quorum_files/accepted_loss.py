@@ -24,11 +24,11 @@ from ottla.storage.disk.disk_seam import Disk
 async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
-    """Return the verdict on the files of a stopped controller: whether they are complete. If
-    `is_decided`, accept the loss, and make the controller a full voter again.
+    """Return the verdict whether the files of a stopped controller are complete. If `is_decided`,
+    accept the loss, and make the controller a full voter again.
 
     The log is recovered as at startup. If the snapshot that the log continues is lost and
-    `is_decided` is false, nothing is changed. Raises ConfigError if the directory is not formatted.
+    `is_decided` is False, nothing is changed. Raises ConfigError if the directory is not formatted.
     """
     directory = config.metadata_log_dir
     properties = await read_meta_properties(disk, directory)
@@ -60,8 +60,8 @@ async def accept_loss(
 async def _verdict_without_log(
     disk: Disk, directory: str, snapshots: SnapshotCheck, *, is_state_expected: bool
 ) -> VoterVerdict:
-    """Return the verdict on a voter whose log continues a snapshot that is lost. Changes
-    nothing."""
+    """Return the verdict on the files of a voter whose log continues a snapshot that is lost.
+    Changes nothing."""
     end_offset, epoch = snapshots.base
     files = await read_voter_files(
         disk,

@@ -63,7 +63,8 @@ async def read_voter_files(
 async def epoch_max(disk: Disk, directory: str) -> Epoch:
     """Return the highest epoch that a record in this replica's log can have.
 
-    A lone voter may write the first record of an epoch just before it writes the epoch itself.
+    The only voter of a quorum may write the first record of an epoch just before it writes the
+    epoch itself.
     """
     known: list[ElectionState] = []
     with suppress(FileNotFoundError):
@@ -89,10 +90,11 @@ async def create_checkpoint(
 
 
 class CheckpointFile:
-    """Open checkpoint file of one voter."""
+    """Open checkpoint file of one voter, with two slots that are written alternately."""
 
     def __init__(self, disk: Disk, directory: str, checkpoint: VoterCheckpoint) -> None:
-        """Open a new file, written by `create_checkpoint`, whose first slot is durable."""
+        """Open a new checkpoint file, written by `create_checkpoint`, whose first slot is
+        durable."""
         self._disk = disk
         self._file = disk.open(f"{directory}/{VOTER_CHECKPOINT_FILE}")
         self._sequence = self._durable_sequence = 1
@@ -107,13 +109,14 @@ class CheckpointFile:
         return self._durable_sequence == self._sequence
 
     def note_flushed(self, flushed: OffsetAndEpoch) -> None:
-        """Write the flushed end offset.  It survives a crash of the process at once, and a power
-        loss after `sync`."""
+        """Write the flushed end offset of the log.  The written offset survives a crash of the
+        process at once, and a power loss after `sync`."""
         if flushed != self.checkpoint.flushed:
             self._write(replace(self.checkpoint, flushed=flushed))
 
     async def lower_to(self, flushed: OffsetAndEpoch) -> None:
-        """Lower the flushed end offset durably, before the records above it are removed."""
+        """Lower the flushed end offset of the log durably, before the records above it are
+        removed."""
         if flushed.offset < self.checkpoint.flushed.offset:
             self.note_flushed(flushed)
             await self.sync()

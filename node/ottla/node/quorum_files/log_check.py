@@ -30,8 +30,8 @@ async def cut_false_batches(
     """Truncate a recovered log at the first batch that does not continue the previous batch or the
     latest snapshot.
 
-    Logs what is dropped.  The whole log is dropped if the epochs that it has indexed differ from
-    the epoch of the snapshot or of a batch.  Otherwise the wrong epochs would be compared with the
+    Logs the dropped part.  The whole log is dropped if the epochs in its index differ from the
+    epoch of the snapshot or of a batch.  Otherwise the wrong epochs would be compared with the
     epochs of other replicas.
     """
     start = log.log_start_offset
@@ -108,8 +108,8 @@ async def _drop(log: Log, at: Offset, what: str) -> None:
 
 
 def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
-    """Check that the epochs of fetched batches never decrease, are at least `lowest` (the last
-    epoch of this log), and are at most `highest` (the epoch of the leader).
+    """Check the epochs of fetched batches. They must never decrease, be at least `lowest` (the last
+    epoch of this log), and at most `highest` (the epoch of the leader).
 
     Raises RefusedError(CORRUPT_MESSAGE) otherwise.  The check is needed because the epochs in the
     log are trusted at the next startup.

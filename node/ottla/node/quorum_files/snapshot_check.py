@@ -19,7 +19,7 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotCheck:
-    """Result of the check of a voter's snapshots."""
+    """Result of checking a voter's snapshots for damage."""
 
     damaged: tuple[OffsetAndEpoch, ...] = ()
     """Damaged snapshots, which must be deleted, oldest first."""
@@ -36,7 +36,8 @@ class SnapshotCheck:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """True if neither a snapshot nor the log contains the records directly above `base`."""
+        """True if neither an undamaged snapshot nor the log contains the records directly above
+        `base`."""
         if self.log_start is not None:
             return self.log_start > self.base.offset
         return any(one.offset > self.base.offset for one in self.damaged)
@@ -67,10 +68,11 @@ SOUND = SnapshotCheck()
 
 
 async def check_snapshots(disk: Disk, directory: str) -> SnapshotCheck:
-    """Return which snapshots in the directory of a metadata log are damaged.  Changes nothing.
+    """Check which snapshots in the directory of a metadata log are damaged, and return the result.
+    Changes nothing.
 
-    Snapshots are read completely, latest first, until one is undamaged.  Of each older one, only
-    the header of the first batch is read, because older snapshots matter only for retention.
+    Snapshots are read completely, latest first, until one is undamaged.  Of each older snapshot,
+    only the header of the first batch is read, because older snapshots matter only for retention.
     """
     with suppress(FileNotFoundError):
         names = await disk.listdir(directory)

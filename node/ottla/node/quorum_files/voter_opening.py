@@ -1,9 +1,9 @@
 """Compares a voter's files with its promises (its vote, and the records that it acknowledged) when
-it starts, and logs missing data.
+the voter starts, and logs missing data.
 
 Invariant NoAmnesia: a voter that has lost its vote, or records that it acknowledged, does not vote.
-If it has peers, it first catches up. A lone voter does not start, because no other replica has what
-it lost.
+If it has peers, it first catches up. The only voter of a quorum does not start, because no other
+replica has the lost data.
 """
 
 import logging
@@ -32,10 +32,11 @@ async def open_voter(
     is_state_expected: bool,
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
-    """Return the epoch, vote and standing with which a voter may start. They are durable on return.
+    """Return the epoch, vote and standing (whether it may vote) with which a voter may start. They
+    are durable on return.
 
     Logs losses at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and it
-    has lost anything.
+    has lost any data.
     """
     verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     if log.voters is not None:
@@ -85,7 +86,7 @@ def missing(checkpoint: VoterCheckpoint) -> str:
 
 
 def refused(directory: str, damages: str) -> ConfigError:
-    """Return the error with which a damaged lone voter refuses to start."""
+    """Return the error with which a damaged voter without peers refuses to start."""
     return ConfigError(
         "metadata.log.dir",
         f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"

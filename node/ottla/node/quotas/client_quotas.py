@@ -1,16 +1,16 @@
 """Usage of one quota by each client, and the resulting throttle times.
 
 Pure; the caller passes the time. Past usage stays counted when limits change. If a client uses O
-per second over a time W, and its limit is T per second, it is throttled for X = (O - T) / T * W.
-This is its overdraft divided by T.
+per second over a time W, and its limit is T per second, it is throttled for X = (O - T) / T * W. X
+is the client's overdraft divided by T.
 
 The overdraft is stored in a token bucket, and not in the windows of Kafka's rate. In Kafka's rate,
-the first burst is dropped all at once with its window, and is allowed again every eleven windows. A
-client then gets between half of its limit and a third more over a minute. The quota of request time
-uses Kafka's rate, since its throttle is never longer than a window.
+the first burst is dropped all at once with its window, and is allowed again every eleven windows.
+Over a minute, a client then gets between half of its limit and a third more than its limit. The
+quota of request time uses Kafka's rate, since its throttle is never longer than a window.
 
 Clients choose their names, so the stored usage must be bounded. Long names are replaced by a
-digest. If too many clients are stored, the one that was idle longest is dropped.
+digest. If too many clients are stored, the client that was idle longest is dropped.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,8 @@ class ClientUsage:
         self.bucket = bucket
         self.last_ms = now_ms
         self.late = 0.0
-        """Usage that was measured after the response, which therefore could not report its
-        throttle. It is charged with the next usage."""
+        """Usage that was measured after the response was built, so that the response could not
+        report its throttle time. It is charged with the next usage."""
         self.throttled_until_ms = now_ms
         self.report_from_ms = now_ms
         """Monotonic time in milliseconds of the next report about this client."""
@@ -67,13 +67,13 @@ class Offer(NamedTuple):
     """Decision whether a client gets the requested records now, and its throttle time."""
 
     is_given: bool
-    """True if the client gets the records now. If False, it was charged nothing."""
+    """True if the client gets the records now. If False, the client was charged nothing."""
     delay_ms: int
     """Milliseconds for which the client is throttled."""
 
 
 FREE = Offer(True, 0)
-"""Offer to a client that has no limit, or has not exceeded it."""
+"""Decision for a client that has no limit, or has not exceeded its limit."""
 
 
 class ClientQuotas:
@@ -86,7 +86,8 @@ class ClientQuotas:
         throttle_ms_max: int | None = None,
         report: Callable[[Throttle], None] = lambda throttle: None,
     ) -> None:
-        """`report` is called with throttled clients, for each at most once in `REPORT_MS`."""
+        """`report` is called with throttled clients, for each client at most once in `REPORT_MS`.
+        `throttle_ms_max` is the maximum throttle time; None means no maximum."""
         self.shape = shape
         self._report = report
         self._throttle_ms_max = throttle_ms_max
@@ -102,7 +103,7 @@ class ClientQuotas:
 
     @property
     def usages(self) -> dict[tuple[str, str], ClientUsage]:
-        """Usage of each limited client."""
+        """Usage of each limited client, by user and client id."""
         return self._usages
 
     def set_limits(self, limits: Limits) -> None:
@@ -181,7 +182,7 @@ class ClientQuotas:
         1.
 
         The maximum is the credit of the client, but no more than limit x (windows - 1) x window
-        length, and no less than the amount of one window, for which the client may have to wait.
+        length. It is no less than the amount of one window, for which the client may have to wait.
         `found` is a result of `find`.
         """
         match, usage = found

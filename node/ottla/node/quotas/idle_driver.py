@@ -19,7 +19,7 @@ class IdleQuota(Protocol):
 
 
 class IdleUsages:
-    """Background task that deletes idle usage from several quotas, every minute."""
+    """Background task that deletes idle usage from several quotas every minute."""
 
     def __init__(self, clock: Clock, *quotas: IdleQuota) -> None:
         self._clock = clock

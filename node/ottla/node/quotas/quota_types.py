@@ -1,8 +1,8 @@
 """Table of the client quotas of a broker: one row for each limit.  Pure.
 
-A new limit has its key in `ottla.model.settings.quotas`, a row here, and a place in
-`request_quotas.py` where requests are charged.  Its usage, metrics, callbacks and log messages
-follow from the row.
+A new limit needs a key in `ottla.model.settings.quotas`, a row here, and a place in
+`request_quotas.py` where requests are charged.  The usage, metrics, callbacks and log messages of
+the limit follow from its row.
 """
 
 from ottla.model.settings.quotas import (

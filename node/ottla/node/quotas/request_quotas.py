@@ -102,7 +102,8 @@ class RequestCharge:
         """Charge a fetch for the records that its response would contain. Returns whether the
         response may contain them. The handler must have called `fetch_bytes_max` before.
 
-        If it may not, nothing is charged, and the response has no records.
+        If the response may not contain the records, nothing is charged, and it is sent without
+        records.
         """
         if self.is_exempt:
             return True
@@ -129,7 +130,7 @@ class RequestCharge:
         """Charge the request's time. Returns the total throttle time of its client, in
         milliseconds.
 
-        The time is the time of its handler and steps, without waits.
+        The time is spent in the handler and its steps, and does not include waits.
         """
         quotas = self._quotas
         request = quotas.request
@@ -155,7 +156,8 @@ class RequestCharge:
             self._settled_ns = self._quotas.loop_clock.now_ns()
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
-        """Count the time and bytes of building the response after the charge was settled.
+        """Charge the client for the time and bytes of building the response, which were used after
+        the charge was settled.
 
         A request that was never settled has no response (acks=0) or comes from a broker.  Its time
         is exempt, as in Kafka.
@@ -196,8 +198,8 @@ class RequestQuotas:
         loop_clock: LoopClock,
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
-        """`custom_limits` returns the limits of a quota if the operator's quota callback decides
-        them."""
+        """`custom_limits` returns the limits for the key of a quota if the operator's quota
+        callback decides them. None means that the metadata contains the limits."""
         self.now_ms = clock.monotonic_ms
         self.loop_clock = loop_clock
         self._lines = LogLimiter()
@@ -214,8 +216,8 @@ class RequestQuotas:
         self.fetch = self.by_key[CONSUMER_BYTE_RATE]
         self.request = self.by_key[REQUEST_PERCENTAGE]
         self.exempt = SampledRate(shape)
-        """Percent of a second that exempt requests use. Measured only while any client's time is
-        limited."""
+        """Percentage of a second that exempt requests use. Measured only while the time of any
+        client is limited."""
         self._limits: dict[str, Limits] = {}
         """Client quotas in the metadata, by the keys of their limits."""
         self._custom: dict[str, CustomLimits] = {}
@@ -230,7 +232,8 @@ class RequestQuotas:
         quotas: Mapping[ClientEntity, Mapping[str, float]],
         changed: Iterable[ClientEntity] | None = None,
     ) -> None:
-        """Apply the quotas in a metadata image, for the changed entities or for all of them."""
+        """Apply the quotas in a metadata image. `changed` contains the entities whose quotas have
+        changed; None means all entities."""
         entities = None if changed is None else list(changed)
         for key, one in self.by_key.items():
             if entities is None:
@@ -274,7 +277,7 @@ class RequestQuotas:
             charge.on_arrived(frame_bytes, slot)
 
     def _log(self, quota: str, throttle: Throttle) -> None:
-        """Log that a client is throttled.  The number of lines is limited, since clients choose
+        """Log that a client is throttled.  The number of log lines is limited, since clients choose
         their names."""
         suppressed_count = self._lines.admit(self.now_ms())
         if suppressed_count is None:

@@ -3,10 +3,10 @@ yet.
 
 Pure.  Most requests are served in the buffer that the socket was read into.  `InputWindow` stores
 the start of a frame whose rest has not arrived, and the bytes behind a request that pauses the
-connection.  Its buffer grows as bytes arrive, never because a length announced them.  It is never
-resized in place, so that views into an older buffer stay valid.  `OutputBuffer` stores bytes and
-file slices in order.  The driver takes the next part that one system call can send, and reports the
-number of bytes sent.
+connection.  Its buffer grows as bytes arrive, never because a frame header announced a length.  It
+is never resized in place, so that views into an older buffer stay valid.  `OutputBuffer` stores
+bytes and file slices in order.  The driver takes the next part that one system call can send, and
+reports the number of bytes sent.
 """
 
 from collections import deque
@@ -23,14 +23,14 @@ larger takes more memory for every connection with an incomplete frame."""
 GROWTH = 4
 GROWTH_OF_LARGE = 2
 LARGE_BYTES = 1 << 20
-"""Buffer size from which buffers grow by a smaller factor, and the two growth factors. At most the
-factor times the received bytes is allocated. Growing faster copies less; growing slower takes less
-memory for clients that send only the start of a frame."""
+"""Size in bytes from which a buffer grows by a smaller factor, and the two growth factors. At most
+the factor times the received bytes is allocated. Growing faster copies less; growing slower takes
+less memory for clients that send only the start of a frame."""
 
 
 class InputWindow:
-    """Received bytes, in the window `[start, end)` of one bytearray. It takes no memory while
-    empty."""
+    """Received bytes, in the window `[start, end)` of one bytearray. The window takes no memory
+    while empty."""
 
     __slots__ = ("_buffer", "_start", "end")
 
@@ -66,8 +66,8 @@ class InputWindow:
         """Return free space behind the received bytes, to receive into. The caller then calls
         `advance` with the number of received bytes.
 
-        The space ends where the buffer would hold `wanted_bytes` in total. It may be smaller, or
-        empty, until `grow` is called.
+        With the whole space filled, the buffer contains at most `wanted_bytes`. The space may be
+        smaller, or empty, until `grow` is called.
         """
         missing_bytes = wanted_bytes - len(self)
         assert missing_bytes > 0
@@ -119,8 +119,8 @@ GATHER_BYTES_MAX = 512 * 1024
 accepts in one call."""
 
 JOIN_BYTES_MAX = 16 * 1024
-"""Bytes up to which several chunks, including file slices, are copied into one.  This is cheaper
-than the vectors of a gather write, or a sendfile for each slice."""
+"""Size in bytes up to which several chunks, including file slices, are copied into one.  Copying is
+then cheaper than the vectors of a gather write, or a sendfile for each slice."""
 
 
 class OutputBuffer:
@@ -130,8 +130,8 @@ class OutputBuffer:
 
     def __init__(self) -> None:
         self.charge: Charge | None = None
-        """Quota charge of the last response added to the output. The time that writing takes is
-        charged to it."""
+        """Quota charge of the last response added to the output. The time for writing is charged to
+        it."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
         self._sent_of_first = 0

@@ -1,7 +1,7 @@
 """Closes connections that hold request memory for too long, and returns free memory to the system.
 
-Otherwise the allocator would permanently keep the memory of its large buffers after a flood of
-requests.
+Without the latter, the allocator would permanently keep the memory of its large buffers after a
+flood of requests.
 """
 
 import ctypes

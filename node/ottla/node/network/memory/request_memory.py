@@ -1,8 +1,8 @@
 """Pool that bounds the memory of requests not started yet, over all connections.
 
 Pure. Its size is `queued.max.request.bytes`. A connection is charged for its buffers, which grow
-with the received bytes and never because a length announced them. Before its buffer grows, the
-connection asks the pool. Its socket is not read while the pool refuses.
+with the received bytes and never because a frame header announced a length. Before its buffer
+grows, the connection asks the pool. Its socket is not read while the pool refuses.
 
 * One connection may hold at most a fourth of the pool. Connections above a small size leave a
   fourth of the pool to the small ones, so that a few large frames do not stop small frames.
@@ -59,11 +59,11 @@ other connections wait longer."""
 
 TRIM_BYTES = 8 * MIB
 """Number of bytes by which the held memory must fall below its last peak before the process returns
-free memory to the system. Smaller makes the allocator request memory again sooner."""
+free memory to the system. With a smaller value, the allocator must request memory again sooner."""
 
 TRIM_INTERVAL_MS = 10_000
-"""Minimum milliseconds between two returns of memory.  Smaller makes a busy allocator request the
-same memory again and again; larger keeps memory longer after a flood."""
+"""Minimum milliseconds between two returns of memory.  With a smaller value, a busy allocator
+requests the same memory again and again. With a larger one, memory is kept longer after a flood."""
 
 PROGRESS_PARTS = 8
 """Number of equal parts of a frame, one of which must arrive between two checks while other
@@ -73,7 +73,8 @@ WAITERS_PER_RELEASE = 64
 """Waiting connections that try again when memory is released.  `sweep` lets all of them try."""
 
 SWEEP_MS = 1_000
-"""Milliseconds between checks of unfinished frames.  A pause of the process is not counted."""
+"""Milliseconds between checks of unfinished frames.  Time during which the process is paused is not
+counted."""
 
 
 class RequestMemoryHolder(Protocol):
@@ -81,7 +82,7 @@ class RequestMemoryHolder(Protocol):
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Announced size of the frame whose rest has not arrived; 0 if there is none."""
+        """Announced size in bytes of the frame whose rest has not arrived; 0 if there is none."""
         ...
 
     @property
@@ -90,12 +91,12 @@ class RequestMemoryHolder(Protocol):
         ...
 
     def on_memory_available(self) -> None:
-        """Request memory from the pool again, since it may have some now."""
+        """Request memory from the pool again, since the pool may have some now."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, which holds memory that others need, or has held it for too
-        long."""
+        """Close the connection, because it holds memory that others need, or has held memory for
+        too long."""
         ...
 
 
@@ -118,7 +119,7 @@ class MemoryShare:
 
 
 class RequestMemory:
-    """Pool of request memory; `limit_bytes` of None is unlimited."""
+    """Pool of request memory. A `limit_bytes` of None makes it unlimited."""
 
     __slots__ = (
         "_checked_ms",
@@ -144,8 +145,8 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
-        """Create a pool. `known` is the pool of authenticated connections; if it is given, this is
-        the pool of unauthenticated ones."""
+        """Create a pool of `limit_bytes`. If `known`, the pool of authenticated connections, is
+        given, the new pool is for unauthenticated connections."""
         is_unauthenticated = known is not None
         self._known = known
         self.limit_bytes = limit_bytes
@@ -210,7 +211,8 @@ class RequestMemory:
 
     @property
     def unread_count_of_all(self) -> int:
-        """Number of connections closed because of their unread responses."""
+        """Number of connections that were closed because their clients did not read their
+        responses."""
         unauthenticated = self.unauthenticated
         given_up_count = 0 if unauthenticated is None else unauthenticated.answers.given_up_count
         return self.answers.given_up_count + given_up_count
@@ -288,7 +290,8 @@ class RequestMemory:
             self._retry_waiting(WAITERS_PER_RELEASE)
 
     def _retry_waiting(self, count_max: int) -> None:
-        """Let waiting connections try again, in order, while the pool has free memory."""
+        """Let at most `count_max` waiting connections try again, in order, while the pool has free
+        memory."""
         waiters = self._waiters
         for _ in range(min(len(waiters), count_max)):
             if self.is_used_up and self._overdrawing is not None:
@@ -298,7 +301,7 @@ class RequestMemory:
             first.holder.on_memory_available()
 
     def forget(self, share: MemoryShare) -> None:
-        """Remove a closed connection from the queue.  It releases its memory itself."""
+        """Remove a closed connection from the queue.  The connection releases its memory itself."""
         self._waiters.pop(share, None)
         share.holder = CLOSED_MEMORY_HOLDER
 
@@ -306,7 +309,7 @@ class RequestMemory:
         self, share: MemoryShare, holder: ResponseMemoryHolder
     ) -> "RequestMemory":
         """Move a connection that has logged in, with its memory, to the pool of authenticated
-        connections. Returns that pool."""
+        connections. Returns the pool of authenticated connections."""
         known = self._known
         if known is None:
             return self
@@ -320,10 +323,10 @@ class RequestMemory:
         return known
 
     def check_fall(self, now_ms: int) -> bool:
-        """Return whether the process should return free memory to the system: held memory has
-        fallen by TRIM_BYTES since its peak after the last True.
+        """Return whether the process should return free memory to the system: the held memory has
+        fallen by TRIM_BYTES below its peak since the last True.
 
-        Returns True at most every `TRIM_INTERVAL_MS`.
+        Returns True at most once every `TRIM_INTERVAL_MS`.
         """
         if self._trimmed_ms is not None and now_ms - self._trimmed_ms < TRIM_INTERVAL_MS:
             return False
@@ -361,8 +364,8 @@ class RequestMemory:
             self._check_progress()
 
     def _frame_timeout_ms(self, frame_bytes: int) -> int:
-        """Return the milliseconds that a frame may take to arrive, including the waits of
-        unauthenticated connections for each other."""
+        """Return the milliseconds that a frame of `frame_bytes` may take to arrive. For
+        unauthenticated connections this includes their waits for each other."""
         if self.unauthenticated is None and self._waiters:
             return UNAUTHENTICATED_GRACE_MS
         return frame_timeout_ms(frame_bytes)
@@ -389,7 +392,7 @@ class RequestMemory:
     def _make_room_for_smallest(self) -> None:
         """Close the largest waiting connections until the smallest waiting one can continue.
 
-        Otherwise each of them would have a turn at growing beyond the pool, perhaps without sending
+        Otherwise each of the large ones would grow beyond the pool in turn, perhaps without sending
         anything.
         """
         waiters = sorted(self._waiters, key=_held_bytes)

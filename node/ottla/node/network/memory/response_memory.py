@@ -1,10 +1,10 @@
 """Pool that bounds the response bytes that clients have not read, over all connections.
 
-Pure. It counts encoded responses that a socket did not accept at once; file slices take no memory.
-While the pool is exhausted, a connection gets no further request served until all its responses are
-sent. `sweep` then closes the connections that hold the most bytes and whose clients read nothing.
-If the unread bytes reach twice the pool's size, the connection that holds the most is closed at
-once.
+Pure. The pool counts encoded responses that a socket did not accept at once; file slices take no
+memory. While it is exhausted, a connection gets no further request served until all its responses
+are sent. `sweep` then closes the connections that hold the most bytes and whose clients read
+nothing. If the unread bytes reach twice the pool's size, the connection that holds the most is
+closed at once.
 """
 
 from typing import Protocol
@@ -14,8 +14,8 @@ class ResponseMemoryHolder(Protocol):
     """Method that the pool of response memory calls on a connection."""
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, whose client does not read its responses while others need the
-        memory."""
+        """Close the connection, because its client does not read its responses while others need
+        the memory."""
         ...
 
 

@@ -4,7 +4,7 @@ server_driver.py          one private epoll for every client socket: start here
 server_seam.py            interface of a server, for the epoll server and a simulation
 server_opening_driver.py  opens a server for the duration of a block
 channel_driver.py         one socket and its connection
-hosting.py                hosts connections over any transport; an error closes only its own one
+hosting.py                hosts connections over any transport; an error closes only one of them
 hosting_driver.py         the tasks of a server's connections
 pending_work.py           awaits a handler's pending work, and passes its errors to the connection
 closed_hosts.py           stand-ins for the host and the memory share of a closed connection

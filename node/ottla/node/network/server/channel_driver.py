@@ -1,7 +1,7 @@
 """One client socket and its connection: reads into a shared buffer, writes bytes and file slices.
 
-It never blocks: the rest of a read or write follows at the next event of the socket. Parts of file
-slices that are not in the page cache are loaded by the worker of their log directory before
+Neither operation blocks: the rest of a read or write follows at the next event of the socket. Parts
+of file slices that are not in the page cache are loaded by the worker of their log directory before
 sendfile, so that the event loop never waits for a disk.
 """
 
@@ -29,8 +29,8 @@ WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 limit of clients for a partition, is sent in one iteration with its header."""
 
 READ_AHEAD_BYTES = MIB
-"""Number of bytes of a file slice that are checked for being in the page cache, and loaded if they
-are not, at a time."""
+"""Number of bytes of a file slice that are checked at a time for being in the page cache, and
+loaded if they are not."""
 
 
 class ReadBuffer:

@@ -1,8 +1,9 @@
 """Stand-ins for the server and the memory holder of a closed connection. Pure.
 
-With these, a closed connection has no reference to its channel and socket. Their memory, and
-OpenSSL's, is freed with the last reference. Otherwise it would be garbage until a collection, and
-one that visits thousands of connections blocks the event loop for tens of milliseconds.
+With these, a closed connection has no reference to its channel and socket. The memory of both, and
+of OpenSSL, is freed with the last reference. Otherwise this memory would be garbage until a garbage
+collection. A collection that visits thousands of connections blocks the event loop for tens of
+milliseconds.
 """
 
 from collections.abc import Coroutine, Generator

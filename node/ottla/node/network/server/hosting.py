@@ -77,7 +77,7 @@ class HostedChannel(ABC):
         self._hosting.on_fault(self, fault)
 
     def give_up(self, connection: Connection, reason: str) -> None:
-        """Close the connection because it exceeds a limit of memory or time."""
+        """Close the connection because it exceeds a memory or time limit."""
         self._hosting.give_up(self, reason)
 
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
@@ -100,8 +100,8 @@ class HostedChannel(ABC):
     @property
     @abstractmethod
     def has_more_to_write(self) -> bool:
-        """True if output is left because the channel has reached its limit for this event-loop
-        iteration, although the transport would accept more."""
+        """True if output is left because the channel has reached its write limit for this
+        event-loop iteration, although the transport would accept more."""
 
     @abstractmethod
     def read(self, now_ms: int) -> bool:
@@ -159,7 +159,8 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def _have_turn(self) -> None:
-        """Schedule an event-loop iteration soon, because a channel is ready to be served."""
+        """Schedule an event-loop iteration of the server, because a channel is ready to be
+        served."""
 
     @abstractmethod
     def _rearm(self) -> None:
@@ -234,7 +235,7 @@ class ConnectionHosting(ABC, Generic[C]):
                 break
 
     def _resume(self, channel: C, _: int, now_ms: int) -> None:
-        """Serve the held requests, and send the ready output."""
+        """Serve the requests that were held back, and send the ready output."""
         if not channel.connection.is_closed:
             channel.connection.resume(now_ms)
             if channel.has_unread:
@@ -270,8 +271,8 @@ class ConnectionHosting(ABC, Generic[C]):
             charge.note_written(now_ns() - began_ns)
 
     def _flush_completed(self, now_ms: int) -> None:
-        """Send the responses that this iteration completed on other connections.  Their held
-        requests are served in the next one."""
+        """Send the responses that this iteration completed on other connections.  Requests held
+        back on those connections are served in the next iteration."""
         completed, self._ready = self._ready, {}
         for channel in completed:
             if not channel.connection.is_closed:

@@ -42,7 +42,7 @@ C = TypeVar("C", bound=HostedChannel)
 
 
 class EncryptingChannel(Protocol):
-    """Channel with TLS, as the server drives its handshake."""
+    """Interface of a channel with TLS, by which the server drives its handshake."""
 
     tls: ListenerTls
     is_shaking: bool
@@ -74,7 +74,7 @@ class ConnectionServer(ConnectionHosting[C]):
         run_in_thread: RunInThread | None = None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`now_ns` is the clock that measures the cost of handshakes for the event loop."""
+        """`now_ns` is the clock that measures the event-loop time of handshakes."""
         if request_memory_bytes_max < 0:
             request_memory_bytes_max = REQUEST_MEMORY_BYTES_MAX
         super().__init__(
@@ -152,7 +152,7 @@ class ConnectionServer(ConnectionHosting[C]):
         self._have_turn()
 
     def _shake_hand(self, channel: Any, _: int, now_ms: int) -> None:
-        """Run one step of one TLS handshake."""
+        """Perform one step of one TLS handshake."""
         shaking: EncryptingChannel = channel
         try:
             shaking.shake_hands()

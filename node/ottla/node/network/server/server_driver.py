@@ -53,9 +53,9 @@ MAPPED_IPV4 = "::ffff:"
 """Prefix of an IPv4 peer's address at a dual-stack socket."""
 
 DELAYED_CLOSES_MAX = 256
-"""Maximum number of sockets kept open for a while before they are closed, which delays the next
-attempt of their clients. Sockets above this number are closed at once. Larger lets a storm of
-connections use up file descriptors that other clients need."""
+"""Maximum number of rejected sockets that are kept open for a while before they are closed, which
+delays the next attempt of their clients. Sockets above this number are closed at once. With a
+larger value, a storm of connections could use up file descriptors that other clients need."""
 
 TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -192,7 +192,7 @@ class SocketServer(ConnectionServer[Channel]):
         """Serve ready connections, each once, until the iteration's time is up.
 
         If the requests of an iteration are written to the log together, requests that arrived
-        meanwhile are added to that write. The remaining connections come first in the next
+        meanwhile are added to that write. The remaining connections are served first in the next
         iteration, so that none starves.
         """
         self._is_in_turn = True
@@ -446,8 +446,8 @@ class SocketServer(ConnectionServer[Channel]):
         """Accept and close one client with the reserved descriptor, so that the client notices at
         once.
 
-        Returns False if no client waits.  Without free descriptors, accept fails before it checks
-        for one.
+        Returns False if no client waits.  Without a free descriptor, accept would fail before it
+        checks whether a client waits.
         """
         if self._spare_fd >= 0:
             os.close(self._spare_fd)

@@ -18,7 +18,8 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class Admission(Protocol):
-    """Decides whether connections are accepted, wait, or are closed; see `node/quotas`."""
+    """Interface that decides whether connections are accepted, wait, or are closed; see
+    `node/quotas`."""
 
     count_allowed: int
     """Number of connections for which the process has file descriptors."""
@@ -54,11 +55,12 @@ class AdmitAll:
         self._count = 0
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return 0 while fewer connections than `count_allowed` are open, otherwise None."""
+        """Return 0 (accept now) while fewer than `count_allowed` connections are open. Returns None
+        otherwise: the listener must wait until another connection has closed."""
         return 0 if self._count < self.count_allowed else None
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Count an accepted connection. Returns None, since every connection is served."""
+        """Count an accepted connection. Returns None, which means that the connection is served."""
         self._count += 1
         return None
 
@@ -96,7 +98,8 @@ class Server(Protocol):
 
 
 class OpenServer(Protocol):
-    """Function that opens a server. Raises OSError if a listener cannot be opened."""
+    """Interface of a function that opens a server. Raises OSError if a listener cannot be
+    opened."""
 
     def __call__(
         self,

@@ -32,8 +32,8 @@ from ottla.node.seams import Compute
 logger = logging.getLogger("ottla.node.network")
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""Seconds between checks of the certificate files. Smaller uses new files sooner; larger costs
-fewer system calls."""
+"""Seconds between checks of the certificate files. A smaller value uses new files sooner; a larger
+one costs fewer system calls."""
 
 TAKES_OVER_WITHIN_S = 1.0
 """Maximum seconds for which the publication of metadata waits for a certificate to be applied.
@@ -45,7 +45,7 @@ class Certificates:
     change."""
 
     def __init__(self, config: ListenerSettings, compute: Compute) -> None:
-        """Read the certificate and key files. Raises ConfigError if one cannot be used.
+        """Read the certificate and key files. Raises ConfigError if one of them cannot be used.
 
         `compute` runs the function that reads changed files later, while the broker serves.
         """
@@ -69,7 +69,8 @@ class Certificates:
         self._wanted = {name: tls.config for name, tls in self.served.items()}
         """Desired TLS settings of each listener, from the settings file and the metadata."""
         self._asked_count = self._seen_count = 0
-        """Number of changes requested by the metadata, and number of them that were applied."""
+        """Number of changes requested by metadata images, and number of these changes that were
+        applied."""
         self._is_asked, self._is_seen = trio.Event(), trio.Event()
 
     def warnings(self) -> list[str]:
@@ -117,7 +118,7 @@ class Certificates:
                 await self._compute(partial(self._prepared, name, wanted))
 
     async def settled(self) -> None:
-        """Wait until all changes that `take_over` requested are applied."""
+        """Wait until all changes that were requested through `take_over` are applied."""
         asked_count = self._asked_count
         while self.served and self._seen_count < asked_count:
             await self._is_seen.wait()
@@ -135,15 +136,16 @@ class Certificates:
             self._is_seen = trio.Event()
 
     async def look_at(self, name: str) -> None:
-        """Apply the desired certificate and settings to one listener, if its files or settings have
-        changed."""
+        """Apply the desired certificate and settings to the listener `name`, if its files or
+        settings have changed."""
         wanted = self._wanted[name]
         signature = await self._compute(partial(stamps_of, wanted.files))
         if wanted != self.served[name].config or signature != self._signatures[name]:
             await self.use(name, wanted, signature)
 
     async def use(self, name: str, config: TlsConfig, signature: Stamps | None = None) -> None:
-        """Apply a TLS configuration to a listener. If it cannot be used, log the reason."""
+        """Apply a TLS configuration to the listener `name`. If the configuration cannot be used,
+        log the reason."""
         tls = self.served[name]
         try:
             prepared = await self._compute(partial(self._prepared, name, config))
@@ -166,7 +168,7 @@ class Certificates:
         )
 
     def _log_refused_once(self, name: str, error: ConfigError) -> None:
-        """Log once for which reason a listener keeps its current certificate."""
+        """Log once the reason why a listener keeps its current certificate."""
         if self._logged_refusals.get(name) != str(error):
             self._logged_refusals[name] = str(error)
             logger.error(

@@ -44,7 +44,8 @@ smaller takes less memory for clients that do not read."""
 
 
 class SharedBuffers:
-    """Buffers shared by all encrypted channels of a server, one after another."""
+    """Buffers for ciphertext and plaintext that all encrypted channels of a server share, one after
+    another."""
 
     __slots__ = ("ciphertext", "plaintext")
 
@@ -56,10 +57,10 @@ class SharedBuffers:
 
 
 class TlsChannel(Channel):
-    """Non-blocking socket with TLS, and its connection.
+    """Non-blocking socket with TLS, and the connection over it.
 
-    During the handshake (`is_shaking`) epoll reports one event and then waits for the next step.
-    The server thus limits the rate of concurrent handshakes.
+    During the handshake (`is_shaking`), epoll reports one event and then no more until the next
+    step of the handshake. The server thus limits the rate of concurrent handshakes.
     """
 
     __slots__ = (
@@ -143,8 +144,8 @@ class TlsChannel(Channel):
     # Handshake.
 
     def on_shaking_event(self) -> None:
-        """Record that epoll has reported a handshake event. It reports no further one before the
-        next step."""
+        """Record that epoll has reported an event of a handshaking socket. Epoll reports no further
+        event before the next step of the handshake."""
         self.interest = 0
 
     def shake_hands(self) -> None:
@@ -216,8 +217,8 @@ class TlsChannel(Channel):
         return is_open
 
     def _receive(self, room: memoryview, ciphertext: memoryview) -> tuple[int, bool]:
-        """Decrypt received bytes into `room`. Returns the number of plaintext bytes, and whether
-        more may be available.
+        """Decrypt received bytes into `room`, using `ciphertext` as a buffer. Returns the number of
+        plaintext bytes, and whether more may be available.
 
         Plaintext that the session already holds is returned first. If the session has reached its
         output limit, the socket is not read.
@@ -312,8 +313,8 @@ class TlsChannel(Channel):
         return room[: output.copy_into(room, self._copy_slice)]
 
     def _copy_slice(self, piece: FileSlice, sent_before: int, room: memoryview) -> int:
-        """Copy the next bytes of a file slice into `room`, and return their number. If they are not
-        in the page cache, start loading them and return 0."""
+        """Copy the next bytes of a file slice into `room`, and return their number. If the bytes
+        are not in the page cache, start loading them and return 0."""
         position = piece.position + sent_before
         if not self._disk.is_cached(piece.file, position, len(room)):
             ahead = min(piece.length - sent_before, READ_AHEAD_BYTES)

@@ -2,9 +2,9 @@
 their deadlines.
 
 Pure. A handshake costs the event loop a millisecond or more, for a client that is not authenticated
-yet. All handshakes of a process together may use half of the event loop's time. A few of their
-steps run in each iteration, after the open connections. A handshake that takes too long is ended.
-Until its client has sent bytes, it holds a socket and nothing else.
+yet. All handshakes of a process together may use half of the event loop's time. A few handshake
+steps run in each iteration, after the open connections are served. A handshake that takes too long
+is ended. Until its client has sent bytes, a handshake takes a socket and nothing else.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,10 @@ LOOP_SHARE = 0.5
 clients sooner; smaller delays the open connections less."""
 
 BURST_MS = 200
-"""Milliseconds for which unused time of handshakes accumulates, so that a single client never
-waits."""
+"""Milliseconds for which unused handshake time accumulates, so that a single client never waits."""
 
 TURN_NS = 2_000_000
-"""Maximum nanoseconds of handshakes per event-loop iteration, exceeded by at most one step."""
+"""Maximum nanoseconds of handshake work per event-loop iteration, exceeded by at most one step."""
 
 HINTS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -50,8 +49,9 @@ C = TypeVar("C")
 
 
 def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
-    """Return a log message that explains a failed handshake. `of_certificate` is OpenSSL's reason
-    for rejecting the client's certificate."""
+    """Return a log message that explains a failed handshake. `reason` is OpenSSL's reason for the
+    failure, or None. `of_certificate` is OpenSSL's reason for rejecting the client's certificate,
+    or None."""
     if of_certificate:
         return f"the client's certificate is not accepted: {of_certificate}"
     if reason in HINTS:
@@ -60,7 +60,7 @@ def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
 
 
 class Handshakes(Generic[C]):
-    """Unfinished TLS handshakes, and a queue of the ones whose client has sent bytes."""
+    """Unfinished TLS handshakes, and a queue of those whose client has sent bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}
@@ -76,8 +76,8 @@ class Handshakes(Generic[C]):
         return len(self._deadlines)
 
     def begin(self, channel: C, now_ms: int) -> int | None:
-        """Add a new connection, whose handshake begins. Returns the time in milliseconds at which
-        the caller must call `overdue`, or None if that call is scheduled already."""
+        """Add a new connection, whose handshake begins. Returns the monotonic time in milliseconds
+        at which the caller must call `overdue`, or None if that call is scheduled already."""
         self._deadlines[channel] = deadline_ms = now_ms + HANDSHAKE_MS_MAX
         if self._is_watched:
             return None
@@ -101,28 +101,26 @@ class Handshakes(Generic[C]):
         return bool(self._queue)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until the next step may run: 0, unless the handshakes' share of
-        the event loop's time is used up."""
+        """Return the milliseconds until the next handshake step may run: 0, unless the handshakes
+        have used up their share of the event loop's time."""
         self._budget.fill(now_ms)
         return self._budget.throttle_ms
 
     def turn(self, now_ms: int) -> Iterator[C]:
-        """Yield the channels whose handshake step is next, until the handshakes' share of time is
-        used up. The caller must call `spend` after each step."""
+        """Yield the channels whose handshake step is next, until the handshakes have used up their
+        share of time. The caller must call `spend` after each step."""
         while self._queue and not self.wait_ms(now_ms):
             channel = next(iter(self._queue))
             del self._queue[channel]
             yield channel
 
     def spend(self, step_ns: int, now_ms: int) -> None:
-        """Subtract the duration of a step from the time that handshakes may use."""
+        """Subtract the duration of a handshake step from the time that handshakes may use."""
         self._budget.spend(step_ns / 1_000_000, now_ms)
 
     def overdue(self, now_ms: int) -> tuple[list[C], int | None]:
-        """Remove and return the connections whose deadline has passed, and the time in milliseconds
-        of the next call.
-
-        The time is None if no handshake is left.
+        """Remove the connections whose handshake deadline has passed. Returns them, and the time in
+        milliseconds of the next call, or None if no handshake is left.
         """
         found = []
         for channel, deadline_ms in self._deadlines.items():
