@@ -15,7 +15,7 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """The votes of one election. Each voter counts once. A candidate that is no voter itself does
+    """Votes of one election. Each voter counts once. A candidate that is not a voter itself does
     not count its own vote."""
 
     __slots__ = ("_granted", "_rejected", "_voters")
@@ -27,7 +27,7 @@ class Ballot:
 
     @property
     def is_won(self) -> bool:
-        """True if a majority of the voters granted their votes."""
+        """True if a majority of the voters has granted its votes."""
         return len(self._granted) >= self._voters.majority_count
 
     @property
@@ -54,7 +54,7 @@ class Ballot:
     def forget_rejection(self, voter_id: NodeId) -> bool:
         """Discard a voter's rejection of a pre-vote, so that the vote is requested again.
 
-        Returns True if there was one.
+        Returns True if there was a rejection.
         """
         is_rejected = voter_id in self._rejected
         self._rejected.discard(voter_id)
@@ -127,8 +127,8 @@ class Prospective(_Election):
         """Record a rival, and request its pre-vote again. A rival is a voter with a shorter log
         that also stands for election.
 
-        The rival has lost its leader since it rejected this replica. Without the rival's pre-vote
-        this replica may not get a majority.
+        The rival has lost contact with its leader since it rejected this replica. Without the
+        rival's pre-vote this replica may not get a majority.
         """
         self._rivals.add(voter_id)
         self.ballot.forget_rejection(voter_id)
@@ -136,8 +136,8 @@ class Prospective(_Election):
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Count a pre-vote. A response that a rival sent before its own candidacy is out of date
-        and not counted."""
+        """Count a pre-vote. A response that a rival sent before it became a rival itself is out of
+        date and not counted."""
         super().on_response(replica, outgoing, response, now_ms)
         if outgoing.to in self._rivals and self.ballot.forget_rejection(outgoing.to):
             replica.requests.back_off(outgoing.to, now_ms)
@@ -146,8 +146,8 @@ class Prospective(_Election):
         """Return the next role, or None to continue requesting pre-votes.
 
         A majority of pre-votes makes this voter a candidate. If a majority is impossible or the
-        election times out, the voter follows the known leader again, or becomes unattached if none
-        is known.
+        election times out, the voter follows the known leader again. It becomes unattached if no
+        leader is known.
         """
         if self.ballot.is_won and replica.may_campaign:
             return Role.CANDIDATE

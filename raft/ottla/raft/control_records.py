@@ -1,4 +1,5 @@
-"""Control records of raft in the log and in snapshots, byte for byte Kafka's (KIP-595, 630, 853).
+"""Control records of raft in the log and in snapshots, byte for byte like Kafka's (KIP-595, 630,
+853).
 
 Pure: encoding of values as control batches, and decoding. Control batches occur between the
 application's batches. They contain no application data, and the state machine skips them. Every
@@ -150,8 +151,8 @@ def read_voters(value: bytes) -> VoterSet:
 
 
 def control_type(key: bytes | None) -> int:
-    """Return the record type in a control record's key: a ControlType, or the number that a later
-    version uses."""
+    """Return the record type in a control record's key: a ControlType, or the number of a type that
+    only a later version knows."""
     if key is None or len(key) < 2 * _VERSION_BYTES:
         raise CorruptDataError(f"control record: its key is {key!r}")
     return int.from_bytes(key[_VERSION_BYTES : 2 * _VERSION_BYTES], "big", signed=True)

@@ -6,10 +6,10 @@ That order is the order of the fields of `Effects`:
    write `quorum-state` atomically and durably, then flush the log; 3. **send**: responses, then
    requests; 4. **apply**: pass committed entries to the state machine, then report the new role.
 
-PersistedBeforeAnswered: nothing of 3 is sent before `persist_election` of 2 is on disk. No event is
-processed between a step and the end of its truncate, append and persist, because the core reads its
-`LogView` as if they had been done. Only the flush of the log may continue in the background:
-`LogFlushed` reports its end, and the core counts no byte before that.
+PersistedBeforeAnswered: nothing of phase 3 is sent before `persist_election` of phase 2 is on disk.
+No event is processed between a step and the end of its truncate, append and persist, because the
+core reads its `LogView` as if these had been done. Only the flush of the log may continue in the
+background: `LogFlushed` reports its end, and the core counts no byte before that.
 """
 
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,8 @@ class LeaderChangeAppend:
 
 @frozen(kw_only=True)
 class FollowerAppend:
-    """Append of the leader's batches, unchanged; the first one's base offset is the log end offset.
+    """Append of the leader's batches, unchanged; the base offset of the first batch is the log end
+    offset.
 
     The driver first checks every CRC, and that no batch has a later epoch than `epoch_max`. If a
     check fails, it appends nothing; the next fetch then starts at the log end again.
@@ -89,7 +90,7 @@ class SnapshotChunk:
 @frozen(kw_only=True)
 class ReadLog:
     """A read that fills the `records` of a FetchResponse: complete batches from `offset` to the
-    log's end, at least one.
+    log's end, at least one batch.
 
     Nothing is read if `offset` is the end. Followers also get uncommitted entries, because
     replication commits them.
@@ -113,7 +114,7 @@ class ReadSnapshot:
 class Reply:
     """The response to the `RequestReceived` with the same token.
 
-    If `read` is set, the driver performs that read, and sends the result of `filled`.
+    If `read` is set, the driver performs that read, and sends the result of `filled` instead.
     """
 
     token: int
@@ -145,7 +146,7 @@ class OutgoingRequest:
 
 @frozen(kw_only=True)
 class RoleChange:
-    """A change of this node's role, of its epoch or of the leader it knows."""
+    """A change of this node's role, of its epoch or of the leader that it knows."""
 
     role: Role
     epoch: Epoch
@@ -172,12 +173,13 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     messages: list[OutgoingRequest] = field(default_factory=list)
     high_watermark: Offset | None = None
-    """The new high watermark if it changed: everything below is committed permanently. After the
-    last chunk of a snapshot it is at least the snapshot's end, and the snapshot is already loaded.
+    """The new high watermark if it changed: all entries below it are committed permanently. After
+    the last chunk of a snapshot it is at least the snapshot's end, and the snapshot is already
+    loaded.
     """
     role_change: RoleChange | None = None
     rejected: RejectedResponse | None = None
     """A response that was rejected as impossible. It is only reported to operators."""
     next_wake_ms: int | None = None
-    """Latest time, in ms, at which the driver must send the next `Tick`, or None if no timer is
-    running."""
+    """Latest monotonic time, in ms, at which the driver must send the next `Tick`, or None if no
+    timer is running."""

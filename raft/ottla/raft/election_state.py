@@ -1,6 +1,6 @@
 """Kafka's `quorum-state` file as a value: the epoch, the leader and the vote.
 
-Without it a voter could vote twice in one epoch (OneLeaderPerEpoch). The driver writes it
+Without this file a voter could vote twice in one epoch (OneLeaderPerEpoch). The driver writes it
 atomically, and before it sends any response that depends on it.
 """
 
@@ -18,7 +18,7 @@ from ottla.raft.transitions import Standing
 from ottla.raft.voters import ReplicaKey
 
 QUORUM_STATE_FILE = "quorum-state"
-"""Name of the file in the metadata log's directory."""
+"""Name of the quorum state file in the metadata log's directory."""
 
 NO_ELECTION_YET = Epoch(0)
 """The epoch of a replica that has not seen an election yet."""
@@ -41,7 +41,8 @@ _STANDINGS = [standing.value for standing in Standing]
 
 @frozen(kw_only=True)
 class ElectionState:
-    """The latest known epoch, its leader if known, and this replica's vote in it if any."""
+    """The latest known epoch, its leader if known, and this replica's vote in that epoch, if
+    any."""
 
     epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None
@@ -56,7 +57,7 @@ class ElectionState:
 def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
     """Return the bytes of a `quorum-state` file, data version 1 (KIP-853).
 
-    `is_checkpointed` records that a voter checkpoint must exist beside the file.
+    With `is_checkpointed`, the file records that a voter checkpoint must exist beside it.
     """
     voted = state.voted
     fields = {
@@ -115,7 +116,7 @@ def _integer(fields: dict[str, Any], name: str) -> int:
 
 
 def _uuid_text(value: UUID) -> str:
-    """Return an id as URL-safe base64 without padding, as Kafka writes it."""
+    """Return a UUID as URL-safe base64 without padding, as Kafka writes it."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 

@@ -31,14 +31,16 @@ class ResponseReceived:
 
 @frozen(kw_only=True)
 class RequestFailed:
-    """Failure of an `OutgoingRequest` by a lost connection or a timeout; its outcome is unknown."""
+    """Failure of an `OutgoingRequest` by a lost connection or a timeout; the outcome of the request
+    is unknown."""
 
     request_id: int
 
 
 @frozen(kw_only=True)
 class LeaderRefused:
-    """The leader's address refuses connections (ECONNREFUSED), after a fetch from it has failed.
+    """Event that the leader's address refuses connections (ECONNREFUSED), after a fetch from the
+    leader has failed.
 
     The driver has just tried every address of the leader's host. No other failure counts: neither a
     reset, an EndQuorumEpoch, a timeout, nor an unknown host name or an unreachable host.
@@ -51,8 +53,8 @@ class LeaderRefused:
 
 @frozen(kw_only=True)
 class AppendRequested:
-    """A request of the application to append complete batches in `epoch`, in which it believes that
-    this node leads.
+    """A request of the application to append complete batches in `epoch`, in which the application
+    believes that this node leads.
 
     `step` raises RefusedError(NOT_LEADER_OR_FOLLOWER) and changes nothing if this node does not
     lead `epoch`.
@@ -79,7 +81,7 @@ class ResignRequested:
 
 @frozen
 class ShutdownRequested:
-    """Event that the node is about to stop. The replica gives its leadership to a successor and
+    """Event that the node is about to stop. The replica transfers its leadership to a successor and
     never stands for election again.
 
     The driver continues to call `step` until `QuorumCore.is_handed_over`, or until the shutdown

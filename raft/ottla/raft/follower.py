@@ -22,16 +22,16 @@ from ottla.raft.voter_changes import VoterEntryUpkeep
 
 PATIENCE_JITTER_DIVISOR = 8
 """Divisor of the fetch timeout; the quotient limits the timeout's random extension. With less
-jitter, the followers of a dead leader stand for election simultaneously and split the vote; with
-more, its failure is noticed later."""
+jitter, the followers of a dead leader stand for election simultaneously and split the vote. With
+more jitter, the leader's failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
-"""Delay in ms before a voter stands for election after its leader's process ended. If it is
-shorter, the other voters have not noticed the failure yet and reject the voter."""
+"""Delay in ms before a voter stands for election after its leader's process ended. With a shorter
+delay, the other voters have not noticed the failure yet and reject the voter."""
 
 REFUSED_STAGGER_MS = 100
-"""Additional delay in ms of each voter over the previous one, in the order of ids. If it is shorter
-than an election takes, voters split the vote. If it is longer, an election takes longer when the
+"""Additional delay in ms of each voter over the previous one, in the order of ids. If the delay is
+shorter than an election, voters split the vote. If it is longer, an election takes longer when the
 first voter has failed too."""
 
 
@@ -84,8 +84,8 @@ class Follower:
         """Stand for election soon, because the leader's process has ended.
 
         A replica does this at most once per leader, and only if the leader has responded to this
-        replica before. The other voters reject the candidacy if they still receive the leader's
-        responses; this voter then waits for a whole fetch timeout.
+        replica before. The other voters reject its candidacy if they still receive the leader's
+        responses. This replica then waits for a whole fetch timeout.
         """
         if not self._has_fetched or not replica.may_campaign:
             return
@@ -188,7 +188,7 @@ class Follower:
         the leader is used.
 
         The same applies to a response of an earlier epoch, because the leader may have changed
-        since.
+        since then.
         """
         if isinstance(response, VoterChangeResponse):
             return  # The voter set in the log shows whether the change was made.
@@ -258,7 +258,8 @@ class Follower:
         return None
 
     def _shared_end(self, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
-        """Return the highest offset up to which this log may equal the leader's log.
+        """Return the highest offset up to which this log may equal the leader's log. `diverging` is
+        an epoch and its end offset in the leader's log.
 
         Above its own end offset for the epoch of `diverging`, this log has only entries of later
         epochs. Above the offset of `diverging`, the same is true for the leader's log.

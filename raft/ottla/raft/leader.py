@@ -38,8 +38,8 @@ OBSERVER_SESSION_MS = 300_000
 """Time in ms after which a silent observer is left out of the reply to DescribeQuorum."""
 
 PARKED_FETCHES_MAX = 1_000
-"""Maximum number of waiting fetches. A further fetch is answered immediately, and its sender
-retries."""
+"""Maximum number of waiting fetches. Above this number, a fetch is answered immediately, and its
+sender retries."""
 
 
 @frozen
@@ -141,9 +141,9 @@ class Leader:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Record that a voter has acknowledged this leader. A voter that refused the leader gets
-        another BeginQuorumEpoch soon. A response to DescribeReplica continues a change of the voter
-        set."""
+        """Process a voter's response, which shows whether the voter has acknowledged this leader. A
+        voter that refused the leader gets another BeginQuorumEpoch soon. A response to
+        DescribeReplica continues a change of the voter set."""
         if isinstance(response, DescribeReplicaResponse):
             progress = self._observer_named(outgoing.to, response.replica_key)
             self._changes.on_described(replica, outgoing, response, progress, now_ms)
@@ -159,7 +159,7 @@ class Leader:
     def on_change_request(
         self, replica: Replica, token: int, request: VoterChangeRequest, now_ms: int
     ) -> None:
-        """Decide a request to change the voter set."""
+        """Decide about a request to change the voter set: start the change, or refuse it."""
         progress = None
         if isinstance(request, AddVoterRequest):
             progress = self._observer_named(request.voter.id, request.voter.key)
@@ -191,7 +191,7 @@ class Leader:
             self._answer(replica, parked)
 
     def count_acknowledgements(self, replica: Replica) -> None:
-        """Raise the high watermark to the offset that a majority has flushed; answer waiting
+        """Raise the high watermark to the offset that a majority has flushed, and answer waiting
         fetches."""
         voters = replica.identity.voters
         ends = [progress.end_offset for progress in self._voters.values()]
@@ -289,7 +289,7 @@ class Leader:
 
     def _divergence_response(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
         """Return a response with a snapshot id or a truncation point if the leader's log does not
-        continue the sender's log, else None."""
+        continue the sender's log. Returns None if it does."""
         log = replica.log
         earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None and latest.offset > 0:

@@ -26,7 +26,7 @@ class LogView(Protocol):
 
     @property
     def flushed_offset(self) -> Offset:
-        """One past the last offset that survives a power failure."""
+        """One past the last offset whose record survives a power failure."""
         ...
 
     @property
@@ -63,13 +63,13 @@ class LogView(Protocol):
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the record with `voters`. NO_OFFSET if the set is from a snapshot, or if there
-        is none."""
+        """Offset of the record that contains `voters`. NO_OFFSET if the set is from a snapshot, or
+        if there is none."""
         ...
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether a voter set below `end_offset`, in the log or its snapshot, includes a
-        replica. The set need not be the last one."""
+        """Return whether the replica `key` is in a voter set below `end_offset`, in the log or its
+        snapshot. The set need not be the last one."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:

@@ -44,8 +44,8 @@ class VoteRequest:
     must not respond."""
     voter_directory_id: UUID = ZERO_UUID
     replica_epoch: Epoch
-    """Epoch of the sender: its current epoch in a pre-vote, otherwise the epoch in which it stands
-    for election."""
+    """Epoch of the sender: its current epoch in a pre-vote, otherwise the new epoch in which it
+    stands for election."""
     replica_id: NodeId
     replica_directory_id: UUID
     last_epoch: Epoch
@@ -120,7 +120,8 @@ class FetchRequest:
     log.
 
     The request is also the acknowledgement: `fetch_offset` is the end of the entries that the
-    sender has *flushed*, and a majority of these offsets raises the high watermark.
+    sender has *flushed*. The offset that a majority of the voters has reached raises the high
+    watermark.
     """
 
     cluster_id: str
@@ -132,12 +133,13 @@ class FetchRequest:
     """Epoch of the sender's last entry, which is just below `fetch_offset`. If the leader's entry
     at that offset has another epoch, the logs diverge."""
     high_watermark: Offset
-    """High watermark of the sender; the leader answers immediately if its own is higher."""
+    """High watermark of the sender; the leader answers immediately if its own high watermark is
+    higher."""
     wait_ms_max: int
     bytes_max: int
     standing: Standing = Standing.FULL
-    """Standing of the sender. It is reported to operators only; the leader makes no decision by
-    it."""
+    """Standing of the sender: which of a voter's promises it can keep. It is reported to operators
+    only; the leader makes no decision by it."""
 
     @property
     def replica_key(self) -> ReplicaKey:
@@ -211,7 +213,7 @@ class AddVoterRequest:
 
 @frozen(kw_only=True)
 class RemoveVoterRequest:
-    """A request to remove a replica from the voters."""
+    """A request to remove a voter from the voter set."""
 
     cluster_id: str
     voter_key: ReplicaKey
@@ -232,7 +234,7 @@ class VoterChangeResponse:
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Reason for the error, as one sentence."""
+    """Explanation of the error for operators, or None."""
     leader_id: NodeId | None = None
     leader_epoch: Epoch
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
@@ -240,8 +242,8 @@ class VoterChangeResponse:
 
 @frozen(kw_only=True)
 class DescribeReplicaRequest:
-    """A leader's request to the endpoint of a new voter, which asks for the identity of the replica
-    there."""
+    """A leader's request to the endpoint of a new voter for the identity of the replica at that
+    endpoint."""
 
     cluster_id: str
     leader_id: NodeId

@@ -1,6 +1,6 @@
 """Performs the effects of one step of a quorum core in their fixed order, through a driver's ports.
 
-Every driver uses this function: the quorum member of a process, the tests' random runs of the core,
+Every driver uses this module: the quorum member of a process, the tests' random runs of the core,
 and the fuzzers differ only in their ports. Ports that need not wait never suspend, so that
 `run_now` performs them without an event loop. The caller performs one step at a time, each with all
 its effects.
@@ -84,15 +84,17 @@ class EffectPorts(Protocol):
         ...
 
     def change_role(self, change: RoleChange, /) -> None:
-        """Report the new role to the application."""
+        """Report the new role, epoch or leader to the application."""
         ...
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Schedule the next `Tick` for `wake_ms`, or none if it is None."""
+        """Schedule the next `Tick` for the monotonic time `wake_ms`, or cancel it if `wake_ms` is
+        None."""
         ...
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """Stop this replica, and raise the exception to the caller of the step."""
+        """Stop this replica because of `error`, and raise the exception to the caller of the
+        step."""
         ...
 
 
@@ -142,8 +144,8 @@ async def perform(effects: Effects, ports: EffectPorts) -> None:
 
 
 async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
-    """Return the reply with the log records that it requests. They are read before the step ends,
-    so that they belong to the epoch that the response names."""
+    """Return the reply with the log records that it requests. The records are read before the step
+    ends, so that they belong to the epoch that the response names."""
     if not isinstance(reply.read, ReadLog):
         return reply
     records: Records = b""

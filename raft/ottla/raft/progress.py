@@ -20,20 +20,21 @@ class Progress:
 
     key: ReplicaKey
     last_contact_ms: int
-    """Time of the replica's last fetch in ms; initially the start of the epoch."""
+    """Monotonic time of the replica's last fetch in ms; initially the start of the epoch."""
     end_offset: Offset = NO_OFFSET
     """End of the entries that the replica has flushed. For an observer, the end of the entries that
     it has fetched."""
     last_caught_up_ms: int = -1
-    """Last time in ms at which the replica had the leader's whole log, or -1 if it never had."""
+    """Last monotonic time in ms at which the replica had the leader's whole log, or -1 if it never
+    had."""
     begin_due_ms: int = 0
-    """Time in ms at which the next BeginQuorumEpoch request to the replica is due."""
+    """Monotonic time in ms at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL
     """Standing that the replica reported in its last fetch."""
     _leader_end_at_contact: Offset = NO_OFFSET
 
     def on_fetch(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
-        """Update the progress by a valid fetch of the replica from `fetch_offset`."""
+        """Update the progress after a valid fetch request of the replica from `fetch_offset`."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif NO_OFFSET < self._leader_end_at_contact <= fetch_offset:
@@ -69,7 +70,7 @@ class QuorumProgress:
 
 
 def majority_value(values: Iterable[int], majority_count: int) -> int:
-    """Return the highest number that at least `majority_count` of the values reach or exceed."""
+    """Return the highest number that at least `majority_count` of `values` reach or exceed."""
     ordered = sorted(values, reverse=True)
     assert 1 <= majority_count <= len(ordered)
     return ordered[majority_count - 1]

@@ -77,8 +77,8 @@ from ottla.raft.unattached import Unattached
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterEndpoint
 
 ROLES_PER_STEP_MAX = 8
-"""Maximum number of role changes in one step. A quorum of one passes through four roles in its
-first step; more than the maximum means a cycle."""
+"""Maximum number of role changes in one step. A quorum of one voter passes through four roles in
+its first step; more than the maximum means a cycle."""
 
 
 class QuorumCore:
@@ -95,8 +95,8 @@ class QuorumCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Create the core from the contents of the replica's files. It takes no action before the
-        first `Tick`."""
+        """Create the core from the contents of the replica's files. The core takes no action before
+        the first `Tick`."""
         self._persisted = ElectionState() if election is None else election
         self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
@@ -133,8 +133,8 @@ class QuorumCore:
         return out
 
     def allow_voter_changes(self) -> None:
-        """Allow changes of the voter set from the next step on: the level of the cluster has been
-        raised to one at which all releases read voter sets from the log."""
+        """Allow changes of the voter set from the next step on. The cluster's metadata level has
+        been raised to a level at which all releases read voter sets from the log."""
         self._replica.allow_voter_changes()
 
     @property
@@ -185,7 +185,7 @@ class QuorumCore:
 
     @property
     def is_handed_over(self) -> bool:
-        """True after ShutdownRequested, once no other node needs this one.
+        """True once no other node needs this one, after ShutdownRequested.
 
         A leader's successor may need this node's vote. The node therefore continues until the
         successor has won, or until too few voters are left.
@@ -245,8 +245,8 @@ class QuorumCore:
         """Resign if this replica is the leader and has had no fetches from a majority for too long,
         as after a suspension of its process.
 
-        The check precedes the requests that queued up during the suspension. They do not prove that
-        a majority still follows this leader.
+        The check precedes the processing of requests that were queued during the suspension. These
+        requests do not prove that a majority still follows this leader.
         """
         if isinstance(self._state, Leader) and self._state.has_lost_majority(self._replica, now_ms):
             self._become(Role.RESIGNED, now_ms)
@@ -401,7 +401,7 @@ class QuorumCore:
         endpoints: tuple[VoterEndpoint, ...],
         now_ms: int,
     ) -> None:
-        """Follow the leader of a higher epoch, or the leader of the current epoch if none was
+        """Follow the leader of a higher epoch, or the leader of the current epoch if no leader was
         known. Otherwise do nothing."""
         replica = self._replica
         is_self = leader_id == replica.identity.node_id
@@ -428,7 +428,8 @@ class QuorumCore:
         self._change_to(Follower(self._replica, leader_id, now_ms))
 
     def _become_unattached(self, now_ms: int, *, epoch: Epoch | None = None) -> None:
-        """Wait for an election: in a higher epoch, or in the current one after granting a vote."""
+        """Change to the role Unattached and wait for an election: in a higher `epoch`, or in the
+        current one after granting a vote."""
         if epoch is not None:
             self._replica.enter_epoch(epoch)
         pause_ms = 0 if self._is_alone else self._replica.random_election_timeout_ms()
@@ -437,7 +438,8 @@ class QuorumCore:
     def _become_unattached_after_resignation(
         self, leader_id: NodeId, epoch: Epoch | None, now_ms: int, pause_ms: int | None = None
     ) -> None:
-        """Wait for an election after the leader of the epoch has announced its resignation."""
+        """Change to the role Unattached after the leader of the epoch has announced its
+        resignation, and wait for an election."""
         replica = self._replica
         if epoch is not None:
             replica.enter_epoch(epoch)
@@ -447,7 +449,8 @@ class QuorumCore:
         self._change_to(Unattached(now_ms + pause_ms))
 
     def _poll(self, now_ms: int) -> None:
-        """Run the due actions of the current role, and of each role that is entered as a result."""
+        """Perform the due actions of the current role, and of each role that is entered as a
+        result."""
         for _ in range(ROLES_PER_STEP_MAX):
             self._replica.wake_ms = None
             next_role = self._state.poll(self._replica, now_ms)

@@ -1,4 +1,5 @@
-"""State shared by all roles: identity, log, facts of the current epoch, effects of the step.
+"""State shared by all roles of one replica: its identity, its log, the leader and vote of the
+current epoch, and the effects of the step.
 
 `Replica` is a mutable class owned by one `QuorumCore`. Invariants: MonotonicEpoch,
 MonotonicHighWatermark, and this replica's part of OneLeaderPerEpoch: in one epoch it votes at most
@@ -87,10 +88,11 @@ class Replica:
         self.voted = election.voted
         """The replica that this one voted for in `epoch`."""
         self.standing = election.standing
-        """Promises that this voter can keep; FULL for an observer, which makes none."""
+        """Standing: the promises that this voter can keep. FULL for an observer, which makes no
+        promises."""
         self.damage_epoch = election.epoch
-        """Epoch up to which leaders may count entries that this replica acknowledged and then
-        lost."""
+        """Epoch in which this replica lost data. Leaders up to this epoch may count entries that
+        this replica acknowledged and then lost."""
         self.unheard: set[NodeId] = set()
         """Voters from which a replica with standing AMNESIAC still needs a response. Empty for
         every other replica."""
@@ -111,11 +113,11 @@ class Replica:
         """True if this replica was a voter, its log removes it from the voters, and it does not
         know whether the removal is committed.
 
-        The replica may be the only one with the record: a leader that removes itself and crashes.
-        The other voters may then need its vote, which it cannot grant because its log is longer. It
-        therefore stands for election itself, and counts the votes of the new set (raft
-        dissertation, section 4.2.2). Kafka's controllers do not, and then have no leader
-        permanently.
+        The replica may be the only one with that record: a leader may have removed itself and
+        crashed. The other voters may then need its vote, which it cannot grant because its log is
+        longer. It therefore stands for election itself, and counts the votes of the new set (raft
+        dissertation, section 4.2.2). Kafka's controllers do not do this, and can then remain
+        without a leader permanently.
         """
         return (
             self.was_voter
@@ -140,7 +142,7 @@ class Replica:
         return self.identity.keeps_votes and self.standing is Standing.FULL
 
     def adopt_voters(self) -> bool:
-        """Adopt the latest voter set of the log. Returns True if the set has changed."""
+        """Use the latest voter set in the log. Returns True if the set has changed."""
         # If the first set of the log is truncated, the voters are those of the startup again.
         voters = self.log.voters or self._initial_voters
         if voters is self.identity.voters or voters == self.identity.voters:
@@ -181,8 +183,8 @@ class Replica:
         return self.reachable(self.epoch_leader_id, self.leader_endpoints)
 
     def reachable(self, node_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> Voter | None:
-        """Return a voter by its id. If the voter set lacks it, return a voter with the given
-        endpoints, or None if there are none."""
+        """Return a voter by its id. If the voter set lacks this id, return a voter with the given
+        endpoints, or None if there are no endpoints."""
         voter = self.identity.voters.get(node_id)
         if voter is None and endpoints and node_id >= 0:
             return Voter(id=node_id, endpoints=endpoints)
@@ -194,11 +196,12 @@ class Replica:
         self.standing = standing
 
     def record_epoch_of(self, voter_id: NodeId) -> None:
-        """Record that a voter has reported its epoch, and that this epoch is not above ours.
+        """Record that a voter has reported its epoch, and that this epoch is not above this
+        replica's epoch.
 
-        The candidate of a forgotten vote had already entered the vote's epoch when it requested the
-        vote. Once every voter has reported its epoch after the loss, no forgotten vote can be in an
-        epoch above ours.
+        This replica may have lost its vote. The candidate of a forgotten vote had already entered
+        the vote's epoch when it requested the vote. Once every voter has reported its epoch after
+        the loss, no forgotten vote can be in an epoch above this replica's epoch.
         """
         if self.standing is Standing.AMNESIAC:
             self.unheard.discard(voter_id)
@@ -218,7 +221,7 @@ class Replica:
         )
 
     def has_changed_since(self, known: ElectionState) -> bool:
-        """Return whether the state for `quorum-state` differs from `known`."""
+        """Return whether the state to be written to `quorum-state` differs from `known`."""
         return (
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id
@@ -229,8 +232,8 @@ class Replica:
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """The end of the log that this replica acknowledges. For a controller it is the flushed
-        end, because a controller may become a voter at any time. Other observers need not flush."""
+        """End of the log that this replica acknowledges. For a controller it is the flushed end,
+        because a controller may become a voter at any time. Other observers need not flush."""
         return self.log.flushed_offset if self.identity.keeps_votes else self.log.end_offset
 
     @property
@@ -259,8 +262,8 @@ class Replica:
         self._credit.spend(max(0, epoch - self.epoch))
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
-        """Return whether a message names a different leader for our epoch than the leader known
-        here."""
+        """Return whether a message names a different leader for the current epoch than the leader
+        that this replica knows."""
         return (
             leader_id is not None
             and epoch == self.epoch
@@ -291,8 +294,8 @@ class Replica:
         return None
 
     def vote_for(self, candidate: ReplicaKey) -> None:
-        """Record this replica's vote for a candidate in this epoch. It votes at most once per
-        epoch."""
+        """Record this replica's vote for a candidate in the current epoch. A replica votes at most
+        once per epoch."""
         assert self.voted is None or self.voted == candidate
         assert self.epoch_leader_id is None
         self.voted = candidate
@@ -308,8 +311,8 @@ class Replica:
         self.leader_endpoints = endpoints or self.leader_endpoints
 
     def is_log_up_to_date(self, last_epoch: Epoch, end_offset: Offset) -> bool:
-        """Return whether a log that ends with this epoch and offset is at least as up to date as
-        ours (raft paper, 5.4.1)."""
+        """Return whether a log with this last epoch and end offset is at least as up to date as
+        this replica's log (raft paper, 5.4.1)."""
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
@@ -340,7 +343,7 @@ class Replica:
         return timeout_ms + self.rng.below(timeout_ms)
 
     def wake_at(self, instant_ms: int) -> None:
-        """Request a `Tick` event no later than `instant_ms`."""
+        """Request a `Tick` event no later than the monotonic time `instant_ms`."""
         if self.wake_ms is None or instant_ms < self.wake_ms:
             self.wake_ms = instant_ms
 
@@ -356,7 +359,7 @@ class Replica:
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
         """Return whether a request may be sent to a voter now.
 
-        If it may not, schedules a wake-up for the time when it may.
+        If not, schedules a wake-up for the time when a request may be sent.
         """
         busy_until_ms = self.requests.busy_until_ms(node_id, now_ms)
         if busy_until_ms is None:
@@ -380,7 +383,8 @@ class Replica:
         return outgoing.request_id
 
     def send_fetch(self, to: Voter, now_ms: int, wait_ms_max: int) -> None:
-        """Fetch the entries after our log's end from a voter."""
+        """Send a fetch request for the entries after the end of this replica's log to a voter. The
+        voter may delay its response by `wait_ms_max`."""
         assert self.standing is not Standing.AMNESIAC
         self._send_fetch(to, self.epoch, now_ms, wait_ms_max)
 
@@ -403,17 +407,17 @@ class Replica:
         """Request the epochs of the voters from which a replica with standing AMNESIAC has no
         response yet.
 
-        It sends a fetch of epoch 0, and the refusal contains the voter's epoch and leader. A fetch
-        of a later epoch would acknowledge entries, perhaps to a leader that a forgotten vote has
-        deposed.
+        The request is a fetch of epoch 0, whose refusal contains the voter's epoch and leader. A
+        fetch of a later epoch would acknowledge entries, perhaps to a leader that a forgotten vote
+        has deposed.
         """
         for peer in self.peers:
             if peer.id in self.unheard and self.is_free(peer.id, now_ms):
                 self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
-        """Ask a voter for the leader's id. Sends a fetch that does not wait at the voter; the
-        refusal names the leader."""
+        """Request the leader's id from a voter. Sends a fetch that does not wait at the voter,
+        which names the leader in its refusal."""
         if self.is_log_changing or self.acknowledged_offset != self.log.end_offset:
             return
         contacts = (*self.peers, *self.identity.bootstrap)

@@ -35,7 +35,7 @@ class Requests:
         self._last_request_id = 0
 
     def next_request_id(self) -> int:
-        """Return a new request id, which was never used before."""
+        """Return a new request id, which was never used before by this replica."""
         self._last_request_id += 1
         return self._last_request_id
 
@@ -47,8 +47,8 @@ class Requests:
         connection.busy_until_ms = now_ms + outgoing.timeout_ms
 
     def take(self, request_id: int) -> OutgoingRequest | None:
-        """Remove the request in flight with this id, and return it. Returns None if there is
-        none."""
+        """Remove the request in flight with this id, and return it. Returns None if there is no
+        such request."""
         for connection in self._connections.values():
             outgoing = connection.in_flight
             if outgoing is not None and outgoing.request_id == request_id:

@@ -1,7 +1,8 @@
 """Resigned: the role of a leader that has given up its epoch, on purpose or for lack of a majority.
 
-It notifies the other voters, names successors, and refuses requests. It cannot lead its epoch
-again. A leader that restarts also starts in this role, because it may have lost unflushed entries.
+A resigned leader notifies the other voters, names successors, and refuses requests. It cannot lead
+its epoch again. A leader that restarts also starts in this role, because it may have lost unflushed
+entries.
 """
 
 from ottla.model.errors import ErrorCode

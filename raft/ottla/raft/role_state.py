@@ -1,4 +1,4 @@
-"""The protocol that the six roles implement."""
+"""Interface that the six roles of a replica implement."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from ottla.raft.transitions import Role
 
 
 class RoleState(Protocol):
-    """One role of a replica, with the state of that role. Each change of role creates a new
+    """One role of a replica, with the state of that role. Each change of role creates a new role
     object."""
 
     @property
@@ -29,8 +29,8 @@ class RoleState(Protocol):
         ...
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Run due actions, and schedule the next one (`replica.wake_at`) or return the next
-        role."""
+        """Perform due actions. Then schedule the next action (`replica.wake_at`) and return None,
+        or return the next role."""
         ...
 
     def on_response(

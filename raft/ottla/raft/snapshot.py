@@ -136,7 +136,8 @@ def expired_count(
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
-    """Return whether the next snapshot is due, by the bytes or the time since the last one.
+    """Return whether the next snapshot is due, by the bytes or the milliseconds since the last
+    snapshot.
 
     Without new records no snapshot is due.
     """

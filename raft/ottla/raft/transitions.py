@@ -20,8 +20,8 @@ New nodes are UNATTACHED. The triggers have the names of Kafka's `QuorumState`:
 - RESIGNED -> UNATTACHED: the election timeout passed or a higher epoch was seen; -> FOLLOWER: a
   leader of a higher epoch is found.
 
-A voter's standing is the set of promises that it can keep. Damage to its files lowers it to
-AMNESIAC or CATCHING_UP while the voter is down; afterwards it only rises:
+A voter's standing is the set of promises that it can keep. Damage to its files lowers its standing
+to AMNESIAC or CATCHING_UP while the voter is down; afterwards its standing only rises:
 
 - AMNESIAC -> CATCHING_UP: every other voter has reported its epoch since, so that no earlier vote
   can be in an epoch above the own one.
@@ -58,16 +58,18 @@ OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
 
 
 class Standing(Enum):
-    """The promises that a voter can keep. The voter checkpoint stores the numeric values."""
+    """Standing of a voter: the promises to other replicas that it can keep. The voter checkpoint
+    stores the numeric values."""
 
     FULL = 0
-    """All acknowledged entries and the vote are present: the voter votes and may be elected."""
-    CATCHING_UP = 1
-    """Flushed entries are missing: the voter fetches and acknowledges, but neither votes nor is
+    """Standing of a voter whose acknowledged entries and vote are all present: it votes and may be
     elected."""
+    CATCHING_UP = 1
+    """Standing of a voter whose flushed entries are partly missing: it fetches and acknowledges,
+    but neither votes nor is elected."""
     AMNESIAC = 2
-    """Epoch and vote are lost as well: the voter does not even fetch, because a fetch acknowledges
-    entries."""
+    """Standing of a voter that has lost its epoch and vote as well: it does not even fetch, because
+    a fetch acknowledges entries."""
 
 
 STANDING_LEGAL: dict[Standing, frozenset[Standing]] = {

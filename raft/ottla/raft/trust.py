@@ -1,4 +1,4 @@
-"""Bounds on increases of the epoch by other nodes.
+"""Limits on the increases of the epoch that messages from other nodes may cause.
 
 Pure. Invariant: EpochsLast (no message raises the epoch near the end of its 32 bits, after which no
 replica could be elected). An impossible message is refused before any of it is stored.
@@ -30,8 +30,8 @@ MS_PER_EPOCH = 1_000 // EPOCHS_PER_SECOND
 
 
 class EpochCredit:
-    """The amount by which requests may currently raise the epoch. Each increase reduces it, and it
-    is refilled at `EPOCHS_PER_SECOND`."""
+    """The amount by which requests may currently raise the epoch. Each increase of the epoch
+    reduces the credit, and the credit is refilled at `EPOCHS_PER_SECOND`."""
 
     __slots__ = ("_left", "_refilled_ms")
 
@@ -40,7 +40,7 @@ class EpochCredit:
         self._refilled_ms = now_ms
 
     def is_enough(self, rise: int, now_ms: int) -> bool:
-        """Return whether a request may raise the epoch by `rise`."""
+        """Return whether the credit allows a request to raise the epoch by `rise`."""
         earned = (now_ms - self._refilled_ms) // MS_PER_EPOCH
         if earned > 0:
             self._left = min(EPOCH_JUMP_MAX, self._left + earned)

@@ -23,8 +23,8 @@ class Unattached:
     def __init__(self, election_deadline_ms: int, *, awaits_address: bool = False) -> None:
         self.election_deadline_ms = election_deadline_ms
         self.awaits_address = awaits_address
-        """True if the leader of this epoch is known by its id only, and may still lead. It is
-        followed once a response names its address."""
+        """True if the leader of this epoch is known by its id only, and may still lead. The replica
+        follows it once a response contains its address."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Search for a leader, and return None. Returns the role Prospective instead if no other

@@ -64,7 +64,7 @@ class _Change:
     probe_id: int | None = None
     """Request id of the probe in flight, or None before it is sent."""
     acks_append: bool = False
-    """True if the response does not wait for the commit."""
+    """True if the response is sent once the change is appended, without waiting for its commit."""
     offset: Offset = NO_OFFSET
     """Offset of the record with the new voter set, or NO_OFFSET before it is appended."""
 
@@ -173,8 +173,9 @@ class VoterChanges:
         return ErrorCode.NONE, ""
 
     def _refusal_of_now(self, replica: Replica) -> tuple[ErrorCode, str] | None:
-        """Return the reason for which a leader refuses any change of the voter set at this time, or
-        None if a change may begin. The checks are in the order of Kafka 4.4."""
+        """Return the error code and message with which a leader refuses any change of the voter set
+        at this time. Returns None if a change may begin. The checks are in the order of Kafka 4.4.
+        """
         wait = self._reason_to_wait(replica)
         if wait is not None:
             return ErrorCode.REQUEST_TIMED_OUT, wait
@@ -246,7 +247,7 @@ class VoterChanges:
             self._answer(replica, ErrorCode.NONE)
 
     def on_probe_failed(self, replica: Replica, outgoing: OutgoingRequest) -> None:
-        """End the change of the voter set whose probe of the new voter got no response."""
+        """End the change of the voter set because the probe of the new voter got no response."""
         change = self._change
         if change is not None and change.probe_id == outgoing.request_id:
             self._fail_probe(replica, change)
@@ -278,7 +279,7 @@ class VoterChanges:
             )
 
     def _probe(self, replica: Replica, change: _Change, now_ms: int) -> None:
-        """Ask the endpoint of a new voter for the identity of its replica.
+        """Request the identity of the replica at the endpoint of a new voter.
 
         The endpoint is stored in the log, and an endpoint that does not work would prevent
         elections.
@@ -336,8 +337,8 @@ class VoterChanges:
 
 
 def is_first_set_missing(replica: Replica) -> bool:
-    """Return whether the voters are missing from the log and its snapshots, although the log may
-    contain them.
+    """Return whether the voters are missing from the log and its snapshots, although the metadata
+    level permits voter sets there.
 
     A leader then appends the set with which its directory was formatted. Otherwise a controller
     that was formatted with another voter set would keep that set after it has read the log.
@@ -362,8 +363,8 @@ def change_response(replica: Replica, error: ErrorCode, message: str = "") -> Vo
 
 
 def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
-    """Return whether a replica has once had the leader's whole log, and has fetched in the last
-    hour (Kafka's rule for new voters)."""
+    """Return whether a replica has caught up by Kafka's rule for new voters: it has once had the
+    leader's whole log, and has fetched in the last hour. Returns False if `progress` is None."""
     return (
         progress is not None
         and progress.last_caught_up_ms >= 0
@@ -372,7 +373,8 @@ def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
 
 
 def _fault_of(voter: Voter) -> str | None:
-    """Return the reason why an entry of the voter set is incomplete, or None if it is complete."""
+    """Return the reason why a voter's entry in the voter set is incomplete, or None if it is
+    complete."""
     if voter.id < 0 or voter.directory_id == ZERO_UUID:
         return NO_KEY
     if not voter.endpoints:
@@ -395,7 +397,7 @@ def _name(voter: Voter) -> str:
 
 class VoterEntryUpkeep:
     """Schedule of the requests by which a follower corrects its own entry in the voter set. At most
-    one is sent per fetch timeout."""
+    one request is sent per fetch timeout."""
 
     __slots__ = ("_due_ms",)
 
@@ -403,8 +405,8 @@ class VoterEntryUpkeep:
         self._due_ms = now_ms
 
     def due_request(self, replica: Replica, now_ms: int) -> VoterChangeRequest | None:
-        """Return the request for a change of the voter set to send now. Returns None if none is
-        needed, or if the previous one was sent less than a fetch timeout ago."""
+        """Return the request for a change of the voter set to send now. Returns None if no change
+        is needed, or if the previous request was sent less than a fetch timeout ago."""
         request = wanted_request(replica)
         if request is None:
             return None

@@ -30,10 +30,11 @@ from ottla.raft.voters import ReplicaKey
 from ottla.wire.crc import crc32c
 
 VOTER_CHECKPOINT_FILE = "voter-checkpoint"
-"""Name of the file in the metadata log's directory."""
+"""Name of the voter checkpoint file in the metadata log's directory."""
 
 SLOT_BYTES = 512
-"""Size of a slot in bytes: one disk sector, which the disk writes completely or not at all."""
+"""Size of a checkpoint slot in bytes: one disk sector, which the disk writes completely or not at
+all."""
 
 FILE_BYTES = 2 * SLOT_BYTES
 
@@ -53,8 +54,8 @@ class VoterCheckpoint:
     """End of the acknowledged entries, and the epoch of the last entry below it."""
     election: ElectionState = ElectionState()
     promised_end: Offset = NO_OFFSET
-    """While the standing is not FULL: the log end that the voter had promised, or -1 if it is
-    unknown."""
+    """Log end that the voter had promised, or -1 if it is unknown. Used only while the standing is
+    not FULL."""
 
 
 class Slot(NamedTuple):
@@ -127,13 +128,13 @@ class VoterFiles:
     """Contents of a stopped voter's files, and the end of its log: the input of their check."""
 
     checkpoint: VoterCheckpoint | None
-    """The checkpoint, or None if no slot is complete."""
+    """Newest checkpoint in the checkpoint file, or None if no slot is complete."""
     election: ElectionState | None
     """State in `quorum-state`, or None if the file is incomplete."""
     is_checkpoint_expected: bool
     """True if `quorum-state` was written beside a checkpoint."""
     is_state_expected: bool
-    """True if the directory was formatted with both files."""
+    """True if the directory was formatted with both `quorum-state` and the voter checkpoint."""
     end_offset: Offset
     """End of the log, after its recovery."""
     snapshot_end: Offset
@@ -142,30 +143,31 @@ class VoterFiles:
     """Function that returns the epoch of the log's entry at an offset, or of the last entry in its
     newest snapshot."""
     losses: tuple[str, ...] = ()
-    """Losses found before the log was opened. Each is one clause of a log message."""
+    """Losses found before the log was opened. Each entry is one clause of a log message."""
     made_good: tuple[str, ...] = ()
-    """Damage that was found before the log was opened and lost nothing. Each is one clause of a log
-    message."""
+    """Damage that was found before the log was opened, and by which nothing was lost. Each entry is
+    one clause of a log message."""
 
 
 @frozen(kw_only=True)
 class VoterVerdict:
-    """Result of the check of a voter's files, and the standing that it allows."""
+    """Result of checking a voter's files, and the standing that the voter may have."""
 
     checkpoint: VoterCheckpoint
     """Voter checkpoint to be written before the voter starts."""
     damages: tuple[str, ...] = ()
-    """Promises that the voter can no longer keep. Each is one clause of a log message."""
+    """Promises to other replicas that the voter can no longer keep. Each entry is one clause of a
+    log message."""
     repairs: tuple[str, ...] = ()
-    """Damage to a file that the voter's other files compensate. Each is one clause of a log
-    message."""
+    """Damage to a file for which the voter's other files compensate. Each entry is one clause of a
+    log message."""
     is_state_stale: bool = False
     """True if `quorum-state` must be written again."""
 
 
 def check_files(files: VoterFiles) -> VoterVerdict:
-    """Check a voter's files. Returns the state that remains, and the promises that the voter can no
-    longer keep."""
+    """Check a voter's files. Returns the state that remains, and the promises to other replicas
+    that the voter can no longer keep."""
     kept, state = files.checkpoint, files.election
     damages = [*files.losses]
     repairs = [*files.made_good]
@@ -250,8 +252,8 @@ def _with_checkpoint(
 
 
 def _knowledge(state: ElectionState) -> tuple[int, int]:
-    """Return a sort key that orders the states in `quorum-state` by how much the voter knew. Within
-    an epoch, vote and leader never change once set."""
+    """Return a sort key for states in `quorum-state`, which is higher if the voter knew more.
+    Within an epoch, vote and leader never change once set."""
     return state.epoch, (state.voted is not None) + (state.leader_id is not None)
 
 

@@ -30,7 +30,7 @@ class VoterHistory:
 
     @property
     def latest_offset(self) -> Offset:
-        """Offset of the record with the latest voter set. NO_OFFSET if the set is from the
+        """Offset of the record that contains the latest voter set. NO_OFFSET if the set is from the
         snapshot, or unknown."""
         return self._sets[-1][0] if self._sets else NO_OFFSET
 

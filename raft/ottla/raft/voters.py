@@ -25,7 +25,7 @@ could exclude a set that Kafka accepts."""
 
 
 class VoterEndpoint(NamedTuple):
-    """Address of a voter for the quorum's requests."""
+    """Address to which requests of the quorum are sent to a voter."""
 
     name: str
     host: str
@@ -141,8 +141,8 @@ class QuorumIdentity:
     """True if this replica can become a voter. It flushes before it acknowledges, and keeps its
     vote, even while it is an observer."""
     endpoints: tuple[VoterEndpoint, ...] = ()
-    """Endpoints of this controller in its settings. If the voter set has others, the controller
-    sends UpdateVoter. Empty if the settings have none."""
+    """Endpoints of this controller in its settings. If the voter set has other endpoints for it,
+    the controller sends UpdateVoter. Empty if the settings have none."""
     bootstrap: tuple[Voter, ...] = ()
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""

@@ -32,7 +32,7 @@ class AsyncioThread:
         return self._loop
 
     async def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the asyncio loop, and return its result."""
+        """Run the coroutine that `start` returns on the asyncio loop, and return its result."""
         call = AsyncioCall(self, start, trio.lowlevel.current_task())
         self.post_to_asyncio(call.begin)
 
