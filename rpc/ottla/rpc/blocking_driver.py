@@ -39,15 +39,15 @@ class BlockingChannel:
     def call(
         self, method: RpcMethod[Request, Response], request: Request, *, timeout_s: float
     ) -> Response:
-        """Call a method with a request object instead of bytes, and return the response object.
-        Raises RefusedError as `call_bytes` does."""
+        """Call a method of the peer with a request object, and return the response object. Raises
+        RefusedError as `call_bytes` does."""
         data = self.call_bytes(method.path, request.SerializeToString(), timeout_s=timeout_s)
         return method.decode_response(data)
 
 
 @contextlib.contextmanager
 def open_blocking_channel(address: str) -> Iterator[BlockingChannel]:
-    """Open and yield a connection. The end of the `with` block closes it."""
+    """Open and yield a gRPC connection to an address. The end of the `with` block closes it."""
     channel = BlockingChannel(address)
     try:
         yield channel

@@ -41,7 +41,8 @@ class Caller:
     names: frozenset[str] = frozenset()
     """Hosts in the certificate: DNS names in lower case, and IP addresses."""
     node_ids: frozenset[NodeId] = frozenset()
-    """Node ids in the certificate.  If there are none, its hosts identify the node."""
+    """Node ids in the certificate.  If there are none, the hosts in the certificate identify the
+    node."""
 
     def speaks_for_host(self, host: str) -> bool:
         """Return True if the certificate is valid for a host (RFC 6125: `*` matches one label)."""
@@ -59,9 +60,9 @@ def caller_of(
 ) -> Caller:
     """Return the identity of the process that made a call.
 
-    `host` is its address, and `context` gRPC's description of its certificate. `user_of` maps the
-    subject of a certificate (RFC 2253) to a user name. A caller is unauthenticated if its subject
-    maps to no user, or if its certificate cannot be parsed.
+    `host` is the address of the process, and `context` is gRPC's description of its certificate.
+    `user_of` maps the subject of a certificate (RFC 2253) to a user name. A caller is
+    unauthenticated if its subject maps to no user, or if its certificate cannot be parsed.
     """
     pem = next(iter(context.get(CERTIFICATE, ())), None)
     certificate = None if pem is None else _certificate(pem)

@@ -16,11 +16,11 @@ CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS_FIRST = 5
-"""First delay in ms before the voters are called again. A broker of `ottla up` starts together with
-its controller, and may be ready first."""
+"""First delay in ms before the voters are called again. It is short because a broker of `ottla up`
+starts together with its controller, and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
-"""Maximum delay in ms before the voters are called again. A smaller delay finds a starting
-controller sooner. With a larger one, fewer requests are sent to an absent controller."""
+"""Maximum delay in ms before the voters are called again. With a smaller delay, a starting
+controller is found sooner. With a larger one, fewer requests are sent to an absent controller."""
 
 PATIENCE_MS = 5_000
 """Time in ms without a response after which a warning is logged. It is longer than the startup of a

@@ -27,20 +27,20 @@ from ottla.rpc.status import LostCallError
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
-"""Maximum delay in ms before the next attempt. A smaller delay finds a new leader sooner. With a
-larger one, fewer requests are sent to a quorum during an election."""
+"""Maximum delay in ms before the next attempt. With a smaller delay, a new leader is found sooner.
+With a larger one, fewer requests are sent to a quorum during an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
 """Timeout in ms of one attempt, after which the next node is tried."""
 
 
 LEADER_CHECK_MS = 100
-"""Interval in ms at which a call in progress checks for a new leader. A shorter one costs more
+"""Interval in ms at which a call in progress checks for a new leader. A shorter interval costs more
 event-loop iterations."""
 
 
 class VoterAddress(Protocol):
-    """A voter and its gRPC address. The settings' `Voter` implements it."""
+    """Interface of a voter with its gRPC address. `Voter` in the settings implements it."""
 
     @property
     def id(self) -> NodeId:
@@ -59,8 +59,8 @@ class VoterAddress(Protocol):
 
 
 def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
-    """Return the addresses of each voter that has one, by id and in the order in which they are
-    tried."""
+    """Return the addresses of each voter that has any, by voter id and in the order in which they
+    are tried."""
     found = ((voter.id, identity.addresses_of(voter)) for voter in identity.voters)
     return {
         node_id: tuple(join_address(one.host, one.port) for one in endpoints)
@@ -105,21 +105,21 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """The address to try for each controller. For a voter in the log it is the voter's next
-        address, for all others the address in the settings."""
+        """The address to try next for each controller. For a voter in the log it is one of the
+        voter's endpoints there; for all others it is the address in the settings."""
         voters = self._quorum_addresses()
         found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
         return {**found, **self._configured, **found}
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Id of the leader that the local quorum member knows, or None if it knows no leader with a
-        configured address."""
+        """Id of the leader that the local quorum member knows. None if the leader is unknown or has
+        no known address."""
         node_id = self._leader_id()
         return node_id if node_id in self._addresses else None
 
     async def attend(self, request: pb.AttendRequest, *, at: NodeId) -> None:
-        """Make a call to the node `at`, a controller that keeps the call open, and wait until the
+        """Make an Attend call to the controller `at`, which keeps the call open, and wait until the
         call ends."""
         channel = await self._runtime.channel(self._addresses[at])
         await channel.call(methods.ATTEND, request, deadline_ms=2 * methods.ATTEND_MS)
@@ -128,7 +128,7 @@ class ControllerClient:
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
         """Propose new in-sync replicas for partitions that this broker leads. Returns the
-        controller's decision on each."""
+        controller's decision on each partition."""
         return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
 
     async def allocate_producer_ids(
@@ -205,7 +205,7 @@ class ControllerClient:
         left_ms: int,
     ) -> Response:
         """Call one node and return its response. Gives up when another node becomes the known
-        leader, because the called node may be paused."""
+        leader, because the called node may be paused. `left_ms` is the time until the deadline."""
         answer: Response | None = None
         refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, "another controller leads by now")
         async with trio.open_nursery() as nursery:
@@ -242,8 +242,8 @@ class ControllerClient:
         return response
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
-        """Return the node to call next: the known leader. If there is none, the last node that
-        responded, or else each voter in turn."""
+        """Return the node to call next: the known leader. If no leader is known, return the last
+        node that responded, or else the voters in turn. Nodes in `tried` are skipped."""
         addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
             if node_id in addresses and node_id not in tried:
@@ -255,13 +255,13 @@ class ControllerClient:
 
 UNANSWERED_MAX = 2
 """Maximum number of controllers that one forwarded request may leave without a response. One
-controller may be paused or partitioned, and the next leader responds instead. With more, one
-request could stop all controllers in turn."""
+controller may be paused or partitioned, and the next leader responds instead. With a larger number,
+one request could stop all controllers in turn."""
 
 
 class Losses:
-    """Failed attempts to forward one request. The request itself may have crashed or blocked a
-    controller in each of them."""
+    """Failed attempts to forward one request. In each failed attempt, the request itself may have
+    crashed or blocked a controller."""
 
     __slots__ = ("_unanswered_count",)
 
@@ -283,8 +283,8 @@ class Losses:
 
 
 def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:
-    """Return the error for a request whose deadline has passed. Its message asks whether a majority
-    of the controllers is running."""
+    """Return the error for a request whose deadline has passed. The error message asks the operator
+    whether a majority of the controllers is running."""
     return RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"no controller was active within {deadline_ms} ms; is a majority of the controllers"

@@ -43,8 +43,8 @@ REGISTER_CONTROLLER = RpcMethod(
     f"{_SERVICE}/RegisterController", pb.RegisterControllerRequest, pb.RegisterControllerResponse
 )
 FORWARD_BYTES_MAX = 4 * MIB
-"""Maximum size in bytes of a forwarded request. The largest useful one, with 10,000 topics or
-settings with long names, is smaller. The objects of a larger one could exhaust the controller's
+"""Maximum size in bytes of a forwarded request. The largest useful request, with 10,000 topics or
+settings with long names, is smaller. The objects of a larger request could exhaust the controller's
 memory."""
 
 FORWARD_CALLS_MAX = 64

@@ -20,8 +20,9 @@ Response = TypeVar("Response", bound=Message)
 
 
 REQUEST_BYTES_MAX = 64 * KIB
-"""Maximum size in bytes of a request between nodes, unless its method has another limit; all
-requests are short. A larger limit would let an unauthenticated peer occupy more memory."""
+"""Maximum size in bytes of a request between nodes, unless its method has another limit. Requests
+of all other methods are short. With a larger limit, an unauthenticated peer could occupy more
+memory."""
 
 CALLS_MAX = 1_024
 """Default maximum number of concurrent calls of one method. A smaller limit would refuse long polls
@@ -38,18 +39,18 @@ class RpcMethod(Generic[Request, Response]):
     response_class: type[Response]
     request_bytes_max: int = REQUEST_BYTES_MAX
     calls_max: int = CALLS_MAX
-    """Maximum number of concurrent calls that a server processes.  Further calls are refused, and
-    their callers retry."""
+    """Maximum number of concurrent calls of this method that a server processes.  Further calls are
+    refused, and their callers retry."""
 
     def decode_request(self, data: bytes) -> Request:
-        """Return a request decoded.  Raises ProtocolError if the bytes are malformed."""
+        """Decode a request.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.request_class.FromString(data)
         except DecodeError as error:
             raise ProtocolError(f"request of {self.path}") from error
 
     def decode_response(self, data: bytes) -> Response:
-        """Return a response decoded.  Raises ProtocolError if the bytes are malformed."""
+        """Decode a response.  Raises ProtocolError if the bytes are malformed."""
         try:
             return self.response_class.FromString(data)
         except DecodeError as error:
@@ -70,7 +71,7 @@ class MethodHandler(Generic[Request, Response]):
     errors: UnexpectedErrors | None = None
     """Counter of unexpected exceptions. If it is None, such exceptions propagate, as tests need."""
     admit: Admit | None = None
-    """Authorization of the caller. None admits every caller."""
+    """Authorization of the caller. If it is None, every caller is admitted."""
 
     async def answer_bytes(self, data: bytes, caller: Caller = UNKNOWN_CALLER) -> bytes:
         """Process an encoded request, and return the encoded response.
@@ -106,7 +107,7 @@ UNFORESEEN = "The request met an unexpected error; the controller's log has its 
 def guarded(
     handlers: Iterable[MethodHandler[Any, Any]], errors: UnexpectedErrors
 ) -> list[MethodHandler[Any, Any]]:
-    """Return copies of the handlers that report unexpected exceptions to `errors`. Such an
+    """Return copies of the handlers that report unexpected exceptions to `errors`. An unexpected
     exception then fails only the request that caused it."""
     return [replace(handler, errors=errors) for handler in handlers]
 

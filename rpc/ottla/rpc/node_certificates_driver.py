@@ -1,11 +1,11 @@
 """TLS certificates of this node in gRPC's form, reloaded when their files change.
 
-The files are read at the start; if they are unusable, ConfigError names the setting. They are read
-again after changes. A server checks for changes at each handshake; a client at most once per
+The files are read at the start; if they are unusable, a ConfigError names the setting. They are
+read again after changes. A server checks for changes at each handshake; a client at most once per
 second, while it makes calls. If new files are unusable, the previous certificates stay in use, and
 the error is logged once.
 
-gRPC has its own TLS library (BoringSSL) and accepts plain PEM. Settings that it does not support
+gRPC has its own TLS library (BoringSSL) and accepts plain PEM. Settings that gRPC does not support
 are refused.
 """
 

@@ -18,7 +18,8 @@ MEMBERS_MAX = 1_000
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 """Error codes with which another member responds that now has the called member's address. A leader
-that has just resigned responds with them, too; its other endpoints are then tried without need."""
+that has just resigned responds with these codes, too; its other endpoints are then tried without
+need."""
 
 
 class QuorumClient:
@@ -27,7 +28,7 @@ class QuorumClient:
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
         self._working: dict[tuple[VoterEndpoint, ...], int] = {}
-        """For members with several endpoints, the index of the one to try next."""
+        """Index of the endpoint to try next, for members with several endpoints."""
 
     async def ask(
         self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
@@ -36,7 +37,7 @@ class QuorumClient:
         RefusedError if there is no endpoint or no response.
 
         The endpoint that last answered is used first. After a failure, the next request uses the
-        next endpoint. It counts as a failure, too, if another member answers at the endpoint.
+        next endpoint. A response from another member at that endpoint also counts as a failure.
         """
         if not endpoints:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "no address is known")

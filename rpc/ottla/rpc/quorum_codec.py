@@ -29,11 +29,11 @@ ENDPOINTS_MAX = 8
 its voters."""
 
 TEXT_CHARS_MAX = 255
-"""Maximum length of a listener's name and of a host (DNS's limit for a name)."""
+"""Maximum length in characters of a listener's name and of a host (DNS's limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
-"""Standings by number. An unknown number was sent by a later release, and does not count as
-FULL."""
+"""Standings of a voter by number. An unknown number was sent by a later release, and does not count
+as FULL."""
 
 
 def _vote_request(request: raft.VoteRequest) -> pb.VoteRequest:
@@ -356,8 +356,8 @@ def _read_voter(message: pb.AddVoterRequest | pb.UpdateVoterRequest) -> Voter:
 
 
 def fault_of_endpoints(endpoints: tuple[VoterEndpoint, ...]) -> str | None:
-    """Return the reason why these cannot be the endpoints of a voter in the log, as one sentence.
-    Returns None if they can be."""
+    """Return the reason why `endpoints` cannot be the endpoints of a voter in the log, as one
+    sentence. Returns None if they can be."""
     if len(endpoints) > ENDPOINTS_MAX:
         return f"A voter has at most {ENDPOINTS_MAX} endpoints."
     if len({one.name for one in endpoints}) < len(endpoints):
@@ -424,8 +424,8 @@ def _bytes(records: raft.Records) -> bytes:
 
 
 def uuid_of(data: bytes) -> UUID:
-    """Return a UUID of 16 bytes decoded.  Empty bytes become ZERO_UUID.  Raises ProtocolError for
-    other lengths."""
+    """Decode a UUID of 16 bytes.  Empty bytes become ZERO_UUID.  Raises ProtocolError for other
+    lengths."""
     if not data:
         return ZERO_UUID
     if len(data) != 16:
@@ -434,8 +434,8 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """Return the error code with a number.  Raises ProtocolError if Kafka has none with that
-    number."""
+    """Return the error code with this number.  Raises ProtocolError if Kafka has no error code with
+    that number."""
     try:
         return ErrorCode(number)
     except ValueError as error:
@@ -448,7 +448,7 @@ RaftResponse = TypeVar("RaftResponse", bound=raft.Response)
 
 @frozen
 class QuorumMethod(Generic[RaftRequest, RaftResponse]):
-    """One of the quorum's methods, with the conversions of its request and response."""
+    """One gRPC method of the quorum, with the conversions of its request and response."""
 
     method: RpcMethod[Any, Any]
     write_request: Callable[[RaftRequest], Message]

@@ -54,8 +54,9 @@ wait for each other.  Each call may occupy memory up to the request limit of its
 
 CONNECTIONS_MAX = 5_000
 """Maximum number of connections for each address of a server; further connections are closed. A
-cluster has a few for each of its nodes. Each costs 20 KB, and 45 KB once closed until the allocator
-releases it. With fewer, idle foreign connections can lock nodes out more easily."""
+cluster has a few connections for each of its nodes. Each connection costs 20 KB, and 45 KB once
+closed until the allocator releases the memory. With fewer, idle foreign connections can lock nodes
+out more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
 """Time in ms within which a caller must present its certificate, or its first HTTP/2 frame. With
@@ -100,13 +101,14 @@ certificate. It is longer than any long poll."""
 
 
 class RpcChannel:
-    """A gRPC channel to one address. It connects on its first call, and reconnects after a lost
-    connection."""
+    """A gRPC channel to one address. The channel connects on its first call, and reconnects after a
+    lost connection."""
 
     def __init__(
         self, thread: AsyncioThread, address: str, certificates: NodeCertificates | None
     ) -> None:
-        """Create the channel. Must be called on the asyncio loop."""
+        """Create a channel to an address; with `certificates`, it is encrypted. Must be called on
+        the asyncio loop."""
         self.address = address
         self._thread = thread
         self._certificates = certificates
@@ -122,7 +124,8 @@ class RpcChannel:
         *,
         deadline_ms: int,
     ) -> Response:
-        """Call a method of the peer, and return the response.
+        """Call a method of the peer, and return the response. `deadline_ms` is the maximum duration
+        of the call.
 
         Raises RefusedError with the error code of the peer, or with NETWORK_EXCEPTION or
         REQUEST_TIMED_OUT.
@@ -200,12 +203,12 @@ class RpcRuntime:
         tls: TlsConfig | None = None,
         caller_host: Callable[[str], str] = host_of,
     ) -> int:
-        """Listen on an address and serve the methods. Returns the port, which the system chooses if
-        the given port is 0.
+        """Listen on an address and serve the methods of `handlers`. Returns the port, which the
+        system chooses if the given port is 0.
 
         With `tls`, callers must present certificates, and the `admit` of each handler receives the
-        certificate's identity. `caller_host` returns the caller's host by gRPC's description of its
-        connection; it is called in the thread of gRPC.
+        certificate's identity. `caller_host` derives the caller's host from gRPC's description of
+        its connection; it is called in the thread of gRPC.
         """
         certificates = None if tls is None else NodeCertificates(tls)
         answering = _Listener(tuple(handlers), certificates, caller_host)
@@ -352,7 +355,8 @@ class _GenericHandler(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        """Return the handler of a path.  gRPC responds with UNIMPLEMENTED if it is None."""
+        """Return the handler of the called path.  If it is None, gRPC responds with
+        UNIMPLEMENTED."""
         return self._rows.get(handler_call_details.method)
 
 
@@ -420,7 +424,7 @@ def is_no_lost_caller(record: logging.LogRecord) -> bool:
     """Log filter: return False for gRPC's log record about a response whose caller has
     disconnected.
 
-    That is not an error: the deadline of the caller has passed, or its process has ended.
+    Such a record is not an error: the deadline of the caller has passed, or its process has ended.
     """
     return not record.getMessage().startswith(LOST_CALLER)
 
@@ -438,8 +442,8 @@ async def open_rpc_runtime(
 ) -> AsyncIterator[RpcRuntime]:
     """Run gRPC for the duration of the `async with` block. Yields the `RpcRuntime`.
 
-    With `tls`, outgoing calls are encrypted and present its certificate. If `connections_max` is
-    None, the limit is derived from the process's limit of file descriptors.
+    With `tls`, outgoing calls are encrypted and present the certificate in `tls`. If
+    `connections_max` is None, the limit is derived from the process's limit of file descriptors.
     """
     certificates = None if tls is None else NodeCertificates(tls)
     connections_max = connections_max or default_connections_max()

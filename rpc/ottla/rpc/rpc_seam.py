@@ -14,7 +14,7 @@ from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 
 
 class RpcPeer(Protocol):
-    """A peer to call at one address. It may be unreachable."""
+    """Interface of a peer that is called at one address. The peer may be unreachable."""
 
     async def call(
         self,
@@ -32,7 +32,7 @@ class RpcPeer(Protocol):
 
 
 class Rpc(Protocol):
-    """Remote procedures of one process: its servers and its calls."""
+    """Interface to the remote procedures of one process: its servers and its calls."""
 
     async def serve(
         self,
@@ -43,11 +43,11 @@ class Rpc(Protocol):
         tls: TlsConfig | None = None,
         caller_host: Callable[[str], str] = host_of,
     ) -> int:
-        """Serve the methods at an address. Returns the port, which the system chooses if the given
-        port is 0.
+        """Serve the methods of `handlers` at an address. Returns the port, which the system chooses
+        if the given port is 0.
 
-        With `tls`, callers must present certificates. `caller_host` returns the host of a caller by
-        gRPC's description of its connection. Raises ConfigError if the address is in use.
+        With `tls`, callers must present certificates. `caller_host` derives the host of a caller
+        from gRPC's description of its connection. Raises ConfigError if the address is in use.
         """
         ...
 
@@ -61,12 +61,12 @@ class Rpc(Protocol):
 
 
 class OpenRpc(Protocol):
-    """A function that opens the remote procedures of a process for the duration of an `async with`
-    block."""
+    """Interface of a function that opens the remote procedures of a process for the duration of an
+    `async with` block."""
 
     def __call__(self, tls: TlsConfig | None = None, /) -> AbstractAsyncContextManager[Rpc]:
-        """Open the remote procedures.  With `tls`, outgoing calls are encrypted and present its
-        certificate."""
+        """Open the remote procedures.  With `tls`, outgoing calls are encrypted and present the
+        certificate in `tls`."""
         ...
 
 

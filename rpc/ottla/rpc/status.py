@@ -26,13 +26,13 @@ UNKNOWN_SERVER_ERROR."""
 class LostCallError(RefusedError):
     """Error of a call during which the peer disconnected. The peer may have processed the request.
 
-    The request may also be the reason why the peer crashed.
+    The request itself may also be the reason why the peer crashed.
     """
 
 
 def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
-    """Return the error for a failed call.  It is a LostCallError if the connection broke during the
-    call."""
+    """Return the error for a failed call.  The error is a LostCallError if the connection broke
+    during the call."""
     known = None if error_code is None else KNOWN_CODES.get(error_code)
     if known is not None:
         return RefusedError(known, details)
@@ -70,8 +70,8 @@ _WORDS = {
     "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
     "missing selected ALPN": "failed to connect: no gRPC is spoken there",
 }
-"""Descriptions of causes in words, by fragments of gRPC's error texts. gRPC's own texts contain
-addresses in its own notation."""
+"""Explanations of connection failures for operators, by fragments of gRPC's error texts. gRPC's own
+texts contain addresses in its own notation."""
 
 _STATUS_WORDS = {
     "UNAVAILABLE": "not reachable",
@@ -82,8 +82,8 @@ _STATUS_WORDS = {
 
 NEVER_CONNECTED = "failed to connect"
 NEVER_SENT = (NEVER_CONNECTED, "RST_STREAM with error code 7")
-"""Fragments of gRPC's error texts for a call that never reached a handler. HTTP/2's REFUSED_STREAM
-guarantees that."""
+"""Fragments of gRPC's error texts for a call that never reached a handler, as HTTP/2's
+REFUSED_STREAM guarantees."""
 
 NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame", "missing selected ALPN")
 """Fragments of gRPC's error texts for a connection to a server that does not use gRPC."""
