@@ -17,9 +17,9 @@ clean_driver.py          performs a task, in a worker process or in place: start
 worker_driver.py         main program of a worker process
 key_index.py             pass 1: the keys of the dirty section and their largest offsets
 batch_filter.py          pass 2: the part of each batch that is kept
-record_work.py           the work per record of both passes, in plain Python
-array_record_work.py     the same work with numpy, where it is installed
-record_forms.py          the choice between the plain and the numpy implementation
+record_work.py           per-record implementation of both passes in plain Python
+array_record_work.py     the same with numpy, where it is installed
+record_forms.py          selects the plain or the numpy implementation
 offset_map.py            the largest offset of each key, at 24 bytes a slot
 array_offset_map.py      the same map as numpy arrays
 transactions.py          aborted data, and the transaction markers that are still needed

@@ -1,5 +1,5 @@
-"""The offset map as numpy arrays: many keys are stored or looked up by a few operations on whole
-columns.
+"""The offset map of the log cleaner as numpy arrays: many keys are stored or looked up by a few
+operations on whole columns.
 
 A given amount of memory has room for as many keys as in `SlotTable`. A slot is a row of three
 numbers: two halves of the key's 128-bit hash, and its offset plus one. Untouched memory therefore
@@ -38,12 +38,12 @@ TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], dtype=np.uint32)
 """Mask of the bits of a word that belong to the key, by the number of key bytes in the word."""
 JUMP_COUNT = 48
 """Number of probes at positions derived from the second half of the hash. Later probes are linear,
-so that a search reaches an empty slot even in a full map."""
+so that a search always reaches an empty slot, even if the map is nearly full."""
 HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
 HALF_BITS = np.uint64(32)
 ROOMY_FACTOR = 2
 """Number of slots per expected key, if the memory allows. Probe sequences are then short, and
-cleaning a short dirty section uses little of the memory."""
+compacting a short dirty section uses little of the memory."""
 
 
 class KeyHashes(NamedTuple):
@@ -55,7 +55,7 @@ class KeyHashes(NamedTuple):
 
 
 class KeyHasher:
-    """The keyed hash function for the keys of one cleaning."""
+    """The keyed hash function for the record keys in one compaction of a log."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed.to_bytes(DIGEST_BYTES, "big")
@@ -64,7 +64,8 @@ class KeyHasher:
         self._factors = np.frombuffer(drawn, dtype="<u8").reshape(-1, ROW_COUNT).astype(np.uint64)
 
     def of_keys(self, data: Buffer, at: Ints, sizes: Ints) -> KeyHashes:
-        """Return the hashes of the keys at these positions. No key may be null."""
+        """Return the hashes of keys, which start at the positions `at` of `data` and have the given
+        sizes in bytes. No key may be null."""
         view = memoryview(data)
         if len(view) < int((at + sizes).max(initial=0)) + WORD_BYTES:
             # The last word of the last key may extend beyond the data.
@@ -113,10 +114,10 @@ class KeyHasher:
 
 
 class ArrayOffsetMap:
-    """The offset map of one cleaning, as numpy arrays."""
+    """The offset map for one compaction of a log, as numpy arrays."""
 
     def __init__(self, memory_bytes: int, load_factor: float, hasher: KeyHasher, most: int) -> None:
-        """Create an empty map for at most `most` keys."""
+        """Create an empty map for at most `most` keys, in at most `memory_bytes`."""
         self.count = 0
         self.count_max = key_count_max(memory_bytes, load_factor)
         slot_count = min(slot_count_of(memory_bytes), max(64, ROOMY_FACTOR * most))
@@ -143,7 +144,7 @@ class ArrayOffsetMap:
         """Set the offsets of several keys. The offsets must ascend, and must not be smaller than
         any offset in the map.
 
-        The map must be able to store that many further keys.
+        The map must have room for that many further keys.
         """
         assert self.count + len(offsets) <= self.count_max
         first, second, offset_after = hashes.first, hashes.second, offsets + 1

@@ -1,5 +1,5 @@
-"""The work per record in both passes of a cleaning, with numpy and without a Python object per
-record.
+"""Per-record implementation of both passes of a log compaction with numpy, without a Python object
+per record.
 
 Interface and results equal those of `PlainRecordWork`, on the same map. Whenever the fields of
 records cannot be verified here, the plain implementation processes the records instead. Header
@@ -28,8 +28,8 @@ Ints = NDArray[np.int64]
 
 
 class ArrayRecordWork:
-    """The numpy implementation of the work per record, which processes all records of a run at
-    once."""
+    """The per-record implementation of log compaction with numpy, which processes all records of a
+    run of batches at once."""
 
     def __init__(self, offset_map: ArrayOffsetMap, hasher: KeyHasher) -> None:
         self.map = offset_map
@@ -38,7 +38,8 @@ class ArrayRecordWork:
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full."""
+        Returns the number of records read, and the offset at which the map was full, or None if it
+        was not."""
         bodies, fields = _fields_of(bodies)
         if fields is None:
             return self._plain.index(bodies, first_offset, end_offset)
@@ -127,7 +128,7 @@ class ArrayRecordWork:
 
 
 def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
-    """Return the fields of all records, and the bodies that contain them in one buffer.
+    """Return the parsed fields of all records, and the bodies that contain them in one buffer.
 
     The fields are None if they cannot be verified or if offsets do not ascend.
     """

@@ -19,10 +19,10 @@ RUN_BYTES_MAX = 2 * MIB
 
 
 def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
-    """Return the records of the batch at position `at` of `data`. Uncompressed records are not
-    copied.
+    """Return the decompressed records of the batch at position `at` of `data`. Uncompressed records
+    are not copied.
 
-    Raises CorruptDataError if they cannot be decompressed.
+    Raises CorruptDataError if the records cannot be decompressed.
     """
     if codec_of(header.codec) is Codec.NONE:
         return Body(header, data, at + BATCH_HEADER_BYTES, at + header.size_bytes)
@@ -51,7 +51,8 @@ class RunBounds:
 
 
 def runs_of(data: bytes, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[list[Body]]:
-    """Yield the bodies of a block's batches, grouped in runs. No body is empty."""
+    """Yield the record bodies of the given batches of `data`, grouped in runs that are processed
+    together. No body is empty."""
     run: list[Body] = []
     bounds = RunBounds()
     for at, header in batches:

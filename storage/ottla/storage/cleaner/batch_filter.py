@@ -1,5 +1,5 @@
-"""Pass 2 of a cleaning: determines the part of each batch that is kept, in log order from the first
-batch.
+"""Pass 2 of a log compaction: determines the part of each batch that is kept, in log order from the
+first batch.
 
 Invariants:
 
@@ -41,7 +41,7 @@ from ottla.wire.records import Body
 
 
 class KeptBatch(NamedTuple):
-    """One batch that a cleaning keeps, with its new bytes if it was changed."""
+    """One batch that a compaction keeps, with its new bytes if it was changed."""
 
     base_offset: int
     last_offset: int
@@ -54,7 +54,7 @@ class KeptBatch(NamedTuple):
 
 
 class FilteredBlock(NamedTuple):
-    """The part of a scanned block that pass 2 of a cleaning keeps."""
+    """The part of a block of scanned batches that pass 2 of a compaction keeps."""
 
     data: bytes
     batches: list[KeptBatch]
@@ -83,7 +83,7 @@ class FilteredBlock(NamedTuple):
 
 
 class FilterCounts:
-    """Numbers of records read, written and dropped by pass 2."""
+    """Numbers of records read, written and dropped by pass 2 of a compaction."""
 
     __slots__ = ("keyless_record_count", "read_record_count", "written_record_count")
 
@@ -94,7 +94,8 @@ class FilterCounts:
 
 
 class BatchFilter:
-    """The filter of one cleaning's pass 2. It must receive the blocks of all segments in order."""
+    """Filter in pass 2 of one log compaction. It must receive the blocks of all segments in
+    order."""
 
     def __init__(
         self,
@@ -123,10 +124,11 @@ class BatchFilter:
     def filter(
         self, block: ScannedBlock, *, end_at: int | None, are_old_tombstones_kept: bool
     ) -> FilteredBlock:
-        """Return the kept part of a block.
+        """Return the part of a block that is kept.
 
-        `end_at` is the end position of the group's last source segment, if the block belongs to
-        that segment. Raises CorruptDataError if the data is corrupt.
+        `end_at` is the end position of the last source segment, if the block belongs to that
+        segment. Tombstones in the message formats v0 and v1 are kept only if
+        `are_old_tombstones_kept`. Raises CorruptDataError if the data is corrupt.
         """
         is_last_block = block.position + block.size_bytes == end_at
         self._group_end = block.batches[-1][1].end_offset if is_last_block else None
@@ -149,8 +151,8 @@ class BatchFilter:
         return FilteredBlock(self._data, self._kept, self._is_changed, self._needed_aborts)
 
     def _begin_data(self, at: int, header: BatchHeader) -> Body | None:
-        """Decide whether a data batch is kept. Returns None if that is decided, or the batch's body
-        if its records decide it."""
+        """Decide whether a data batch is kept. Returns None if that is decided, or the body of the
+        batch if the decision depends on its records."""
         self._open_producers.on_data(header)
         is_clean = header.last_offset < self._clean_to
         if header.base_offset >= self._clean_to:
@@ -225,8 +227,8 @@ class BatchFilter:
                 self._keep(self._emptied(header))
 
     def _decide_waiting(self) -> None:
-        """Decide which records of the waiting bodies are kept, and append the kept batches in log
-        order."""
+        """Decide which records of the undecided batch bodies are kept, and append the kept batches
+        in log order."""
         waiting, self._waiting = self._waiting, []
         bodies = [each[1] for each in waiting if not isinstance(each, KeptBatch)]
         verdicts = iter(self._work.select_kept(bodies, self._rule) if bodies else ())

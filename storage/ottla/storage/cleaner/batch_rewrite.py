@@ -1,5 +1,5 @@
-"""The new bytes of a batch that a cleaning changes: it removes records, sets a delete horizon, or
-empties the batch.
+"""The new bytes of a batch that log compaction changes: it removes records, sets a delete horizon,
+or empties the batch.
 
 Kept records are copied unchanged; only their count, the largest timestamp and the CRC are new.
 Offsets, sequences, epochs, producer, attributes and the base timestamp are unchanged; the
@@ -32,8 +32,8 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62
-"""Latest delete horizon in ms. A later one has the same effect, and timestamps relative to it would
-not fit into 64 bits."""
+"""Latest delete horizon in ms. A later horizon has the same effect, and timestamps relative to it
+would not fit into 64 bits."""
 TIMESTAMP_MS_MIN = -(1 << 61)
 """Earliest timestamp in ms whose difference from every horizon fits into 64 bits."""
 
@@ -87,8 +87,8 @@ def emptied_batch(header: BatchHeader) -> bytes:
     """Return an empty batch with the offsets and sequences of a batch whose records are all
     dropped.
 
-    It has no timestamp, because no record has one and no index entry may refer to one. An entry of
-    the formats v0 and v1, which cannot be empty, becomes a v2 batch.
+    The empty batch has no timestamp, because no record has one and no index entry may refer to one.
+    An entry of the formats v0 and v1, which cannot be empty, becomes a v2 batch.
     """
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG) | Codec.NONE
     return _batch(

@@ -1,9 +1,9 @@
-"""Driver that performs one cleaning over the `Disk` seam, in a worker process or in place.
+"""Performs one log compaction over the `Disk` interface, in a worker process or in place.
 
 It reads the keys of the dirty section, then the log from its first segment, and writes one new
 segment for each group of old ones. It never writes to the old segments. The caller swaps in each
-new segment before it requests the next one, so a cleaning needs additional disk space for one group
-at a time.
+new segment before it requests the next one, so a compaction needs additional disk space for one
+group at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -45,11 +45,13 @@ async def clean(
     form: RecordForm | None = None,
     now_s: Callable[[], float] = _stopped_clock,
 ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
-    """Yield each new segment once its files are durable, and finally the result of the cleaning.
+    """Compact a log. Yields each new segment once its files are durable, and finally the result of
+    the compaction.
 
-    The files of a group that failed are removed, if the disk permits it. `now_s` is the clock that
-    times the passes. Raises CorruptDataError with file and position if data is corrupt, and OSError
-    if the disk fails.
+    The files of a group that failed are removed, if the disk permits it. `form` is the per-record
+    implementation, by default the fastest available one. `now_s` is the clock that times the
+    passes. Raises CorruptDataError with file and position if data is corrupt, and OSError if the
+    disk fails.
     """
     cleaning = _CleaningPass(disk, task, throttle, new_record_work(task, form), now_s)
     await cleaning.index()
@@ -168,8 +170,8 @@ class _CleaningPass:
             file.close()
 
     async def _clean_group(self, group: Sequence[CleanableSegment]) -> CleanedGroup | None:
-        """Write one new segment that replaces a group of old ones. Returns None if it would be
-        identical to its only source."""
+        """Write one new segment that replaces a group of old ones. Returns None if the new segment
+        would be identical to its only source."""
         cleaned = CleanedSegment(self._disk, self._task, group[0].base_offset)
         try:
             if len(group) > 1:
@@ -246,7 +248,7 @@ class _CleaningPass:
             )
 
     def done(self) -> CleaningDone:
-        """Return the result of the cleaning, after both passes."""
+        """Return the result of the compaction, after both passes."""
         assert self._filter is not None
         counts = self._filter.counts
         return CleaningDone(
@@ -270,8 +272,8 @@ class _CleaningPass:
 def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[AbortedTransaction]:
     """Return all entries of a transaction index.
 
-    Raises CorruptDataError if an entry does not belong to the segment, NotCachedError if the index
-    is not cached.
+    Raises CorruptDataError if an entry does not belong to the segment. Raises NotCachedError if the
+    index is not in the page cache.
     """
     if not index.is_sound(Offset(segment.base_offset)):
         raise CorruptDataError(f"{index.path}: its entries cannot be of the segment")

@@ -1,6 +1,6 @@
-"""The cleanable part of a log, and whether its cleaning is due. Pure; the rules are Kafka's.
+"""The cleanable part of a log, and whether its compaction is due. Pure; the rules are Kafka's.
 
-Records below the first dirty offset have been compacted. The cleanable part starts there, and ends
+Records below the first dirty offset have been compacted. The cleanable part starts there. It ends
 at the lowest of: the last stable offset, the active segment, the first segment that is not flushed
 yet, and the first segment with a record younger than `min.compaction.lag.ms`.
 """
@@ -15,7 +15,7 @@ from ottla.storage.segments.log_config import LogConfig
 
 
 class SegmentState(Protocol):
-    """The properties of a segment that decide whether it is cleaned."""
+    """Properties of a segment that decide whether it is compacted."""
 
     base_offset: Offset
     size_bytes: int
@@ -25,7 +25,7 @@ class SegmentState(Protocol):
 
 
 class CleanableLog(Protocol):
-    """The properties of a log that decide whether it is cleaned."""
+    """Properties of a log that decide whether it is compacted."""
 
     @property
     def config(self) -> LogConfig:
@@ -59,14 +59,14 @@ class CleanableLog(Protocol):
 
 
 class Cleanable(NamedTuple):
-    """The cleanable part of one log, with its sizes."""
+    """The cleanable part of one log (see `cleanable_of`), with its sizes."""
 
     first_dirty_offset: Offset
     end_offset: Offset
-    """First offset that cannot be cleaned. Equals the first dirty offset if nothing can be
-    cleaned."""
+    """First offset that cannot be compacted. Equals the first dirty offset if nothing can be
+    compacted."""
     clean_bytes: int
-    """Size in bytes of the segments that earlier cleanings have compacted."""
+    """Size in bytes of the segments that were compacted earlier."""
     cleanable_bytes: int
     delay_ms: int
     """Time in ms by which the age of the oldest dirty record exceeds `max.compaction.lag.ms`, or
@@ -78,7 +78,7 @@ class Cleanable(NamedTuple):
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, config: LogConfig) -> bool:
-        """Return whether the log should be cleaned now, because of its dirty ratio or the age of
+        """Return whether the log should be compacted now, because of its dirty ratio or the age of
         its oldest dirty record."""
         if not self.cleanable_bytes:
             return False
@@ -86,14 +86,14 @@ class Cleanable(NamedTuple):
 
 
 def first_dirty_offset_of(log: CleanableLog) -> Offset:
-    """Return the offset at which the next cleaning starts. An invalid checkpoint counts as the log
-    start offset."""
+    """Return the offset at which the next compaction of a log starts. If the checkpoint is invalid,
+    return the log start offset."""
     is_right = log.log_start_offset <= log.first_dirty_offset <= log.end_offset
     return log.first_dirty_offset if is_right else log.log_start_offset
 
 
 def cleanable_of(log: CleanableLog, now_ms: int) -> Cleanable:
-    """Return the part of a log that a cleaning could clean now."""
+    """Return the part of a log that could be compacted now."""
     segments, config = log.segments, log.config
     first_dirty = first_dirty_offset_of(log)
     end_offset = min(log.last_stable_offset, segments[-1].base_offset)
@@ -123,7 +123,7 @@ def cleanable_of(log: CleanableLog, now_ms: int) -> Cleanable:
 
 
 def hindrance_of(log: CleanableLog, now_ms: int) -> str:
-    """Return the reason why cleaning a log now would have no effect, or "" if it would have an
+    """Return the reason why compacting a log now would have no effect, or "" if it would have an
     effect."""
     found = cleanable_of(log, now_ms)
     if found.cleanable_bytes:

@@ -1,4 +1,5 @@
-"""The `.cleaned` files of one new segment: the log, written block by block, and its indexes.
+"""The `.cleaned` files of one new segment that log compaction writes: the log, written block by
+block, and its indexes.
 
 Index entries follow the rules of ordinary segments (`segment.py`). A batch gets an entry if it
 begins more than `index.interval.bytes` after the last batch with an entry. The largest timestamp
@@ -30,12 +31,13 @@ from ottla.wire.batch import NO_TIMESTAMP
 COPY_BYTES = MIB
 """Bytes copied per step when the unchanged part before the first change is copied."""
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Number of bytes after which write-back of the new segment is started. With more, appends to other
-logs wait longer for the device."""
+"""Number of bytes after which write-back of the new segment is started. With a larger number,
+appends to other logs wait longer for the device."""
 
 
 class CleanedSegment:
-    """The files of one new segment: call `add` for each block, then `finish` or `remove`."""
+    """The files of one new segment that log compaction writes: call `add` for each block, then
+    `finish` or `remove`."""
 
     def __init__(self, disk: Disk, task: CleaningTask, base_offset: int) -> None:
         self._disk = disk
@@ -61,8 +63,8 @@ class CleanedSegment:
         return self._log is not None
 
     async def begin(self, source: DiskFile | None) -> int:
-        """Create the log file. Returns the number of bytes copied to it from the start of the
-        source.
+        """Create the log file. Returns the number of bytes copied to it from the start of `source`,
+        the first old segment.
 
         The copied bytes are the batches added so far, all of which are unchanged.
         """
@@ -116,11 +118,11 @@ class CleanedSegment:
         await self._disk.write_back(self._log)
 
     async def finish(self, sources: Sequence[CleanableSegment]) -> CleanedGroup:
-        """Make all files durable. Returns the finished segment.
+        """Make all files of the new segment durable. Returns the finished segment.
 
         The log file keeps the modification time of its last source, as in Kafka. For tombstones of
         the formats v0 and v1, `delete.retention.ms` counts from this time. With a new time, the
-        retention of these tombstones would start again after each cleaning.
+        retention of these tombstones would start again after each compaction.
         """
         assert self._log is not None
         self._log.set_modified_ms(sources[-1].modified_ms)
@@ -162,8 +164,8 @@ class CleanedSegment:
             index.close()
 
     async def remove(self) -> None:
-        """Remove the files, as far as the disk permits. Files that remain are removed at the next
-        start."""
+        """Remove the files of the new segment, as far as the disk permits. Files that remain are
+        removed at the next start of the broker."""
         if self._log is None:
             return
         self._log.close()

@@ -1,4 +1,4 @@
-"""The cleaner task of a broker: compacts its logs, several at a time, until cancelled.
+"""The log cleaner task of a broker: compacts its logs, several at a time, until cancelled.
 
 The cleaner has `log.cleaner.threads` slots, each of which cleans one log at a time. A slot chooses
 the dirtiest log that is due, lets the runner clean it, swaps in each new segment, and checkpoints
@@ -6,9 +6,9 @@ the new first dirty offset. A slot that finds no log waits for `log.cleaner.back
 loop is never blocked by this work.
 
 A cleaning ends at once when another task changes the log (`pause`): segments that were swapped in
-are kept, and the rest is cleaned later. Before a cleaning begins the log is flushed, so that the
-data it relies on cannot be lost. The recovery point is checkpointed too, so no startup re-checks
-cleaned segments.
+are kept, and the rest is cleaned later. Before a cleaning begins, the log is flushed, so that the
+data on which the cleaning relies cannot be lost. The recovery point is checkpointed too, so no
+startup checks cleaned segments again.
 """
 
 import logging
@@ -41,8 +41,8 @@ from ottla.storage.recovery.segment_swap import remove_cleaned
 _LOGGER = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 100
-"""Number of logs inspected before other tasks run; each takes about 10 us. A larger number delays
-other tasks."""
+"""Number of logs inspected before other tasks run; each inspection takes about 10 us. A larger
+number delays other tasks."""
 
 FATES = {True: "set aside", False: "tried again later"}
 
@@ -64,7 +64,8 @@ class CleanedLogs(Protocol):
         ...
 
     async def keep_first_dirty(self, partition: TopicPartition) -> None:
-        """Checkpoint the first dirty offset of a log. Raises OSError if the write fails."""
+        """Write the first dirty offset of a log to the checkpoint file. Raises OSError if the write
+        fails."""
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
@@ -74,7 +75,7 @@ class CleanedLogs(Protocol):
 
 @frozen
 class LastCleaning:
-    """Result of a log's last cleaning."""
+    """Result of the last compaction of a log."""
 
     ended_ms: int
     seconds: float
@@ -83,7 +84,8 @@ class LastCleaning:
 
 @dataclass(slots=True)
 class CleanerFigures:
-    """Totals of all cleanings by one broker, and figures of the last round of inspections."""
+    """Totals of all compactions by one broker, and statistics of the last inspection of its
+    logs."""
 
     cleaning_count: int = 0
     failure_count: int = 0
@@ -91,7 +93,8 @@ class CleanerFigures:
     written_bytes: int = 0
     keyless_record_count: int = 0
     seconds_max: float = 0.0
-    """Longest duration of a cleaning in the last round, over all slots."""
+    """Longest duration in seconds of a compaction in the last round, over all slots of the cleaner.
+    """
     map_part_max: float = 0.0
     dirty_ratio_max: float = 0.0
     delay_ms_max: int = 0
@@ -99,7 +102,7 @@ class CleanerFigures:
 
 
 class _RunningTask:
-    """A cleaning in progress, of one log."""
+    """A compaction of one log that is in progress."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -107,7 +110,7 @@ class _RunningTask:
 
 
 class LogCleaner:
-    """The cleaner of one broker: its slots, its current cleanings, and their results."""
+    """The log cleaner of one broker: its slots, its current compactions, and their results."""
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class LogCleaner:
         self.runner = runner
         self.figures = CleanerFigures(last_round_ms=clock.wall_ms())
         self.last: dict[TopicPartition, LastCleaning] = {}
-        """Result of the last cleaning of each partition by this broker."""
+        """Result of the last compaction of each partition by this broker."""
         self.manager = CleanerManager()
         self._disk = disk
         self._clock = clock
@@ -140,7 +143,7 @@ class LogCleaner:
     # ---- running
 
     async def run(self) -> None:
-        """Clean logs until cancelled."""
+        """Compact logs until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._slots_changed = trio.Event()
@@ -151,7 +154,7 @@ class LogCleaner:
                 await self._slots_changed.wait()
 
     def reconfigure(self, **changes: Any) -> None:
-        """Apply new values of settings. Cleanings in progress keep the old values."""
+        """Apply new values of settings. Compactions in progress keep the old values."""
         self.config = replace(self.config, **changes)
         self._slots_changed.set()
         self._wake()
@@ -161,7 +164,7 @@ class LogCleaner:
         self._wanted = trio.Event()
 
     async def _run_slot(self, index: int) -> None:
-        """Clean one log after another while the slot's index is below `log.cleaner.threads`."""
+        """Compact one log after another while the slot's index is below `log.cleaner.threads`."""
         while index < self.config.thread_count and not self._is_stopped:
             wanted = self._wanted
             if not await self._clean_dirtiest():
@@ -171,7 +174,7 @@ class LogCleaner:
         self._slots.discard(index)
 
     async def _clean_dirtiest(self) -> bool:
-        """Clean the dirtiest log that is due. Returns False if no log is due."""
+        """Compact the dirtiest log that is due. Returns False if no log is due."""
         candidates = await self._candidates()
         choice = self.manager.choose(candidates, self._clock.wall_ms())
         if choice is None:
@@ -180,7 +183,7 @@ class LogCleaner:
         return True
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the dirtiest logs that may be due for cleaning. Lets other tasks run after every
+        """Return the dirtiest logs that may be due for compaction. Lets other tasks run after every
         `LOGS_PER_TURN` logs."""
         found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
@@ -209,7 +212,8 @@ class LogCleaner:
         return log.segment_count > 1 and not log.is_being_changed and not log.is_being_cleaned
 
     async def _learn_first_timestamps(self, log: Log) -> None:
-        """Read the first timestamps of dirty segments if `max.compaction.lag.ms` needs them."""
+        """Read the first timestamps of a log's dirty segments if `max.compaction.lag.ms` needs
+        them."""
         if log.config.max_compaction_lag_ms == INT64_MAX:
             return
         for segment in log.segments[:-1]:
@@ -225,7 +229,7 @@ class LogCleaner:
     # ---- one cleaning
 
     async def _clean(self, choice: ChosenLog[Log]) -> None:
-        """Clean a log, and always mark its cleaning as ended, even after an error."""
+        """Compact a log, and always mark its compaction as ended, even after an error."""
         partition, log = choice.partition, choice.log
         running = self._running[partition] = _RunningTask()
         log.is_being_cleaned = True
@@ -242,7 +246,7 @@ class LogCleaner:
         await self._remove_old(log)
 
     async def _clean_guarded(self, choice: ChosenLog[Log]) -> None:
-        """Clean a log. An error is recorded and ends only this cleaning."""
+        """Compact a log. An error is recorded and ends only this compaction."""
         partition, log = choice.partition, choice.log
         try:
             await self._clean_log(choice)
@@ -316,7 +320,7 @@ class LogCleaner:
         return self._rng.uuid().int
 
     async def _remove_leftovers(self, log: Log) -> None:
-        """Remove the files that an interrupted cleaning left behind."""
+        """Remove the files that an interrupted compaction of a log left behind."""
         if log.failure is not None:
             return  # The next start removes the files.
         try:
@@ -326,15 +330,15 @@ class LogCleaner:
 
     async def _remove_old(self, log: Log) -> None:
         """Remove the files of segments that retention or a new log start offset has deleted from
-        the log during the cleaning."""
+        the log during its compaction."""
         try:
             await log.delete_old_segments(self._clock.wall_ms())
         except RefusedError as error:
             _LOGGER.warning("retention of %s: %s", log.directory, error.message)
 
     async def _take(self, byte_count: int) -> None:
-        """Wait until a cleaning may read or write the given number of bytes under the rate limit
-        that all cleanings share."""
+        """Wait until a compaction may read or write `byte_count` bytes under the rate limit that
+        all compactions share."""
         rate = self.config.io_bytes_per_second_max
         now = trio.current_time()
         self._throttle_free_at = max(self._throttle_free_at, now) + byte_count / rate
@@ -349,8 +353,8 @@ class LogCleaner:
         return max(0, self._clock.wall_ms() - self.figures.last_round_ms)
 
     def uncleanable(self) -> list[tuple[TopicPartition, int]]:
-        """Return the partitions that are excluded from cleaning, each with its number of cleanable
-        bytes."""
+        """Return the partitions that are excluded from compaction, each with its number of
+        cleanable bytes."""
         uncleanable = self.manager.uncleanable
         if not uncleanable:
             return []
@@ -364,20 +368,20 @@ class LogCleaner:
     # ---- requests of other tasks
 
     def request(self, partition: TopicPartition) -> None:
-        """Schedule a cleaning of a partition soon, whatever its dirty ratio."""
+        """Schedule a compaction of a partition soon, whatever its dirty ratio."""
         self.manager.request(partition)
         self._wake()
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Schedule a new cleaning of a partition whose cleaning failed. Returns False if none had
-        failed."""
+        """Schedule a new compaction of a partition whose compaction failed. Returns False if none
+        had failed."""
         found = self.manager.retry(partition)
         self._wake()
         return found
 
     async def pause(self, partition: TopicPartition) -> None:
-        """Prevent cleanings of a partition until `resume`. Returns once a cleaning in progress has
-        ended.
+        """Prevent compactions of a partition until `resume`. Returns once a compaction in progress
+        has ended.
 
         The pause remains in effect if this call is cancelled.
         """
@@ -387,12 +391,12 @@ class LogCleaner:
             await running.ended.wait()
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition. Cleanings remain prevented until each pause has ended."""
+        """End one pause of a partition. Compactions remain prevented until each pause has ended."""
         self.manager.resume(partition)
 
     @asynccontextmanager
     async def paused(self, partition: TopicPartition) -> AsyncIterator[None]:
-        """Prevent cleanings of a partition for the duration of the `async with` block."""
+        """Prevent compactions of a partition for the duration of the `async with` block."""
         try:
             await self.pause(partition)
             yield
@@ -400,12 +404,12 @@ class LogCleaner:
             self.resume(partition)
 
     async def wait_for_cleaning(self, partition: TopicPartition) -> None:
-        """Return once every cleaning of a partition that began before this call has ended."""
+        """Return once every compaction of a partition that began before this call has ended."""
         async with self.paused(partition):
             pass
 
     def abort(self, partition: TopicPartition) -> None:
-        """Stop the cleaning of a partition whose log went offline."""
+        """Stop the compaction of a partition whose log went offline."""
         running = self._running.get(partition)
         if running is not None:
             running.scope.cancel()
@@ -416,7 +420,7 @@ class LogCleaner:
         self.last.pop(partition, None)
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Make each truncation of the log wait until a cleaning of the log has stopped."""
+        """Make each truncation of the log wait until a compaction of the log has stopped."""
 
         async def before_truncation(offset: Offset) -> None:
             await self.pause(partition)
@@ -428,7 +432,7 @@ class LogCleaner:
         log.hooks.after_truncation = lambda: self.resume(partition)
 
     async def stop(self) -> None:
-        """Start no further cleanings. Returns once the cleanings in progress have ended."""
+        """Start no further compactions. Returns once the compactions in progress have ended."""
         self._is_stopped = True
         self._wake()
         for running in list(self._running.values()):

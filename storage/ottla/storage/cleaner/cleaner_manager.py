@@ -1,4 +1,5 @@
-"""Choice of the next log to clean, and the pauses and failures that prevent a cleaning. Pure.
+"""Chooses the next log to compact, and keeps the pauses and failures that prevent a compaction.
+Pure.
 
 A partition has at most one cleaning at a time. A task that must not run during a cleaning (a
 truncation, a move, a deletion) pauses the partition, which aborts a cleaning in progress. It
@@ -19,24 +20,25 @@ from ottla.model.values import frozen
 from ottla.storage.cleaner.cleanable import Cleanable, CleanableLog, cleanable_of
 
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
-"""Delays in ms before the retries of a failed cleaning. After one more failure the log is excluded.
-With shorter delays, a failing log is read more often. With longer ones, it stays dirty for longer
-after a temporary error."""
+"""Delays in ms before the retries of a failed compaction. After one more failure the log is
+excluded. With shorter delays, a failing log is read more often. With longer delays, it stays dirty
+for longer after a temporary error."""
 
 
 SHORTLIST_MAX = 100
-"""Maximum number of due logs that are inspected again before one is chosen. The dirtiest logs are
-inspected. With a smaller number, none may remain if many change in the meantime. A larger number
-blocks the event loop for longer."""
+"""Maximum number of due logs that are inspected again before one of them is chosen. The dirtiest
+logs are inspected. With a smaller number, none of them may still be due if many change in the
+meantime. A larger number blocks the event loop for longer."""
 
 
 class CleaningState(Enum):
-    """State of a partition in the cleaner."""
+    """State of a partition in the log cleaner."""
 
     NONE = "none"
     CLEANING = "cleaning"
     ABORTED = "aborted"
-    """Another task waits for the cleaning in progress to end."""
+    """State of a partition for which another task waits until the compaction in progress has ended.
+    """
     PAUSED = "paused"
 
 
@@ -47,21 +49,21 @@ LEGAL = {
     CleaningState.PAUSED: {CleaningState.NONE},
 }
 """Legal successors of each cleaning state. ABORTED returns to CLEANING once no task waits for the
-end of the cleaning."""
+compaction to end."""
 
 
 @frozen
 class CleaningFailure:
-    """Failure of the last cleaning of a log, with the reason and the time of the next attempt."""
+    """Failure of the last compaction of a log, with the reason and the time of the next attempt."""
 
     reason: str
     count: int
     retry_at_ms: int | None
-    """Wall time of the next attempt in ms, or None if the log is excluded from cleaning."""
+    """Wall time of the next attempt in ms, or None if the log is excluded from compaction."""
 
 
 class _Entry:
-    """Cleaning state of one partition, with its pauses and failures."""
+    """Compaction state of one partition, with its pauses and failures."""
 
     __slots__ = ("pause_count", "state")
 
@@ -78,7 +80,7 @@ L = TypeVar("L", bound=CleanableLog)
 
 
 class ChosenLog(NamedTuple, Generic[L]):
-    """A log whose cleaning has begun, with its partition and its cleanable section."""
+    """A log whose compaction has begun, with its partition and its cleanable part."""
 
     partition: TopicPartition
     log: L
@@ -86,13 +88,13 @@ class ChosenLog(NamedTuple, Generic[L]):
 
 
 class CleanerManager:
-    """Cleaning states of all partitions of a broker."""
+    """Compaction states of all partitions of a broker."""
 
     def __init__(self) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
         self._failures: dict[TopicPartition, CleaningFailure] = {}
         self._wanted: set[TopicPartition] = set()
-        """Partitions whose cleaning was requested. They are cleaned even if they have no dirty
+        """Partitions whose compaction was requested. They are compacted even if they have no dirty
         records."""
 
     # ---- queries
@@ -103,17 +105,17 @@ class CleanerManager:
         return CleaningState.NONE if entry is None else entry.state
 
     def failure_of(self, partition: TopicPartition) -> CleaningFailure | None:
-        """Return the failure that currently prevents cleanings of a partition, or None."""
+        """Return the failure that currently prevents compactions of a partition, or None."""
         return self._failures.get(partition)
 
     @property
     def failed(self) -> list[TopicPartition]:
-        """The partitions whose last cleaning failed, excluded or not."""
+        """The partitions whose last compaction failed, excluded or not."""
         return list(self._failures)
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The partitions that are excluded from cleaning, with their reasons."""
+        """The partitions that are excluded from compaction, with the reasons."""
         return {
             partition: failure.reason
             for partition, failure in self._failures.items()
@@ -125,8 +127,8 @@ class CleanerManager:
     def shortlist(
         self, logs: Iterable[tuple[TopicPartition, L, Cleanable]], now_ms: int
     ) -> list[tuple[TopicPartition, L]]:
-        """Return the logs from which the next one is chosen: all requested logs, and the dirtiest
-        of the logs that are due.
+        """Return the logs from which the next log to compact is chosen: all requested logs, and the
+        dirtiest of the logs that are due.
 
         As in Kafka, logs that are not due or are excluded are removed before the number is limited
         to `SHORTLIST_MAX`. A log that exceeds its `max.compaction.lag.ms`, or its own low dirty
@@ -143,7 +145,8 @@ class CleanerManager:
         return wanted + [(partition, log) for _, partition, log in dirtiest]
 
     def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> ChosenLog[L] | None:
-        """Begin the cleaning of the next log and return it, or return None if no log is due."""
+        """Begin the compaction of the next log and return the log. Returns None if no log is
+        due."""
         best: ChosenLog[L] | None = None
         best_rank = (False, 0.0)
         for partition, log in logs:
@@ -171,30 +174,32 @@ class CleanerManager:
         return failure.retry_at_ms is not None and failure.retry_at_ms <= now_ms
 
     def request(self, partition: TopicPartition) -> None:
-        """Schedule a partition to be cleaned next, whatever its dirty ratio. Clears its
-        failures."""
+        """Schedule a partition to be compacted next, whatever its dirty ratio. Clears the failures
+        of the partition."""
         self._wanted.add(partition)
         self._failures.pop(partition, None)
 
     def is_wanted(self, partition: TopicPartition) -> bool:
-        """Return whether a cleaning of a partition was requested."""
+        """Return whether a compaction of a partition was requested."""
         return partition in self._wanted
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Schedule a new cleaning of a partition whose cleaning failed. Returns False if none had
-        failed."""
+        """Schedule a new compaction of a partition whose compaction failed. Returns False if none
+        had failed."""
         return self._failures.pop(partition, None) is not None
 
     # ---- ending
 
     def on_done(self, partition: TopicPartition) -> None:
-        """Record that a cleaning succeeded, which clears the partition's failures."""
+        """Record that a compaction succeeded, which clears the partition's failures."""
         self._failures.pop(partition, None)
 
     def on_failed(
         self, partition: TopicPartition, reason: str, *, now_ms: int, is_final: bool
     ) -> CleaningFailure:
-        """Record that a cleaning failed. Returns the failure with the time of the next attempt."""
+        """Record that a compaction failed. Returns the failure with the time of the next attempt.
+
+        With `is_final`, the log is excluded without further attempts."""
         before = self._failures.get(partition)
         count = 1 if before is None else before.count + 1
         retry_at_ms = None
@@ -204,7 +209,8 @@ class CleanerManager:
         return failure
 
     def on_ended(self, partition: TopicPartition) -> None:
-        """Record that a cleaning of a partition has ended and uses its files no longer."""
+        """Record that a compaction of a partition has ended and no longer uses the partition's
+        files."""
         entry = self._entries[partition]
         is_paused = entry.pause_count > 0
         entry.become(CleaningState.PAUSED if is_paused else CleaningState.NONE)
@@ -218,8 +224,8 @@ class CleanerManager:
     # ---- pausing
 
     def pause(self, partition: TopicPartition) -> bool:
-        """Prevent new cleanings of a partition. Returns True if one is in progress, which the
-        caller must wait for."""
+        """Prevent new compactions of a partition. Returns True if a compaction is in progress,
+        whose end the caller must await."""
         entry = self._entry(partition)
         entry.pause_count += 1
         if entry.state is CleaningState.NONE:
@@ -229,7 +235,7 @@ class CleanerManager:
         return entry.state is CleaningState.ABORTED
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition."""
+        """End one pause of a partition, after which its log may be compacted again."""
         entry = self._entries[partition]
         assert entry.pause_count > 0, partition
         entry.pause_count -= 1

@@ -1,4 +1,4 @@
-"""The task of one cleaning of one partition, its reports, and their encoding as lines of a pipe.
+"""The task of compacting one partition once, its reports, and their encoding as lines of a pipe.
 
 A task names closed segments, and contains everything on which the selection of their records
 depends. To perform it, a worker needs only the log files and no state of the broker. On a pipe each
@@ -21,27 +21,29 @@ from ottla.model.values import frozen
 from ottla.storage.segments.transaction_index import AbortedTransaction
 
 LINE_BYTES_MAX = 16 * MIB
-"""Maximum length of a line in bytes. A task with 10,000 producers and 100,000 segments has 6 MiB. A
-smaller limit refuses such tasks; a larger one only lets a broken peer use more memory."""
+"""Maximum length in bytes of a line between the broker and a worker. A task with 10,000 producers
+and 100,000 segments has 6 MiB. A smaller limit refuses such tasks; a larger one only lets a broken
+peer use more memory."""
 
 GO = b"go\n"
-"""Answer to a report: continue. As the answer to a `CleanedGroup`, it means that its files have
-been swapped in."""
+"""Answer to a worker's report: continue. As the answer to a `CleanedGroup`, it means that the new
+files have been swapped in."""
 STOP = b"stop\n"
-"""Answer to a report: end the task, remove its files and report CleaningFailed(STOPPED)."""
+"""Answer to a worker's report: end the task, remove its files and report CleaningFailed(STOPPED).
+"""
 
 Throttle = Callable[[int], Awaitable[None]]
-"""Async callback, awaited with each number of bytes that were read or written."""
+"""Async function that is awaited with each number of bytes that were read or written."""
 
 
 class CleanableSegment(NamedTuple):
-    """One closed and flushed segment that a cleaning reads."""
+    """One closed and flushed segment that a compaction reads."""
 
     base_offset: int
     end_offset: int
     """Base offset of the next segment. Every batch ends at or before it."""
     size_bytes: int
-    """Size of the complete batches; the bytes after them are not read."""
+    """Size in bytes of the complete batches; the bytes after them are not read."""
     modified_ms: int
     """Time of the file's last write in ms, from which the age of tombstones in the formats v0 and
     v1 is counted."""
@@ -58,17 +60,18 @@ class LastRecord(NamedTuple):
 
 @frozen(kw_only=True)
 class CleaningTask:
-    """All inputs of one cleaning of a partition's log, besides the log files."""
+    """All inputs for compacting a partition's log once, besides the log files."""
 
     directory: str
-    """The partition's directory."""
+    """Path of the partition's directory."""
     segments: tuple[CleanableSegment, ...]
-    """All segments, from the first one of the log to the one that contains `end_offset - 1`."""
+    """All segments to read, from the first one of the log to the one that contains `end_offset -
+    1`."""
     log_start_offset: int
     first_dirty_offset: int
-    """Offset below which an earlier cleaning compacted all records."""
+    """Offset below which an earlier compaction has processed all records."""
     end_offset: int
-    """First uncleanable offset. Batches that end above it are kept unchanged."""
+    """First offset that must not be compacted. Batches that end above it are kept unchanged."""
     high_watermark: int
     now_ms: int
     delete_retention_ms: int
@@ -81,14 +84,14 @@ class CleaningTask:
     map_load_factor: float
     """Largest fraction of the map's slots that may be used."""
     io_buffer_bytes: int
-    """Bytes per read. A larger batch is read as a whole, whatever its size."""
+    """Number of bytes per read. A larger batch is read as a whole, whatever its size."""
     producers: Mapping[int, LastRecord]
     """The active producers by producer id."""
     aborted_beyond: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions that began below `end_offset` and whose markers are in later segments.
     All other aborted transactions are read from the transaction indexes of the segments."""
     hash_seed: int = 0
-    """Key of the map's hash function, unpredictable for clients, from 0 to 2^128 - 1."""
+    """Key of the offset map's hash function, unpredictable for clients, from 0 to 2^128 - 1."""
 
 
 class CleanedGroup(NamedTuple):
@@ -102,19 +105,20 @@ class CleanedGroup(NamedTuple):
     base_offset: int
     """Base offset of the first replaced segment. The new files are named after it."""
     sources: tuple[int, ...]
-    """Base offsets of the replaced segments, in order."""
+    """Base offsets of the replaced segments, in ascending order."""
     end_offset: int
-    """End offset of the last source segment."""
+    """End offset of the last replaced segment."""
     size_bytes: int
     first_timestamp_ms: int
-    """Largest timestamp of the first batch in ms, or -1 if there is none."""
+    """Largest timestamp of the first batch in ms, or -1 if no record of the batch has a timestamp.
+    """
     max_timestamp_ms: int
     max_timestamp_offset: int
 
 
 @frozen(kw_only=True)
 class CleaningStats:
-    """Statistics of one cleaning."""
+    """Statistics of one log compaction."""
 
     indexed_record_count: int = 0
     indexed_bytes: int = 0
@@ -133,10 +137,11 @@ class CleaningStats:
 
 
 class CleaningDone(NamedTuple):
-    """Result of a successful cleaning."""
+    """Result of a successful log compaction."""
 
     clean_to: int
-    """The new first dirty offset. It is below the task's `end_offset` if the map was full."""
+    """The new first dirty offset. It is below the task's `end_offset` if the offset map was full.
+    """
     stats: CleaningStats
 
 
@@ -148,20 +153,20 @@ class BytesUsed(NamedTuple):
 
 
 class FailureKind(Enum):
-    """Cause of a failed cleaning."""
+    """Cause of a failed log compaction."""
 
     CORRUPT = "corrupt"
-    """The log is corrupt: the partition is excluded from cleaning."""
+    """Failure because the log is corrupt: the partition is excluded from compaction."""
     DISK = "disk"
-    """The disk failed or is full."""
+    """Failure because the disk failed or is full."""
     STOPPED = "stopped"
-    """The broker ended the task."""
+    """Failure because the broker ended the task."""
     UNEXPECTED = "unexpected"
-    """An unexpected exception: a bug in Ottla."""
+    """Failure because of an unexpected exception: a bug in Ottla."""
 
 
 class CleaningFailed(NamedTuple):
-    """Result of a failed cleaning. Its unfinished files have been removed."""
+    """Result of a failed log compaction. Its unfinished files have been removed."""
 
     kind: FailureKind
     where: str
@@ -182,7 +187,7 @@ def task_line(task: CleaningTask) -> bytes:
 
 
 def parse_task(line: bytes) -> CleaningTask:
-    """Return the task in a line. Raises CorruptDataError if the line is not a task."""
+    """Decode a task from one line of JSON. Raises CorruptDataError if the line is not a task."""
     content = _content(line)
     try:
         given = {field.name: content.pop(field.name) for field in fields(CleaningTask)}
@@ -214,7 +219,8 @@ def report_line(report: Report) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    """Return the report in a line. Raises CorruptDataError if the line is not a report."""
+    """Decode a report from one line of JSON. Raises CorruptDataError if the line is not a
+    report."""
     content = _content(line)
     try:
         if "done" in content:

@@ -1,5 +1,5 @@
-"""Runner that performs cleanings in the broker's event loop, on the broker's own disk. Used by
-simulated brokers and tests."""
+"""Runner that performs log compactions in the broker's event loop, on the broker's own disk. Used
+by simulated brokers and tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -15,7 +15,7 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class InPlaceRunner:
-    """Runner that performs both passes of a cleaning in the calling task."""
+    """Runner that performs both passes of a log compaction in the calling task."""
 
     died_count = 0
     dead_count = 0
@@ -27,7 +27,7 @@ class InPlaceRunner:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a cleaning, and yield an iterator over its results. The cleaning ends with the
+        """Begin a compaction, and yield an iterator over its results. The compaction ends with the
         `async with` block."""
         async with aclosing(clean(self._disk, task, throttle)) as reports:
             yield reports

@@ -1,9 +1,9 @@
-"""Pass 1 of a cleaning: collects the keys of the dirty section and their largest offsets, up to the
-capacity of the offset map.
+"""Pass 1 of a log compaction: collects the keys of the dirty section and their largest offsets, up
+to the capacity of the offset map.
 
 Records of aborted transactions, control records and records without a key are skipped. The pass
-ends when a key does not fit into the map. Only the records before that key's record are then clean
-after the cleaning.
+ends when a key does not fit into the map. Only the records before the first record with that key
+are then clean after the compaction.
 """
 
 from itertools import groupby
@@ -19,7 +19,7 @@ from ottla.wire.legacy import messages
 
 
 class KeyIndex:
-    """The state of one cleaning's pass 1. It must receive the blocks of all dirty segments in
+    """State of pass 1 of one log compaction. It must receive the blocks of all dirty segments in
     order."""
 
     def __init__(self, task: CleaningTask, work: RecordWork, aborted: AbortedTransactions) -> None:
@@ -28,7 +28,7 @@ class KeyIndex:
         self._work = work
         self._aborted = aborted
         self.clean_to = task.end_offset
-        """End offset of the section that is clean after this cleaning."""
+        """End offset of the section that is clean after this compaction."""
         self.record_count = 0
 
     def add(self, block: ScannedBlock) -> bool:
@@ -64,8 +64,8 @@ class KeyIndex:
         )
 
     def _add_entry(self, entry: bytes) -> bool:
-        """Add the keys of a v0 or v1 entry to the offset map. Returns False once the map is
-        full."""
+        """Add the keys of an entry in message format v0 or v1 to the offset map. Returns False once
+        the map is full."""
         offset_map = self._work.map
         for message in messages(entry):
             if message.key is not None and self._first <= message.offset < self._end:
@@ -83,7 +83,7 @@ class KeyIndex:
 
 
 def bytes_of_block(block: ScannedBlock) -> bytes:
-    """Return the bytes object that a block's memoryview refers to. Reading its single bytes is
-    faster than through a memoryview."""
+    """Return the bytes object behind a block's memoryview. Reading single bytes from it is faster
+    than from the memoryview."""
     data = block.data.obj
     return data if isinstance(data, bytes) else bytes(block.data)

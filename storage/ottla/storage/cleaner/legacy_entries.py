@@ -2,8 +2,8 @@
 
 An entry is either a single message, which is kept or dropped, or a wrapper with compressed
 messages. The kept messages of a wrapper are compressed again with the same codec. The new wrapper
-has the offset of the last kept message. Inner offsets do not change. In v1 they are relative to a
-base offset: the wrapper's offset minus the inner offset of its last message.
+has the offset of the last kept message. Inner offsets do not change. In v1, inner offsets are
+relative to a base offset: the wrapper's offset minus the inner offset of its last message.
 """
 
 import zlib
@@ -31,7 +31,7 @@ LOG_APPEND_TIME_FLAG = 0x08
 
 
 class FilteredEntry(NamedTuple):
-    """The kept part of a v0 or v1 entry."""
+    """The kept part of an entry in message format v0 or v1."""
 
     entry: bytes | None
     """The bytes to keep, or None if the entry is dropped."""
@@ -41,7 +41,7 @@ class FilteredEntry(NamedTuple):
 def filtered_entry(
     entry: bytes, offset_map: OffsetMap, rule: KeepRule, *, are_tombstones_kept: bool
 ) -> FilteredEntry:
-    """Return the kept part of a v0 or v1 entry.
+    """Return the kept part of an entry in message format v0 or v1.
 
     Raises CorruptDataError if the data is corrupt.
     """
@@ -70,7 +70,7 @@ def _is_kept(
 
 
 def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]) -> bytes:
-    """Return a wrapper that contains only the kept messages."""
+    """Return a v0 or v1 wrapper that contains only the kept messages."""
     (wrapper,) = shallow_messages(entry)
     assert wrapper.codec is not Codec.NONE
     assert wrapper.value is not None

@@ -1,4 +1,4 @@
-"""The cleaning task of one log, derived from the log's current state. Pure except for
+"""Creates the task that compacts one log, from the current state of the log. Pure except for
 `aborted_beyond`."""
 
 from functools import partial
@@ -26,9 +26,10 @@ def task_of(
     now_ms: int,
     hash_seed: int,
 ) -> CleaningTask:
-    """Return the task that cleans a log up to the end of its cleanable part.
+    """Return the task that compacts a log up to the end of its cleanable part.
 
-    `aborted` is the result of `aborted_beyond`.
+    `aborted` is the result of `aborted_beyond`. `hash_seed` is the key of the offset map's hash
+    function.
     """
     segments = log.segments
     count = _cleaned_count(log, cleanable.end_offset)

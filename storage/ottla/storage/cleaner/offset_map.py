@@ -1,4 +1,4 @@
-"""The offset map of a cleaning: the largest offset of each key, at 24 bytes a slot.
+"""The offset map of a log compaction: the largest offset of each key, at 24 bytes a slot.
 
 A hash table with open addressing, which stores the 16-byte digest of a key and its offset, but
 never the key. Invariants: BoundedMemory (the table is the only memory used, and only slots that are
@@ -30,7 +30,7 @@ _OFFSET = Struct(">q")
 
 
 class OffsetMap(Protocol):
-    """Interface of the map from keys to offsets, which both passes of a cleaning use."""
+    """Interface of the map from keys to offsets, which both passes of a log compaction use."""
 
     @property
     def count(self) -> int:
@@ -44,11 +44,11 @@ class OffsetMap(Protocol):
 
     def put(self, key: bytes, offset: int) -> None:
         """Set the offset of a key, unless the map already has a larger offset for it. The map must
-        be able to store one more key."""
+        have room for one more key."""
         ...
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, or `NOT_FOUND` if it has none."""
+        """Return the offset of a key, or `NOT_FOUND` if the map lacks the key."""
         ...
 
 
@@ -58,10 +58,11 @@ def slot_count_of(memory_bytes: int) -> int:
 
 
 def key_count_max(memory_bytes: int, load_factor: float) -> int:
-    """Return the capacity of a map in keys.
+    """Return the capacity of an offset map in keys.
 
     At least one slot remains empty, which ends the search for a missing key. Raises
-    CorruptDataError if not even one key fits, because such a cleaning would never end.
+    CorruptDataError if not even one key fits, because compacting a log with such a map would never
+    end.
     """
     slots = slot_count_of(memory_bytes)
     count = min(int(slots * load_factor), slots - 1)
@@ -110,7 +111,7 @@ class SlotTable:
         _OFFSET.pack_into(slots, at + DIGEST_BYTES, offset)
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, or `NOT_FOUND` if it has none."""
+        """Return the offset of a key, or `NOT_FOUND` if the map lacks the key."""
         at = self._find(self._digest(key))
         if self._slots[at : at + SLOT_BYTES] == EMPTY:
             return NOT_FOUND

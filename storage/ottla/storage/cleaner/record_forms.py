@@ -1,4 +1,4 @@
-"""Choice of the implementation of a cleaning's work per record: numpy arrays if numpy is installed,
+"""Selects the per-record implementation of log compaction: numpy arrays if numpy is installed,
 otherwise plain Python."""
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ RecordForm = Callable[[CleaningTask], RecordWork]
 
 
 def plain_record_work(task: CleaningTask) -> RecordWork:
-    """Return the implementation of a cleaning's work per record in plain Python."""
+    """Return the per-record implementation of log compaction in plain Python."""
     digest = keyed_digest(task.hash_seed)
     return PlainRecordWork(SlotTable(task.map_bytes, task.map_load_factor, digest))
 
 
 def array_record_work(task: CleaningTask) -> RecordWork:
-    """Return the implementation of a cleaning's work per record with numpy. Raises ImportError if
+    """Return the per-record implementation of log compaction with numpy. Raises ImportError if
     numpy is not installed."""
     from ottla.storage.cleaner.array_offset_map import ArrayOffsetMap, KeyHasher
     from ottla.storage.cleaner.array_record_work import ArrayRecordWork
@@ -30,7 +30,7 @@ def array_record_work(task: CleaningTask) -> RecordWork:
 
 
 def new_record_work(task: CleaningTask, form: RecordForm | None = None) -> RecordWork:
-    """Return the work per record in the given implementation, or by default in the fastest
+    """Return the given per-record implementation of log compaction, or by default the fastest
     available one."""
     if form is None:
         form = plain_record_work if find_spec("numpy") is None else array_record_work

@@ -1,4 +1,4 @@
-"""The work per record of both passes of a cleaning in plain Python, the reference for
+"""Per-record implementation of both passes of a log compaction in plain Python, the reference for
 `array_record_work`.
 
 `RecordWork` is the common interface of the plain and the numpy implementation. A body consists of
@@ -19,7 +19,7 @@ from ottla.wire.records import Body, Record, read_varint, scan_body
 
 
 class IndexedRecords(NamedTuple):
-    """Result of adding records' keys to the offset map."""
+    """Result of adding the keys of records to the offset map."""
 
     record_count: int
     """Number of records read."""
@@ -28,7 +28,7 @@ class IndexedRecords(NamedTuple):
 
 
 class KeptRecords(NamedTuple):
-    """The records of one batch that are kept."""
+    """The records of one batch that log compaction keeps."""
 
     kept_count: int
     ranges: list[tuple[int, int]]
@@ -48,13 +48,13 @@ class KeepRule(NamedTuple):
     log_start_offset: int
     """Offset below which records were deleted by DeleteRecords."""
     clean_to: int
-    """Offset from which records are kept unchanged."""
+    """Offset from which all records are kept unchanged."""
     now_ms: int
 
 
 class RecordWork(Protocol):
-    """Interface of a cleaning's work per record, which the plain and the numpy implementation
-    share."""
+    """Interface of the per-record implementation of log compaction, in plain Python or with
+    numpy."""
 
     @property
     def map(self) -> OffsetMap:
@@ -63,14 +63,15 @@ class RecordWork(Protocol):
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full.
+        Returns the number of records read, and the offset at which the map was full, or None if it
+        was not.
 
         Raises CorruptDataError if the data is corrupt.
         """
         ...
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return the kept records of each body.
+        """Return the kept records of each batch body, in order.
 
         Raises CorruptDataError if the data is corrupt.
         """
@@ -78,7 +79,7 @@ class RecordWork(Protocol):
 
 
 class PlainRecordWork:
-    """The plain implementation of a cleaning's work per record, which processes one record after
+    """The plain Python implementation of log compaction, which processes one record after
     another."""
 
     def __init__(self, offset_map: OffsetMap) -> None:
@@ -86,7 +87,8 @@ class PlainRecordWork:
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full."""
+        Returns the number of records read, and the offset at which the map was full, or None if it
+        was not."""
         offset_map = self.map
         count = 0
         for body in bodies:
@@ -100,7 +102,7 @@ class PlainRecordWork:
         return IndexedRecords(count, None)
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return the kept records of each body."""
+        """Return the kept records of each batch body, in order."""
         return [self._select_kept(body, rule) for body in bodies]
 
     def _select_kept(self, body: Body, rule: KeepRule) -> KeptRecords:
@@ -140,7 +142,8 @@ def is_horizon_passed(header: BatchHeader, now_ms: int) -> bool:
 
 
 def bytes_of(body: Body) -> bytes:
-    """Return the bytes of a body's records, without the surrounding bytes of its buffer."""
+    """Return the bytes of a body's records, without the surrounding bytes of the buffer that
+    contains them."""
     return bytes(memoryview(body.data)[body.start : body.end])
 
 

@@ -1,6 +1,6 @@
-"""Groups of segments that a cleaning merges: as many as fit into one segment of full size.
+"""Groups of segments that log compaction merges: as many as fit into one segment of full size.
 
-Each cleaning shrinks segments; without merging, a log would end up as a large number of small
+Each compaction shrinks segments; without merging, a log would end up as a large number of small
 files.
 """
 
@@ -12,7 +12,7 @@ from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleaningTask
 
 
 class SourceSegment(NamedTuple):
-    """One segment with the sizes of its indexes."""
+    """One segment to be compacted, with the sizes of its indexes."""
 
     segment: CleanableSegment
     offset_index_bytes: int

@@ -1,9 +1,9 @@
-"""Transactions in a cleaning: finds aborted data, and the markers that are still needed.
+"""Transactions in log compaction: finds aborted data, and the markers that are still needed.
 
-Every transaction below the end of a cleaning has ended, so the transaction indexes list the aborted
-ones. A marker is needed as long as the log contains a batch of its transaction, even an empty one.
-`OpenTransactionProducers` processes all batches in log order from the first one, and records which
-producers have had a batch since their last marker.
+Every transaction below the end of the compacted section has ended, so the transaction indexes list
+the aborted ones. A marker is needed as long as the log contains a batch of its transaction, even an
+empty one. `OpenTransactionProducers` processes all batches in log order from the first one, and
+records which producers have had a batch since their last marker.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ _CONTROL_KEY = Struct(">hh")
 
 
 class AbortedTransactions:
-    """The aborted transactions of one cleaning, by producer."""
+    """Aborted transactions in the section that is compacted, by producer."""
 
     def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
         self._by_marker: dict[int, AbortedTransaction] = {}
@@ -42,8 +42,8 @@ class AbortedTransactions:
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
 
     def ended_by(self, marker: BatchHeader) -> AbortedTransaction | None:
-        """Return the aborted transaction that a control batch ends, or None if it does not end an
-        aborted one."""
+        """Return the aborted transaction that a control batch ends. Returns None if it does not end
+        an aborted transaction."""
         entry = self._by_marker.get(marker.last_offset)
         if entry is None or entry.producer_id != marker.producer_id:
             return None

@@ -1,7 +1,7 @@
-"""Main program of a worker process, which performs cleanings for the broker that started it.
+"""Main program of a worker process, which compacts logs for the broker that started it.
 
 Tasks arrive as lines on standard input, one after another; `cleaning_task` describes the dialogue.
-The worker asks for permission before each further MiB of input and output, so that all cleanings
+The worker asks for permission before each further MiB of input and output, so that all compactions
 share one rate and a task can be stopped. It runs with a high niceness. It exits at once when its
 input ends, because the broker has then exited, and the next broker may already be using the same
 files.
@@ -38,14 +38,15 @@ from ottla.storage.disk.real_disk_driver import RealDisk
 
 NICENESS = 10
 """Niceness of the worker process. It gets the idle time of the machine, and about a tenth of a core
-if there is none. With a higher niceness a log grows without limit on a machine that is never idle.
-With a lower one clients wait longer."""
+if there is none. With a higher niceness, a log grows without limit on a machine that is never idle.
+With a lower one, clients wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
 """File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
 ASK_BYTES = MIB
-"""Number of bytes read and written between two permission requests. With fewer, the worker asks
-more often than the rate limit needs. With more, a stopped task runs for longer."""
+"""Number of bytes read and written between two permission requests. With a smaller number, the
+worker asks more often than the rate limit needs. With a larger one, a stopped task runs for longer.
+"""
 
 
 class _StoppedError(Exception):
@@ -113,7 +114,7 @@ async def _carry_out(task: CleaningTask, dialogue: _Dialogue) -> None:
 
 
 def _serve(line: bytes, dialogue: _Dialogue) -> None:
-    """Perform one cleaning task, and report its result or its failure."""
+    """Perform one compaction task, and report its result or its failure."""
     try:
         trio.run(_carry_out, parse_task(line), dialogue)
     except _StoppedError:
@@ -144,7 +145,7 @@ def _lower_priority() -> None:
 
 
 def main() -> None:
-    """Perform one task after another until the input ends."""
+    """Perform one compaction task after another until the standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # terminals send it to the broker, too
     _lower_priority()
     dialogue = _Dialogue(sys.stdin.buffer, sys.stdout.buffer)

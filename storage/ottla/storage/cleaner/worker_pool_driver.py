@@ -1,8 +1,8 @@
-"""Runner of cleanings in worker processes, so that they never block the broker's event loop.
+"""Runner that compacts logs in worker processes, so that the broker's event loop is never blocked.
 
 A worker process is started with exec when there is a task. It receives tasks one after another over
 its pipes. It is ended when no task is left, which releases its memory. If a worker dies or breaks
-the protocol, its cleaning fails and the worker is counted.
+the protocol, its compaction fails and the worker is counted.
 """
 
 import os
@@ -47,7 +47,8 @@ def _parsed(line: bytes) -> Report:
 
 
 def _error_of(failed: CleaningFailed) -> Exception:
-    """Return the exception that a cleaning in place would have raised for the same failure."""
+    """Return the exception that a compaction in the broker itself would have raised for the same
+    failure."""
     match failed.kind:
         case FailureKind.CORRUPT:
             return CorruptDataError(failed.where)
@@ -58,7 +59,7 @@ def _error_of(failed: CleaningFailed) -> Exception:
 
 
 class _Worker:
-    """One worker process that performs cleanings."""
+    """One worker process that compacts logs."""
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdin is not None
@@ -110,14 +111,14 @@ class _Worker:
 
 
 class WorkerPool:
-    """The worker processes that perform cleanings for one broker."""
+    """The worker processes that compact logs for one broker."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0
-        """Number of workers that ended during a cleaning, since the start of the broker."""
+        """Number of workers that ended during a compaction, since the start of the broker."""
         self.dead_count = 0
-        """Number of dead workers that have not been replaced yet. The next cleaning replaces one of
-        them."""
+        """Number of dead workers that have not been replaced yet. The next compaction replaces one
+        of them."""
         self._command = command
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -131,8 +132,8 @@ class WorkerPool:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run a cleaning in a worker, and yield an iterator over its results. If the `async with`
-        block ends before the cleaning does, the worker is killed."""
+        """Compact a log in a worker, and yield an iterator over the results. If the `async with`
+        block ends before the compaction does, the worker is killed."""
         worker = self._idle.pop() if self._idle else await self._start()
         # A cleaning that finds no idle worker starts one, which replaces a dead one.
         self.dead_count = max(0, self.dead_count - 1)
@@ -163,7 +164,7 @@ class WorkerPool:
     async def _reports(
         self, worker: _Worker, task: CleaningTask, throttle: Throttle
     ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
-        """Yield the worker's reports. The worker continues once the caller has processed a
+        """Yield the worker's reports. The worker continues once the caller has processed each
         report."""
         await worker.send(task_line(task))
         while True:
@@ -181,7 +182,7 @@ class WorkerPool:
             await worker.send(GO)
 
     async def end_idle(self) -> None:
-        """End the workers that have no task."""
+        """End the worker processes that have no task."""
         idle, self._idle = self._idle, []
         for worker in idle:
             await worker.end()

@@ -26,8 +26,8 @@ def format_checkpoint(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 
 def parse_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
-    """Return the offsets in a checkpoint file. Raises CorruptDataError, naming the line, if it is
-    malformed."""
+    """Return the offsets in a checkpoint file. Raises CorruptDataError, which names the line, if
+    the file is malformed."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:

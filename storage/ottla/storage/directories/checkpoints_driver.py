@@ -64,20 +64,21 @@ class Checkpoints:
         self._lines: dict[str, dict[TopicPartition, Offset]] = {
             name: {} for name in CHECKPOINT_FILES
         }
-        """Lines of each checkpoint file. After a failed write, the lines that the file may have."""
+        """Lines of each checkpoint file. After a failed write, the lines that the file may contain.
+        """
         self._durable: dict[str, dict[TopicPartition, Offset]] = {}
         """The lines of each file's last successful write."""
         self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)
         self._done_count = dict.fromkeys(CHECKPOINT_FILES, 0)
-        """Sequence number of each file's last successful write. All writes are numbered when they
-        begin."""
+        """Sequence number of the last successful write of each checkpoint file. All writes are
+        numbered when they begin."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self.is_side_file_known = False
-        """True if the side file was read or written. A directory that only Kafka brokers have used
-        has none."""
+        """True if the topic id side file was read or written. A directory that only Kafka brokers
+        have used has no such file."""
         self.is_whole = False
-        """True if the high watermarks, the recovery points and the side file existed and were
-        readable. A broker that has opened its logs always leaves all three."""
+        """True if the high watermarks, the recovery points and the topic id side file existed and
+        were readable. A broker that has opened its logs always leaves all three files."""
         self._is_closed = False
         self._writing = trio.Lock()
 
@@ -96,7 +97,7 @@ class Checkpoints:
     async def _read(
         self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
     ) -> dict[TopicPartition, V] | None:
-        """Return the lines of a file, or None if it is missing or unreadable."""
+        """Return the lines of the file `name`, or None if the file is missing or unreadable."""
         path = f"{self._path}/{name}"
         try:
             return parse(await self._disk.read_file(path))
@@ -107,8 +108,8 @@ class Checkpoints:
             return None
 
     async def adopt(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        """If there is no side file, assign the lines to the given topic ids of the directory's
-        logs.
+        """If there is no side file with topic ids, assign the checkpoint lines to the given topic
+        ids of the directory's logs.
 
         Call this only after a clean shutdown, which wrote all lines from the open logs. A directory
         without a side file was last used by a Kafka broker or by an older version of Ottla.
@@ -129,7 +130,8 @@ class Checkpoints:
         return self._lines[name].get(partition)
 
     def topic_id_of(self, partition: TopicPartition) -> UUID | None:
-        """Return the topic id to which a partition's lines belong, or None if it has no lines."""
+        """Return the topic id to which a partition's lines belong, or None if the partition has no
+        lines."""
         return self._topic_ids.get(partition) if self._has_line(partition) else None
 
     def lines_of(
@@ -157,7 +159,7 @@ class Checkpoints:
         """Replace the lines of a checkpoint file by the lines that `current` returns when the write
         begins.
 
-        Calls that wait while another write runs share the next write.
+        Calls that wait while another write of the same file runs share the next write.
         """
         begun_before = self._begun_count[name]
         async with self._writing:
@@ -168,8 +170,8 @@ class Checkpoints:
             self._done_count[name] = self._begun_count[name]
 
     async def complete(self) -> None:
-        """Write the side file even if it has no lines, and drop checkpoint lines without a topic
-        id.
+        """Write the topic id side file even if it has no lines, and drop checkpoint lines without a
+        topic id.
 
         Raises OSError if the write fails.
         """
@@ -232,7 +234,8 @@ class Checkpoints:
     def _topic_ids_for(
         self, lines: Mapping[TopicPartition, CheckpointLine]
     ) -> dict[TopicPartition, UUID]:
-        """Return the topic ids of all current lines and of those about to be written."""
+        """Return the topic ids of all current checkpoint lines and of `lines`, which are about to
+        be written."""
         used = self._named()
         kept = {key: found for key, found in self._topic_ids.items() if key in used}
         return kept | {key: line.topic_id for key, line in lines.items()}

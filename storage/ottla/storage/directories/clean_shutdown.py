@@ -2,8 +2,8 @@
 closed.
 
 In Kafka 4 its content is JSON with the broker epoch, by which the controller recognises a clean
-restart (KIP-966). The broker reads and removes it early in its start, so that a crash while logs
-are loaded counts as unclean.
+restart (KIP-966). The broker reads and removes the marker early in its start, so that a crash while
+logs are loaded counts as unclean.
 """
 
 import json
@@ -20,8 +20,8 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch, or -1 if the content has none. The file is valid without one,
-    because its existence suffices."""
+    """Return the broker epoch in a clean shutdown marker, or -1 if the marker has none. A marker is
+    valid without an epoch, because its existence suffices."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

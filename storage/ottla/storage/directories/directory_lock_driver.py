@@ -10,9 +10,9 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile
 LOCK_FILE = ".lock"
 
 _held: dict[tuple[int, int], str] = {}
-"""Directories that this process has locked, by device and inode of their lock files.
+"""Paths that this process has locked, by device and inode of their lock files.
 
-A failed flock does not show whether another process holds the lock, or this process under another
+A failed flock does not show whether another process has the lock, or this process under another
 path (a trailing slash, a symbolic link, a bind mount).
 """
 
@@ -20,8 +20,8 @@ path (a trailing slash, a symbolic link, a bind mount).
 def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskFile:
     """Lock a directory for this process until `unlock_directory` is called with the returned file.
 
-    Raises ConfigError, naming `setting`, if another process holds the lock, or if this process
-    holds it under another path. A simulated disk has no file descriptors and belongs to one node,
+    Raises ConfigError, naming `setting`, if another process has locked it, or if this process has
+    locked it under another path. A simulated disk has no file descriptors and belongs to one node,
     so nothing is locked there.
     """
     file = disk.open(f"{path}/{LOCK_FILE}", create=True)

@@ -1,4 +1,4 @@
-"""Free space on a directory's volume (enough, filling or full), and the log line of each change.
+"""Free space on a directory's volume (enough, filling or full), and a log message for each change.
 
 Pure. Inputs are measurements and refused writes with their times. Outputs are changes to log.
 Invariants: OneLineForEachChange (a state is logged once, and again only after another state), and
@@ -15,21 +15,21 @@ from ottla.model.values import frozen
 from ottla.storage.disk.disk_seam import Space
 
 QUIET_MS = 10_000
-"""Time in ms without a refused write after which a full directory counts as having space again. A
-shorter time reports space between two writes that a disk quota refuses, which no measurement shows.
-A longer one reports new space later."""
+"""Time in ms without a refused write after which a full directory counts as having space again.
+With a shorter time, space is reported between two writes that a disk quota refuses, which no
+measurement shows. With a longer one, new space is reported later."""
 
 FREE_AGAIN_BYTES = 16 * MIB
 """Number of bytes that must be free before a full directory counts as having space again. Less
 space would be used up by the next batches."""
 
 FREE_AGAIN_PART = 20
-"""Divisor of the volume size. On a small volume, the quotient is enough free space instead of
+"""Divisor of the volume size. On a small volume, the quotient is enough free space, instead of
 `FREE_AGAIN_BYTES`."""
 
 CLEARANCE = 1.25
 """Factor by which the free space must exceed the warning level before the warning ends. With a
-smaller factor, a line is logged each time that retention frees space and producers fill it."""
+smaller factor, a message is logged each time that retention frees space and producers fill it."""
 
 SILENT_MS = 30_000
 """Duration of a measurement in ms after which the disk counts as hanging. An unmounted network
@@ -56,7 +56,7 @@ class ChangeKind(Enum):
 
 @frozen
 class FreeSpaceChange:
-    """One change of a directory's level of free space, with the line to log."""
+    """One change of a directory's level of free space, with the message to log."""
 
     kind: ChangeKind
     text: str
@@ -71,9 +71,9 @@ class FreeSpaceReport:
     path: str
     state: FreeSpaceLevel
     space: Space | None
-    """The last measurement, or None before the first."""
+    """The last measurement of the free space, or None before the first measurement."""
     age_ms: int
-    """Age of the last measurement in ms, or 0 before the first."""
+    """Age of the last measurement in ms, or 0 before the first measurement."""
     refused_count: int
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -81,7 +81,7 @@ class FreeSpaceReport:
 
 @frozen
 class FreeSpaceTexts:
-    """Parts of log lines that differ between kinds of directories."""
+    """Parts of log messages about free space that differ between kinds of directories."""
 
     title: str
     full_means: str
@@ -110,7 +110,7 @@ class FreeSpace:
         self.path = path
         self.state = FreeSpaceLevel.ENOUGH
         self.space: Space | None = None
-        """The last measurement, or None before the first."""
+        """The last measurement of the free space, or None before the first measurement."""
         self.measured_ms: int | None = None
         self.refused_count = 0
         """Number of writes that were refused for lack of space."""
@@ -119,7 +119,7 @@ class FreeSpace:
         self._subject = f"{words.title} {path}"
         self._refused_ms: int | None = None
         self._is_measured_since = True
-        """True if a measurement has been made since the current level of free space was entered."""
+        """True if the free space was measured since its current level was entered."""
         self._asked_ms: int | None = None
         self._is_hanging = False
 
@@ -132,7 +132,7 @@ class FreeSpace:
 
     def on_silence(self, now_ms: int) -> FreeSpaceChange | None:
         """Check whether a measurement in progress takes too long. Returns a change to log if the
-        disk counts as hanging now, or None."""
+        disk is considered hanging from now on, or None."""
         if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
             return None
         self._is_hanging = True
@@ -183,12 +183,12 @@ class FreeSpace:
     @property
     def warning(self) -> str | None:
         """The reason why the directory will refuse writes unless an operator acts, as a sentence.
-        None if there is none."""
+        None if there is no such reason."""
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:
-        """Return for how long the disk has not answered, as a sentence, or None if it is not
-        hanging."""
+        """Return a sentence about the time for which the disk has not answered, or None if it is
+        not hanging."""
         return self._hanging(now_ms) if self._is_hanging else None
 
     def silent_ms(self, now_ms: int) -> int:

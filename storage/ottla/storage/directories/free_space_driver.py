@@ -1,4 +1,4 @@
-"""Periodic measurement of one directory's free space, and the log lines of its changes.
+"""Measures one directory's free space periodically, and logs its changes.
 
 Each directory has its own measurement thread, so that a hanging disk blocks neither the event loop
 nor other directories. Callers that request a measurement while one is in progress get the previous
@@ -27,8 +27,8 @@ from ottla.storage.disk.disk_seam import Disk, Space
 _LOGGER = logging.getLogger(__name__)
 
 FULL_INTERVAL_MS = 2_000
-"""Longest interval in ms between measurements of a full directory. A longer one delays the report
-that an operator waits for."""
+"""Longest interval in ms between measurements of a full directory. A longer interval delays the
+report that an operator waits for."""
 
 FRESH_PATIENCE_S = 1.0
 """Timeout in seconds of the measurement that `fresh` makes. A working disk needs less than a

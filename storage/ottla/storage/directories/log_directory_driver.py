@@ -40,8 +40,8 @@ between the steps of closing a log. With more, requests only wait in a queue."""
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryProgress:
-    """Progress of one directory's recovery. All numbers are zero before the recovery starts, and
-    after a clean shutdown."""
+    """Progress of the recovery of one log directory. All numbers are zero before the recovery
+    starts, and after a clean shutdown."""
 
     remaining_log_count: int = 0
     remaining_segment_count: int = 0
@@ -62,14 +62,14 @@ class LogDirectory:
         self.failure: str | None = None
         """Reason why the directory is offline, or None if it is online."""
         self.is_cordoned = False
-        """True if no new replica may be placed here (`cordoned.log.dirs`)."""
+        """True if no new replica may be placed in this directory (`cordoned.log.dirs`)."""
         self.progress = RecoveryProgress()
         self.is_recovered = False
         """True if all logs of the directory were opened. Otherwise a clean shutdown marker must not
         be written."""
         self.is_partly_unchecked = False
-        """True if a log could not be opened. A clean shutdown marker would make the next start
-        trust that log."""
+        """True if a log could not be opened. The clean shutdown marker is then not written, because
+        it would make the next start trust that log."""
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.checkpoints = Checkpoints(disk, path)
@@ -92,8 +92,8 @@ class LogDirectory:
         return None if self.identity is None else self.identity.directory_id
 
     async def open(self) -> None:
-        """Lock the directory and read its identity, marker and checkpoints. A failing disk sets
-        `failure`."""
+        """Lock the directory and read its identity, clean shutdown marker and checkpoints. If the
+        disk fails, `failure` is set."""
         try:
             await self._disk.makedirs(self.path)
             self._lock_file = lock_directory(self._disk, self.path)
@@ -111,7 +111,7 @@ class LogDirectory:
         self.release()
 
     def note_passing(self, error: OSError) -> None:
-        """Log a temporary error. A full disk is reported to the free-space monitor instead, which
+        """Log a temporary error. A full disk is instead reported to the free-space monitor, which
         logs it once."""
         if is_disk_full(error):
             self.free_space.note_refused()
@@ -130,7 +130,7 @@ class LogDirectory:
         return await self.free_space.fresh()
 
     async def write_identity(self, identity: MetaProperties) -> None:
-        """Write the identity file, which assigns the directory to this node."""
+        """Write the identity file (`meta.properties`), which assigns the directory to this node."""
         await self._disk.write_atomically(
             f"{self.path}/{META_PROPERTIES_FILE}", format_meta_properties(identity)
         )
@@ -154,8 +154,8 @@ class LogDirectory:
         self.previous_broker_epoch = parse_clean_shutdown(data)
 
     async def spend_clean_marker(self) -> None:
-        """Durably remove the clean shutdown marker before the first log is opened. A crash from now
-        on counts as unclean.
+        """Durably remove the clean shutdown marker before the first log is opened. A crash after
+        this counts as unclean.
 
         The directory is synced even if the marker is already gone: an earlier process may have died
         between removal and fsync.
@@ -165,7 +165,7 @@ class LogDirectory:
         await self._disk.fsync_directory(self.path)
 
     async def write_clean_marker(self, broker_epoch: int) -> None:
-        """Write the marker that every log of the directory was flushed and closed."""
+        """Write the marker which records that every log of the directory was flushed and closed."""
         assert self.is_recovered
         await self._disk.write_atomically(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch)
@@ -178,7 +178,8 @@ async def open_directories(
     """Lock and check all directories of log.dirs, and return them. A failing disk only sets the
     `failure` of its directory.
 
-    Raises ConfigError if another process, node or cluster uses one of them, or if none is usable.
+    Raises ConfigError if another process, node or cluster uses one of the directories, or if none
+    of them is usable.
     """
     if len(set(config.log_dirs)) < len(config.log_dirs):
         raise ConfigError("log.dirs", "names a directory twice")

@@ -18,8 +18,8 @@ from ottla.model.version import VERSION as RELEASE
 META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
 OTTLA_FORMAT = 1
-"""Format of the directories that this release formats.  A release raises it if earlier ones cannot
-start with such a directory.  Directories of release 0.2.0 have format 0."""
+"""Format number of the directories that this release formats.  A release raises it if earlier
+releases cannot start with such a directory.  Directories of release 0.2.0 have format 0."""
 NUMBER_DIGITS_MAX = 10
 """Maximum number of digits of an int32. Longer numbers are refused, because Python refuses to parse
 numbers of thousands of digits."""
@@ -36,7 +36,7 @@ UUID_TEXT_LENGTH = 22
 
 @frozen(kw_only=True)
 class MetaProperties:
-    """The identity of one directory. Files of old versions have no `directory_id`."""
+    """The identity of one log directory. In files of old versions, `directory_id` is missing."""
 
     cluster_id: str
     node_id: NodeId
@@ -59,10 +59,10 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return the identity in the file.
+    """Return the identity in a `meta.properties` file.
 
-    Raises CorruptDataError, naming the line that is missing or wrong, and NewerReleaseError if a
-    newer release formatted the directory.
+    Raises CorruptDataError, which names the missing or wrong line, and NewerReleaseError if a newer
+    release formatted the directory.
     """
     try:
         lines = data.decode().splitlines()
@@ -95,7 +95,7 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _check_format(values: Mapping[str, str], key: str, known: int) -> None:
-    """Raise NewerReleaseError if the format in property `key` is above the known one."""
+    """Raise NewerReleaseError if the format number in property `key` is above `known`."""
     found = values.get(key, "0")
     if _is_number(found) and int(found) > known:
         raise NewerReleaseError(
@@ -111,8 +111,8 @@ def _is_number(text: str) -> bool:
 def check_identities(
     found: Mapping[str, MetaProperties | None], *, node_id: NodeId, cluster_id: str | None
 ) -> str:
-    """Return the cluster id that the directories share. Raises ConfigError if one belongs to
-    another node or cluster.
+    """Return the cluster id that the directories share. Raises ConfigError if one of them belongs
+    to another node or cluster.
 
     `found` maps each directory to its identity, or to None if it has none yet. If `cluster_id` is
     None, any cluster is accepted, as long as all directories have the same one.

@@ -1,4 +1,4 @@
-"""The Disk seam, the real disk behind it, and slices of files.
+"""The `Disk` interface, the real disk behind it, and slices of files.
 
 disk_seam.py              operations on files and directories that storage needs
 real_disk_driver.py       the real disk

@@ -1,5 +1,5 @@
-"""The cache of open file descriptors: decides which files keep theirs, and which are closed for
-others.
+"""The cache of open file descriptors: decides which files keep their descriptors, and which
+descriptors are closed for other files.
 
 Pure. A broker has more files than a process may have descriptors, and most are idle. A descriptor
 without pins and unflushed writes is closed when another file needs one; the file is reopened at its
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 CLEAN = 0
-"""The file has no unflushed writes."""
+"""State of a file without unflushed writes."""
 OLD_DIRT = 1
-"""The file has unflushed writes, all of them made before the latest call of `stale`."""
+"""State of a file with unflushed writes that were all made before the latest call of `stale`."""
 NEW_DIRT = 2
 
 
 class OpenFile(Protocol):
-    """A file of the cache, which has an open descriptor."""
+    """Interface of a file in the cache, which has an open descriptor."""
 
     dirt: int
     """State of the file's unflushed writes: CLEAN, OLD_DIRT or NEW_DIRT."""
@@ -55,16 +55,16 @@ class DescriptorCache(Generic[F]):
         meantime."""
         self._kept: dict[F, None] = {}
         self.is_short = False
-        """True if a file could not be opened although fewer than `count_max` are open, because
-        other components of the process use the descriptors. `stale` then returns as many files as
-        it can."""
+        """True if a file could not be opened although fewer than `count_max` files are open,
+        because other components of the process use the descriptors. `stale` then returns as many
+        files as it can."""
 
     def __len__(self) -> int:
         """Return the number of open files."""
         return len(self._waiting) + len(self._kept)
 
     def add(self, file: F) -> None:
-        """Add a file that was opened. May close another file."""
+        """Add a file that was opened. The cache may close another file for it."""
         file.was_used = True
         if not file.is_set_apart:
             self._waiting[file] = None
@@ -77,23 +77,22 @@ class DescriptorCache(Generic[F]):
         file.is_set_apart = False
 
     def note_flushed(self, file: F) -> None:
-        """Make a file closable again after its writes were flushed. May close this or other
-        files."""
+        """Make a file closable again after its writes were flushed. The cache may then close this
+        or other files."""
         self.settle(file)
         self.shrink(self.count_max)
 
     def settle(self, file: F) -> None:
-        """Consider a file for closing again if nothing keeps its descriptor open any longer. The
-        cache had skipped the file because an earlier attempt to close it found that it had to stay
-        open. This call itself does not close the file."""
+        """Consider a file for closing again, if nothing keeps its descriptor open any longer. The
+        cache skips a file after an attempt to close it found that it had to stay open. This call
+        itself does not close the file."""
         if file.is_set_apart and not file.is_kept:
             del self._kept[file]
             file.is_set_apart = False
             self._waiting[file] = None
 
     def shrink(self, count: int) -> None:
-        """Close the least recently used files until at most `count` of the closable ones are
-        open."""
+        """Close the least recently used files until at most `count` closable files are open."""
         waiting = self._waiting
         while len(waiting) > count:
             file = next(iter(waiting))
@@ -108,7 +107,7 @@ class DescriptorCache(Generic[F]):
                 file.give_back()
 
     def release(self, file: F) -> None:
-        """Close a file at once if more than `count_max` are open and nothing keeps this one
+        """Close a file at once if more than `count_max` files are open and nothing keeps this one
         open."""
         if len(self) > self.count_max and not file.is_kept and file in self._waiting:
             del self._waiting[file]
@@ -121,7 +120,8 @@ class DescriptorCache(Generic[F]):
         return len(self._waiting) < before
 
     def stale(self, is_meant: Callable[[F], bool]) -> list[F]:
-        """Return the open files in excess of `count_max` that were not written since the last call.
+        """Return the open files in excess of `count_max` that were not written since the last call
+        of this method.
 
         Once flushed, these files can be closed. Only files for which `is_meant` returns True are
         examined.

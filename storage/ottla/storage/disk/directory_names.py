@@ -1,8 +1,8 @@
 """Names of partition directories, and the meaning of a name found on disk.
 
-A name is `<topic>-<partition>`. The suffix `.<32 hex digits>-delete` marks a directory to be
-removed. The suffix `-stray` marks one that the cluster no longer places on this broker. The suffix
-`-future` marks one that receives a copy from another log directory.
+A name is `<topic>-<partition>`. The suffix `.<32 hex digits>-delete` marks a directory that will be
+removed. The suffix `-stray` marks a directory of a partition that the cluster no longer places on
+this broker. The suffix `-future` marks a directory that receives a copy from another log directory.
 """
 
 from enum import Enum, auto
@@ -27,8 +27,8 @@ class DirectoryKind(Enum):
     STRAY = auto()
     FUTURE = auto()
     OTHER = auto()
-    """Not the directory of a user's partition: the metadata log, a cache, or a foreign directory.
-    The broker does not change it."""
+    """Directory of something other than a user's partition: the metadata log, a cache, or a foreign
+    directory. The broker does not change it."""
 
 
 class DirectoryName(NamedTuple):

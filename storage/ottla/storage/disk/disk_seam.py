@@ -41,7 +41,8 @@ class Space(NamedTuple):
 
 
 class DirectorySurvey(NamedTuple):
-    """Contents of one directory: its file names and sizes, and the contents of some small files."""
+    """Contents of one directory: its file names and sizes, and the contents of the small files that
+    were requested."""
 
     sizes: dict[str, int]
     """Size in bytes of each file in the directory, by file name."""
@@ -50,7 +51,7 @@ class DirectorySurvey(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """A handle on one file. There is no cursor: the owner gives the position of each write.
+    """Interface of an open file. There is no cursor: the owner gives the position of each write.
 
     The file's descriptor may be closed, in favour of other files, while the file is not pinned and
     has no unflushed writes. The next use reopens the file, even if `Disk.rename` changed its path.
@@ -63,12 +64,12 @@ class DiskFile(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """The current size of the file."""
+        """Current size of the file in bytes."""
         ...
 
     @property
     def modified_ms(self) -> int:
-        """Wall time of the last write or truncation."""
+        """Wall time in ms of the last write or truncation."""
         ...
 
     @property
@@ -107,16 +108,16 @@ class DiskFile(Protocol):
         """Set the size as `set_size` does, and make the next fsync write the size even if it is
         unchanged.
 
-        After a failed fsync, memory may show a size that the device does not have, and a later
-        fsync would succeed without writing it. The modification time does not change if the size
-        does not.
+        After a failed fsync, memory may show a size that the device does not have. A later fsync
+        would then succeed without writing the size. The modification time does not change if the
+        size does not.
         """
         ...
 
     def set_modified_ms(self, modified_ms: int) -> None:
         """Set the modification time, in wall time; the next fsync makes it durable.
 
-        The next write or truncation changes it again.
+        The next write or truncation of the file changes the modification time again.
         """
         ...
 
@@ -143,7 +144,7 @@ class DiskFile(Protocol):
 
     def expect_rewrite(self) -> None:
         """Do not count writes of this file as unflushed, because the owner rewrites the whole file
-        before it relies on it.
+        before it relies on its contents.
 
         Its writes may then be lost without an error, and its descriptor may be closed.
         """
@@ -180,21 +181,21 @@ class Disk(Protocol):
         ...
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the range can be read without waiting. Only some bytes of the range are
-        probed.
+        """Return whether a range of a file can be read without waiting. Only some bytes of the
+        range are probed.
 
         Returns False if the file's descriptor is closed, because opening may wait for the disk.
         """
         ...
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Load a range into the page cache. If the file's descriptor was closed, it is reopened
-        first, and stays open if the file is pinned."""
+        """Load a range of a file into the page cache. If the file's descriptor was closed, the file
+        is reopened first, and stays open if it is pinned."""
         ...
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`, read by a worker. For ranges that may be large or not
-        cached."""
+        """Return the same bytes as `pread`, read by a worker thread. Used for ranges that may be
+        large or not cached."""
         ...
 
     async def forget_flushed(self, file: DiskFile) -> None:
@@ -206,8 +207,8 @@ class Disk(Protocol):
         ...
 
     async def write_back(self, file: DiskFile) -> None:
-        """Start write-back of the written data, after the write-back of the previous call has
-        ended.
+        """Start write-back of the data written to a file, after the write-back of the previous call
+        has ended.
 
         This makes nothing durable. It shortens the next fsync, and so the time that other files
         wait for the file system's journal. A failure counts as a failed fsync.
@@ -215,7 +216,7 @@ class Disk(Protocol):
         ...
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make all writes before the call durable. Overlapping calls share one fsync.
+        """Make all writes to a file before the call durable. Overlapping calls share one fsync.
 
         After one failure every later call fails too, because the kernel forgets which pages it
         could not write. A file that its owner has closed is skipped.
@@ -232,8 +233,8 @@ class Disk(Protocol):
         ...
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Set the size as `renew_size` does, on a worker. A file that its owner has closed is
-        skipped."""
+        """Set the size as `renew_size` does, in a worker thread. A file that its owner has closed
+        is skipped."""
         ...
 
     async def read_file(self, path: str) -> bytes:
@@ -241,8 +242,8 @@ class Disk(Protocol):
         ...
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably. A crash leaves either the old contents or the new, never a
-        mixture.
+        """Replace the contents of a file durably. A crash leaves either the old contents or the
+        new, never a mixture.
 
         Concurrent calls for the same file take effect in the order of the calls.
         """
@@ -268,9 +269,11 @@ class Disk(Protocol):
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return the contents of each of several directories, or the error that prevented it.
+        """Return the contents of each of several directories, or the error that prevented reading
+        it.
 
-        `wanted` selects from all file names the small files to read; it is called in the worker.
+        `wanted` selects from all file names the small files to read; it is called in the worker
+        thread.
         """
         ...
 
@@ -279,11 +282,11 @@ class Disk(Protocol):
         ...
 
     async def space(self, path: str) -> Space:
-        """Return the space of the volume that contains the path, which must exist."""
+        """Return the size and free space of the volume that contains the path, which must exist."""
         ...
 
     async def makedirs(self, path: str) -> None:
-        """Create a directory and its parents. An existing directory is not an error."""
+        """Create a directory and its missing parents. An existing directory is not an error."""
         ...
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
@@ -308,8 +311,8 @@ class Disk(Protocol):
 
 
 async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
-    """Return the result of a look-up. Whenever it raises NotCachedError, the range is loaded and
-    the look-up is repeated.
+    """Return the result of a look-up. Whenever `look_up` raises NotCachedError, the range is loaded
+    and the look-up is repeated.
 
     The last look-up runs in the same event-loop iteration as the return. The state may change
     between two look-ups. A look-up must therefore read the state that it depends on at its start.
@@ -324,7 +327,7 @@ async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
 
 
 async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> bytes | bytearray:
-    """Return the same bytes as `pread`. A worker is used only if the read would wait for the
+    """Return the same bytes as `pread`. A worker thread is used only if the read would wait for the
     disk."""
     try:
         return file.read_cached(position, size)

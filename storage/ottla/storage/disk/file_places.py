@@ -1,8 +1,9 @@
 """Current paths of open files: a tree of names that follows renames.
 
 A file whose descriptor was closed is reopened by name, but names change in the meantime: a deleted
-partition's directory is renamed, a moved one gets its partition's name, a cleaned file gets the
-name of a segment. A file whose name is removed or given to another file is removed from the tree.
+partition's directory is renamed, a moved log's directory gets the name of its partition, a cleaned
+file gets the name of a segment. A file whose name is removed or given to another file is removed
+from the tree.
 """
 
 from typing import Generic, Protocol, TypeVar
@@ -31,7 +32,7 @@ class Folder:
 
 
 class PlacedFile(Protocol):
-    """A file handle in the tree."""
+    """Interface of a file handle in the tree of paths."""
 
     folder: Folder | None
     """The directory of the file, or None if the file has no name."""

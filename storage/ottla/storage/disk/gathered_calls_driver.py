@@ -22,11 +22,11 @@ class _Call(Generic[T]):
         self.asked = asked
         self.error: Exception | None = None
         self.is_dropped = False
-        """True if the caller was cancelled before a worker started the call."""
+        """True if the caller was cancelled before a worker thread started the call."""
 
 
 class _Batch(Generic[T]):
-    """Calls that one worker performs together."""
+    """Calls that one worker thread performs together."""
 
     __slots__ = ("calls", "has_begun", "is_done", "is_over")
 
@@ -50,12 +50,12 @@ class GatheredCalls(Generic[T]):
         self._workers = workers
         self._most = most
         self._waiting: _Batch[T] | None = None
-        """The newest batch, which no worker has started yet, or None."""
+        """The newest batch, which no worker thread has started yet, or None."""
         self._threads = trio.CapacityLimiter(workers.total_tokens)
 
     async def run(self, asked: T) -> None:
         """Perform one call with the argument `asked` in a worker thread. Raises the exception that
-        `work` raises for it."""
+        `work` raises for this argument."""
         while True:
             call = _Call(asked)
             batch = self._waiting

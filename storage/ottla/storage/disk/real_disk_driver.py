@@ -34,29 +34,29 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
 SLOW_FSYNC_S = 1.0
-"""Duration of a flush in seconds above which it is logged. Shorter flushes are usual while a device
-is busy. A flush that takes little longer can cause an election."""
+"""Duration of a flush in seconds above which the flush is logged. Shorter flushes are usual while a
+device is busy. A flush that takes only a little longer can cause an election."""
 SLOW_REPEAT_S = 60.0
-"""Minimum interval in seconds between log lines about slow flushes of one directory. A shorter one
-fills the log."""
+"""Minimum interval in seconds between log messages about slow flushes of one directory. A shorter
+interval fills the log."""
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Maximum number of concurrent fsyncs of different files and directories. With fewer, partitions
 that flush every batch wait for each other. With more, fsyncs only wait in the device's queue."""
 
 MAKING_WORKERS_PER_DIRECTORY = 2
-"""Number of workers that create directories. The same number of other workers make them durable.
-With fewer, the disk is idle while a worker returns its results. With more, workers contend for the
-interpreter lock, which slows the event loop."""
+"""Number of worker threads that create directories. The same number of other workers make them
+durable. With fewer, the disk is idle while a worker returns its results. With more, workers contend
+for the interpreter lock, which slows the event loop."""
 
 NAMES_TOGETHER = 32
 """Number of directories that one worker call creates, makes durable or renames. With fewer, passing
 calls to threads costs more than the calls themselves. With more, the first result is delayed until
-nearly all are done."""
+nearly all directories are done."""
 
 READ_WORKERS_PER_DIRECTORY = 4
-"""Number of ranges that are loaded concurrently. With fewer, readers of old records wait for each
-other. With more, disks seek between the ranges."""
+"""Maximum number of ranges that are loaded concurrently. With fewer, readers of old records wait
+for each other. With more, disks seek between the ranges."""
 
 PROBE_EVERY_BYTES = 1 << 18
 """Distance in bytes between two probed bytes when a range is checked for being cached. A larger
@@ -69,7 +69,7 @@ cache. The size of the device's reads does not depend on it."""
 
 
 class _Workers:
-    """The worker threads of one directory."""
+    """The worker threads of one directory, by kind of work."""
 
     __slots__ = ("fsync", "keeping", "making", "other", "read", "renaming", "said_slow_at", "space")
 
@@ -152,8 +152,8 @@ class RealDisk:
         self._files.places.unname(path)
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the range can be read without waiting. Only some bytes of the range are
-        probed."""
+        """Return whether a range of a file can be read without waiting. Only some bytes of the
+        range are probed."""
         assert isinstance(file, RealFile)
         if not file.is_open:
             return False
@@ -171,22 +171,23 @@ class RealDisk:
         return True
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Load a range into the page cache."""
+        """Load a range of a file into the page cache."""
         limiter = self._workers_of(file.path).read
         await _run_pinned(limiter, file, _touch, file, position, size)
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`, read by a worker."""
+        """Return the same bytes as `pread`, read by a worker thread."""
         limiter = self._workers_of(file.path).read
         return await _run_pinned(limiter, file, file.pread, position, size)
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Drop the file's clean pages from the page cache."""
+        """Drop the clean pages of a file from the page cache, so that later reads come from the
+        device."""
         await _run_pinned(self._workers_of(file.path).other, file, _drop_pages, file)
 
     async def write_back(self, file: DiskFile) -> None:
-        """Start write-back of the written data, after the write-back of the previous call has
-        ended."""
+        """Start write-back of the data written to a file, after the write-back of the previous call
+        has ended."""
         assert isinstance(file, RealFile)
         if file.is_closed:
             return
@@ -198,7 +199,7 @@ class RealDisk:
             raise
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make all writes before the call durable. Overlapping calls share one fsync."""
+        """Make all writes to a file before the call durable. Overlapping calls share one fsync."""
         assert isinstance(file, RealFile)
         if file.is_closed:
             return
@@ -244,8 +245,8 @@ class RealDisk:
             state.running = None
 
     async def flush_idle(self, directory: str) -> None:
-        """Flush files that were not written for a while, so that their descriptors can be
-        closed."""
+        """Flush files below a directory that were not written for a while, so that their
+        descriptors can be closed."""
         prefix = directory + "/"
         cache = self._files.descriptors
         for file in cache.stale(lambda file: file.path.startswith(prefix)):
@@ -264,7 +265,7 @@ class RealDisk:
         return await self._run(path, _read_file, path)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably, by a temporary file in the same directory and a rename."""
+        """Replace a file durably, by a temporary file in the same directory and a rename."""
         await self._run_removing_name(path, _write_atomically, path, data)
         await self.fsync_directory(os.path.dirname(path))
 
@@ -311,7 +312,7 @@ class RealDisk:
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:
-        """Return the space of the volume that contains the path.
+        """Return the size and free space of the volume that contains the path.
 
         A cancellation takes effect at once even while the volume hangs, because the abandoned
         thread changes nothing.
@@ -351,8 +352,8 @@ class RealDisk:
     async def _run_removing_name(
         self, path: str, work: Callable[..., object], *arguments: object
     ) -> None:
-        """Run work that removes the name of a file. Existing handles on the file remain
-        readable."""
+        """Run `work`, which removes the name of a file, in a worker thread. Existing handles on the
+        file remain readable."""
         with self._removing_name(path) as handles:
             await self._run(path, _open_all_and_work, handles, work, *arguments)
 
@@ -424,7 +425,7 @@ def _open_all(handles: list[RealFile]) -> None:
 
 
 _PROBED = (bytearray(1),)
-"""One-byte buffer of the reads that test whether a byte is cached."""
+"""One-byte buffer for the reads that test whether a byte is cached."""
 
 
 def _drop_pages(file: DiskFile) -> None:

@@ -1,7 +1,7 @@
 """A file of the real disk, whose descriptor may be closed while the file is idle.
 
-Only the event loop closes descriptors, and never in the middle of a call; a file that a worker uses
-is pinned. Therefore no descriptor is closed while a call uses it.
+Only the event loop closes descriptors, and never in the middle of a call; a file that a worker
+thread uses is pinned. Therefore no descriptor is closed while a call uses it.
 """
 
 import errno
@@ -37,7 +37,8 @@ EINVAL."""
 
 
 class RealFile:
-    """One file. Its descriptor closes once its owner has closed the file and no slice pins it."""
+    """One file of the real disk. Its descriptor is closed once its owner has closed the file and no
+    slice pins it."""
 
     __slots__ = (
         "_cache",
@@ -70,7 +71,7 @@ class RealFile:
         self.name = ""
         self._is_rewritten = False
         self._identity: tuple[int, int] | None = None
-        """Device and inode of the file. They prevent another file of the same name from being used
+        """Device and inode of the file. They prevent that another file of the same name is used
         instead."""
         self._cache = cache
         if cache is not None:
@@ -85,12 +86,12 @@ class RealFile:
 
     @property
     def size_bytes(self) -> int:
-        """The current size of the file."""
+        """Current size of the file in bytes."""
         return os.fstat(self._descriptor()).st_size
 
     @property
     def modified_ms(self) -> int:
-        """Wall time of the last write or truncation."""
+        """Wall time in ms of the last write or truncation."""
         return os.fstat(self._descriptor()).st_mtime_ns // 1_000_000
 
     @property
@@ -340,9 +341,10 @@ class OpenRealFiles:
                 yield target + path[len(source) :]
 
     def make_room(self, path: str) -> None:
-        """Ensure that a descriptor is free for a log's file.
+        """Ensure that a descriptor is free for opening a log's file, if necessary by closing
+        others.
 
-        Raises OSError(EMFILE) if there is none.
+        Raises OSError(EMFILE) if no descriptor can be freed.
         """
         while _lowest_descriptor() > self.descriptor_max:
             if not self.descriptors.free(FREED_AT_ONCE):
@@ -358,7 +360,7 @@ def _lowest_descriptor() -> int:
 
 
 class Fsyncs:
-    """Number of a file's fsyncs that have begun, number that have ended, and the error of a failed
+    """Number of fsyncs of a file that have begun, number that have ended, and the error of a failed
     fsync."""
 
     __slots__ = ("begun_count", "done_count", "failure", "running")
@@ -371,8 +373,8 @@ class Fsyncs:
 
 
 def write_rest(fd: int, position: int, chunks: Sequence[Chunk], written: int) -> None:
-    """Write the rest of a partial write, which can occur after a signal, at the IOV limit, or on an
-    almost full disk."""
+    """Write the rest of `chunks` after a partial write, which can occur after a signal, at the IOV
+    limit, or on an almost full disk. `written` bytes from `position` on are already written."""
     rest = [memoryview(chunk).cast("B") for chunk in chunks if len(chunk)]
     at = position + written
     skip = written

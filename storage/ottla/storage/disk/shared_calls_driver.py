@@ -1,4 +1,4 @@
-"""Sharing of overlapping calls of one kind, such as fsyncs of a directory.
+"""Lets overlapping disk calls of one kind share a run, such as fsyncs of a directory.
 
 A run that has already begun when a call arrives may miss the caller's last change. The caller
 therefore waits for the next run. That run begins when the current one has ended, and serves all
@@ -31,7 +31,7 @@ class SharedCalls:
 
     async def run(self, key: str, work: Callable[[], Awaitable[object]]) -> None:
         """Perform `work`, or share a run of it for the same key that begins after this call.
-        Returns when that run has ended. Raises its OSError."""
+        Returns when that run has ended. Raises OSError if the run failed."""
         while True:
             shared = self._next.get(key)
             if shared is None:

@@ -1,4 +1,4 @@
-"""A range of a file that is passed instead of its bytes, so that sendfile can serve it.
+"""A range of a file that is passed instead of its bytes, so that sendfile can send it.
 
 Slices are read by code that does not know their log. An error of the file is therefore raised as
 `SliceError`, and the handler reports the path to the log manager.
@@ -23,8 +23,8 @@ class SliceError(OSError):
 
 
 class FileSlice:
-    """`length` bytes of `file` from `position`. The file's descriptor stays open as long as the
-    slice exists."""
+    """Range of a file: `length` bytes of `file` from `position`. The file's descriptor stays open
+    as long as the slice exists."""
 
     __slots__ = ("_cached_end", "_cached_ms", "file", "length", "position")
 
@@ -50,8 +50,8 @@ class FileSlice:
     def read(self) -> bytes:
         """Return the bytes of the slice.
 
-        Raises CorruptDataError if the file was truncated below the slice's end, SliceError if it
-        cannot be read.
+        Raises CorruptDataError if the file was truncated below the slice's end, and SliceError if
+        the file cannot be read.
         """
         try:
             data = self.file.pread(self.position, self.length)
@@ -73,13 +73,14 @@ class FileSlice:
         return data
 
     def note_cached(self, end: int, now_ms: int) -> None:
-        """Record that the slice is in memory from the last position sent up to `end`."""
+        """Record at `now_ms` that the slice is in memory from the last position sent up to
+        `end`."""
         self._cached_end = end
         self._cached_ms = now_ms
 
     def cached_bytes(self, position: int, now_ms: int) -> int:
-        """Return the number of bytes from a position that are known to be in memory, or 0 after
-        `CACHED_FOR_MS`."""
+        """Return the number of bytes of the slice, from a position on, that are known to be in
+        memory. Returns 0 if this was recorded more than `CACHED_FOR_MS` ago."""
         if now_ms - self._cached_ms > CACHED_FOR_MS:
             return 0
         return max(0, self._cached_end - position)
