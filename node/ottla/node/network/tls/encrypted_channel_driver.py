@@ -59,7 +59,7 @@ class SharedBuffers:
 class TlsChannel(Channel):
     """Non-blocking socket with TLS, and the connection over it.
 
-    During the handshake (`is_shaking`), epoll reports one event and then no more until the next
+    During the handshake (`is_shaking`), epoll reports one event and no further event until the next
     step of the handshake. The server thus limits the rate of concurrent handshakes.
     """
 
