@@ -17,7 +17,7 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, parse_header
 
-AHEAD_TURNS_MAX = 8
+AHEAD_TURNS_MAX = 4
 """Turns of reading ahead in one attempt if no record is ready. Larger blocks the event loop longer;
 smaller needs more attempts after a failover."""
 

@@ -264,6 +264,9 @@ class ShareFetch:
                 partition.damage = str(damage)
                 refusals[target.id] = ErrorCode.CORRUPT_MESSAGE
                 continue
+            except RefusedError as refusal:
+                refusals[target.id] = refusal.code
+                continue
             if ranges:
                 acquired.append(Acquisition(target, read, ranges))
                 left -= count_of(ranges)

@@ -361,7 +361,7 @@ class ShareGroupSettings:
         at_most=1_000_000,
         doc="Maximum number of unsettled records of one partition that are in memory while records "
         "are delayed, in back-off, ordered by key or by priority. A record overtakes only these. "
-        "The leader needs about 300 bytes for each.",
+        "The leader needs 150 to 500 bytes for each.",
     )
 
 

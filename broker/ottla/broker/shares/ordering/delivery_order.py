@@ -60,8 +60,9 @@ class KeyQueue:
     def __init__(self) -> None:
         self.active_count = 0
         """Number of records that are ready, taken or in back-off."""
-        self.waiting: deque[tuple[int, int]] = deque()
-        """Offset and end of the back-off of each record that waits for the others."""
+        self.waiting: deque[tuple[int, int]] | None = None
+        """Offset and end of the back-off of each record that waits for the others. None before the
+        first one waits, since an empty deque has 600 bytes."""
 
 
 class AheadRecord(NamedTuple):
@@ -224,6 +225,8 @@ class DeliveryOrder:
         if traits.key is not None:
             queue = self._queue_of(traits.key)
             if queue.active_count >= self.rules.key_concurrency:
+                if queue.waiting is None:
+                    queue.waiting = deque()
                 queue.waiting.append((first, not_before_ms))
                 self.key_count += 1
                 return
@@ -353,18 +356,19 @@ class DeliveryOrder:
             self.ready_count += _size_of(kept)
             ended += removed
         for queue in self._keys.values():
-            if any(each < offset for each, _ in queue.waiting):
-                self._drop_waiting(queue, offset)
+            if queue.waiting:
+                self._drop_waiting(queue, queue.waiting, offset)
         for _, first, _ in ended:
             if first in self._traits:
                 self._end(first, mono_ms)
 
-    def _drop_waiting(self, queue: KeyQueue, offset: int) -> None:
-        for each, _ in queue.waiting:
-            if each < offset:
-                self._traits.pop(each)
-                self.key_count -= 1
-        queue.waiting = deque(one for one in queue.waiting if one[0] >= offset)
+    def _drop_waiting(self, queue: KeyQueue, waiting: deque[tuple[int, int]], offset: int) -> None:
+        ended = [each for each, _ in waiting if each < offset]
+        for each in ended:
+            del self._traits[each]
+        self.key_count -= len(ended)
+        if ended:
+            queue.waiting = deque(one for one in waiting if one[0] >= offset)
 
     # ---- figures
 
