@@ -46,6 +46,9 @@ SHARE_VERSION_OF_DEAD_LETTERS = 2
 """First level of share.version at which share groups may have a topic of dead letters
 (KIP-1191)."""
 
+KRAFT_VERSION_OF_VOTER_CHANGES = 1
+"""First level of kraft.version at which the voters of the quorum may change (KIP-853)."""
+
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which hosts of ACLs may be ranges (KIP-1276)."""
 

@@ -45,8 +45,8 @@ CAUGHT_UP_AGE_MS_MAX = 3_600_000
 value)."""
 
 FIXED = (
-    "The voters cannot be changed while the cluster may return to the previous release: upgrade"
-    " ottla.version first."
+    "The voters cannot be changed at kraft.version 0, nor while the cluster may return to the"
+    " previous release: upgrade ottla.version first, then kraft.version to 1."
 )
 
 NO_KEY = "The id and the directory id of the voter are required."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from ottla.metadata.features import OTTLA_VERSION
+from ottla.metadata.features import KRAFT_VERSION, OTTLA_VERSION
 from ottla.metadata.records import feature_level_record
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
@@ -119,6 +119,11 @@ async def test_voters_are_fixed_until_the_level_of_the_cluster_allows_changes(
         assert refused.error is ErrorCode.UNSUPPORTED_VERSION
 
         offset = await quorum.commit_record(feature_level_record(OTTLA_VERSION, 1))
+        for member in quorum.members.values():
+            await member.wait_applied(Offset(offset + 1))
+        refused = await (await quorum.leader()).answer(request)
+        assert refused.error is ErrorCode.UNSUPPORTED_VERSION, "kraft.version is 0"
+        offset = await quorum.commit_record(feature_level_record(KRAFT_VERSION, 1))
         for member in quorum.members.values():
             await member.wait_applied(Offset(offset + 1))
         await change(quorum, request)

@@ -481,8 +481,8 @@ _ottla_row() {
       argument='' ;;
     'cluster upgrade finalize')
       verbs=''
-      options='-h --help --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      options='-h --help --feature --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--feature= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'top')
       verbs=''

@@ -15,7 +15,12 @@ from typing import NoReturn
 import trio
 
 from ottla.metadata.change_log import ChangeLog
-from ottla.metadata.features import OTTLA_VERSION, OTTLA_VERSION_OF_CONTROLLERS
+from ottla.metadata.features import (
+    KRAFT_VERSION,
+    KRAFT_VERSION_OF_VOTER_CHANGES,
+    OTTLA_VERSION,
+    OTTLA_VERSION_OF_CONTROLLERS,
+)
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.metadata.records import Record
@@ -617,8 +622,13 @@ class QuorumMember:
 
 
 def may_voters_change(image: MetadataImage) -> bool:
-    """Return whether the cluster's metadata level allows changes of the voter set."""
-    return image.features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
+    """Return whether the finalized feature levels allow changes of the voter set.  As in Kafka, the
+    voters are fixed at kraft.version 0."""
+    levels = image.features
+    return (
+        levels.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
+        and levels.get(KRAFT_VERSION, 0) >= KRAFT_VERSION_OF_VOTER_CHANGES
+    )
 
 
 def other_directory_problem(identity: QuorumIdentity) -> str | None:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from ottla.cli.cluster.formatting.initial_features import initial_features
+from ottla.cli.cluster.formatting.initial_features import (
+    check_voters_may_be_fixed,
+    initial_features,
+)
 from ottla.metadata.features import INITIAL_LEVELS, bootstrap_records
 from ottla.metadata.fold import apply_all
 from ottla.metadata.image import EMPTY
@@ -45,7 +48,6 @@ def test_each_feature_may_have_its_own_level() -> None:
         (None, ("group.version",), "must be NAME=LEVEL"),
         (None, ("group.version=-1",), "must be NAME=LEVEL"),
         (None, ("metadata.version=29",), "the supported levels are 30 to"),
-        (None, ("kraft.version=0",), "kraft.version"),
     ],
 )
 def test_a_level_that_cannot_be_is_refused(
@@ -53,3 +55,12 @@ def test_a_level_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         initial_features(release, features)
+
+
+def test_voters_of_the_settings_may_be_fixed() -> None:
+    levels = initial_features(None, ("kraft.version=0",))
+    check_voters_may_be_fixed(levels, is_static=True)
+    assert "kraft.version" not in levels_of(None, "kraft.version=0")
+    with pytest.raises(ConfigError, match=r"it needs controller\.quorum\.voters"):
+        check_voters_may_be_fixed(levels, is_static=False)
+    check_voters_may_be_fixed(initial_features(None, ()), is_static=False)

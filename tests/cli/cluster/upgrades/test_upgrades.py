@@ -68,7 +68,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SurveyedBroker]]:
 
 def options(**given: Any) -> Namespace:
     usual = {"format": "table", "yes": False, "dry_run": False, "unsafe": False, "levels": []}
-    return Namespace(**(usual | given))
+    return Namespace(**({**usual, "feature": []} | given))
 
 
 def admin_of(*features: Mapping[str, FeatureLevels], refusal: str = "") -> Any:

@@ -1,7 +1,7 @@
 """Options `--release-version` and `--feature` of `ottla storage format`: feature levels of a new
 cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.metadata.features import (
     INITIAL_LEVELS,
@@ -28,10 +28,6 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
         if METADATA_VERSION in levels:
             raise ConfigError(RELEASE_OPTION, f"excludes {FEATURE_OPTION} {METADATA_VERSION}=…")
         levels[METADATA_VERSION] = _level_of_release(release)
-    if levels.get(KRAFT_VERSION) == 0:
-        raise ConfigError(
-            FEATURE_OPTION, f"has {KRAFT_VERSION}=0, but the voters are always in the metadata log"
-        )
     # metadata.version is first, so that a reader of the log can interpret the rest.
     names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
     return [
@@ -39,6 +35,18 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
         for name in names
         if levels[name] != INITIAL_LEVELS.get(name, 0)
     ]
+
+
+def check_voters_may_be_fixed(levels: Iterable[Record], *, is_static: bool) -> None:
+    """Raise ConfigError if the levels fix the voters of a cluster whose settings name no voters."""
+    for record in levels:
+        level = record.feature_level
+        if level.name == KRAFT_VERSION and level.level == 0 and not is_static:
+            raise ConfigError(
+                FEATURE_OPTION,
+                f"has {KRAFT_VERSION}=0, which fixes the voters; it needs controller.quorum.voters,"
+                " and neither --standalone nor --no-initial-controllers",
+            )
 
 
 def _level_of_release(release: str) -> int:

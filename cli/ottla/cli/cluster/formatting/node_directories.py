@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from ottla.cli.cluster.add_scram import first_credential
-from ottla.cli.cluster.formatting.initial_features import initial_features
+from ottla.cli.cluster.formatting.initial_features import (
+    check_voters_may_be_fixed,
+    initial_features,
+)
 from ottla.cli.cluster.server.combined_config import load_combined_config
 from ottla.cli.cluster.voter_text import voter_of
 from ottla.metadata.records import Record
@@ -75,6 +78,11 @@ def node_directories(
         controller, more = combined.controller, combined.log_dirs
     else:
         controller = load_controller_config(texts)[0]
+    check_voters_may_be_fixed(
+        levels,
+        is_static=bool(controller.controller_quorum_voters)
+        and not (arguments.standalone or arguments.no_initial_controllers),
+    )
     voters = parse_initial_controllers(
         arguments.initial_controllers, controller.dialled_listener.name
     )

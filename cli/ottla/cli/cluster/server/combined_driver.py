@@ -79,6 +79,7 @@ async def serve_combined(
                 is_controller=True,
                 endpoints=endpoints_of(of_controller),
                 listener=of_controller.dialled_listener.name,
+                are_voters_fixed=True,
                 joins_automatically=of_controller.quorum_auto_join_enable,
             )
             async with open_controller(

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.cli.cluster.survey import SurveyedBroker, brokers_of
-from ottla.cli.cluster.upgrades.features import change_levels
+from ottla.cli.cluster.upgrades.features import change_levels, levels_of
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION
+from ottla.cli.options import option
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb, verbs_of
@@ -194,9 +195,14 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise the levels of features to the highest levels that all nodes support, and return the
-    exit code. Raises RefusedError if a broker did not respond, or if a node does not support a
-    level."""
+    """Raise the levels of features to the given ones, or to the highest levels that all nodes
+    support, and return the exit code.
+
+    Raises RefusedError if a broker did not respond, or if a node does not support a level.
+    """
+    if arguments.feature:
+        chosen = levels_of(arguments.feature)
+        return await change_levels(admin, arguments, chosen, FeatureUpdateKind.UPGRADE)
     state = await state_of(admin)
     for broker, _ in state.brokers:
         if broker.failure:
@@ -218,6 +224,11 @@ async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
     return await change_levels(admin, arguments, state.targets, FeatureUpdateKind.UPGRADE)
 
 
+FEATURE = option(
+    "--feature NAME=LEVEL ...",
+    "raise only these features, such as kraft.version=1, after which voters may change",
+)
+
 UPGRADE = verbs_of(
     "upgrade",
     "show and end an upgrade",
@@ -230,6 +241,7 @@ UPGRADE = verbs_of(
         "finalize",
         "raise the levels to those of the new release, after which no node may return",
         finalize,
+        FEATURE,
         CONFIRMATION,
         description="Until then, each node may return to the previous release, one by one. Every "
         "registered broker and controller must support the levels: unregister nodes that are "
