@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.coordinators.share_persister import StateBatch
-from ottla.broker.share_state.state_batches import merge
+from ottla.broker.share_state.state_batches import HELD_PER_INSERT, SINGLE_INSERTS_MAX, merge
 
 OFFSETS_MAX = 30
 
@@ -60,3 +60,16 @@ def test_the_order_of_changes_does_not_matter(changed: list[StateBatch], random:
     merge(out_of_order, shuffled, -1)
     merge(out_of_order, changed, -1)
     assert by_offset(in_order) == by_offset(out_of_order)
+
+
+def test_few_changes_among_thousands_of_batches_have_the_same_outcome() -> None:
+    """As with delayed records, whose settled neighbours alternate with them."""
+    held = [StateBatch(2 * each, 2 * each, 2, 1) for each in range(2_000)]
+    changed = [StateBatch(50 * each + 1, 50 * each + 3, 2, 1 + each % 2) for each in range(20)]
+    expected = by_offset(held)
+    for offset, rank in by_offset(changed).items():
+        expected[offset] = max(rank, expected.get(offset, rank))
+    assert SINGLE_INSERTS_MAX < len(changed) < len(held) // HELD_PER_INSERT
+    merge(held, changed, -1)
+    assert by_offset(held) == expected
+    assert all(left.last_offset < right.first_offset for left, right in pairwise(held))

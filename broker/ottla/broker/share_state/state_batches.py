@@ -15,6 +15,10 @@ SINGLE_INSERTS_MAX = 8
 """Maximum number of changed batches that are inserted one by one. A leader usually changes a few of
 thousands; inserting many one by one would move the whole list each time."""
 
+HELD_PER_INSERT = 64
+"""Number of held batches for each changed one from which on each is inserted on its own, too. A
+pass over tens of thousands of batches, as delayed records cause, takes longer than the inserts."""
+
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
     """Merge changed batches into the stored ones, and remove everything below the start offset.
@@ -22,7 +26,7 @@ def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: i
     `held` is changed in place. A start offset of -1 removes nothing.
     """
     wanted = [batch for batch in changed if batch.last_offset >= start_offset]
-    if len(wanted) > SINGLE_INSERTS_MAX:
+    if len(wanted) > max(SINGLE_INSERTS_MAX, len(held) // HELD_PER_INSERT):
         held[:] = _merged(held, sorted(wanted))
     else:
         for batch in wanted:

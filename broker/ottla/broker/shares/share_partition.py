@@ -187,13 +187,12 @@ class SharePartition:
         start_offset, settled_count, is_leading = self.window.start_offset, 0, True
         for span in self.window.spans:
             # No other write is in flight, so that each transition is durable once this one is.
-            is_settled = span.state in TERMINAL
-            if is_leading and is_settled:
+            if span.state not in TERMINAL:
+                is_leading = False
+            elif is_leading:
                 start_offset = span.last + 1
-                continue
-            is_leading = False
-            if is_settled:
-                settled_count += span.size
+            else:  # Not `size`: with many delayed records there are thousands of spans.
+                settled_count += span.last - span.first + 1
         return ShareStateWrite(start_offset, settled_count, tuple(batches))
 
     def on_written(self, code: ErrorCode, now_ms: int) -> list[Transition]:
