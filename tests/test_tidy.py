@@ -134,6 +134,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "doctor",
         "rollup",
     ),
+    "insight": ("facts", "rules"),
     "controller": ("replication", "settings", "membership", "security", "front", "kafka"),
     "cli": (
         "background",
@@ -158,6 +159,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "storage": (),
     "broker": (),
     "client": (),
+    "insight": ("explanation",),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
     "controller": ("broker_epochs", "decision", "requester", "settings_in_force"),
     "cli": (

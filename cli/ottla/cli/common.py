@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.imports import importing
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.terminal import say_json
+from ottla.model.amounts import counted as counted  # for the commands
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import CLIENT_FILE, parse_bootstrap
 
@@ -253,8 +254,3 @@ def number_of(text: str) -> float | None:
         return None if unit is None else float(digits) * unit
     except ValueError:
         return None
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural if needed."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -47,6 +47,10 @@ COMMANDS = {
     "status": Command(
         "ottla.cli.cluster.status", "show whether the cluster is healthy, and why not"
     ),
+    "explain": Command(
+        "ottla.cli.cluster.explain",
+        "show why clients are denied, throttled or behind, and partitions not served",
+    ),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
     "token": Command(

@@ -6,6 +6,7 @@ Command line, MCP server and web pages are made from this table and offer exactl
 from collections.abc import Mapping
 
 from ottla.model.errors import ConfigError
+from ottla.model.security.acls import AclOperation
 from ottla.model.values import frozen
 
 VALUE_CHARS_MAX = 32_767
@@ -47,6 +48,9 @@ class Answer:
         return f"explain_{self.name}"
 
 
+OPERATIONS = tuple(
+    one.name.lower().replace("_", "-") for one in AclOperation if one > AclOperation.ALL
+)
 TOPIC = Parameter(name="topic", meaning="name of a topic (default: all topics)")
 ANSWERS = (
     Answer(name="health", summary="show whether the cluster is healthy, and why not"),
@@ -55,7 +59,12 @@ ANSWERS = (
         summary="show why a user may not do an operation",
         parameters=(
             Parameter(name="user", meaning="name of the user", is_required=True),
-            Parameter(name="operation", meaning="operation, such as read", is_required=True),
+            Parameter(
+                name="operation",
+                meaning="operation, such as read",
+                is_required=True,
+                choices=OPERATIONS,
+            ),
             Parameter(name="topic", meaning="name of the topic (default: the cluster itself)"),
             Parameter(name="group", meaning="id of the group (default: none)"),
             Parameter(name="transactional_id", meaning="transactional id (default: none)"),

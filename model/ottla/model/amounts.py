@@ -23,6 +23,11 @@ def amount(size_bytes: int) -> str:
     return "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural if needed."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def duration(span_ms: float) -> str:
     """Return a duration as text: `850 ms`, `12.3 s`, `5 min`. Minutes and larger units are used
     from two units on."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.cli.cluster.brokers import brokers_at
-from ottla.cli.cluster.survey import SurveyedBroker
 from ottla.cli.main import run
+from ottla.insight.facts.survey_driver import SurveyedBroker
 
 pytestmark = pytest.mark.cluster
 

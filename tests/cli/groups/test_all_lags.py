@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import trio
 
-from ottla.cli.groups import first_unread
 from ottla.cli.groups import group as command
 from ottla.client import open_producer
 from ottla.client.admin import Admin, open_admin
 from ottla.client.testing import open_test_cluster
+from ottla.insight.facts import first_unread_driver as first_unread
 from ottla.model.ids import TopicPartition
 from tests.cli_verbs import run_verb
 

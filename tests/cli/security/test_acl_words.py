@@ -10,11 +10,10 @@ from ottla.cli.security.acl_words import (
     entries_of,
     filter_of,
     operation_of,
-    principal_of,
     row_of,
-    sentence_of,
 )
 from ottla.cli.verbs import declare
+from ottla.insight.rules.acl_text import principal_of, sentence_of
 from ottla.model.errors import ConfigError
 from ottla.model.security.acls import AclEntry, AclFilter, AclOperation, PatternType, ResourceType
 

@@ -20,6 +20,7 @@ file_modes.py             warnings of files that other users of the machine can 
 doctor.py                 `ottla doctor`: Spark on this machine, retention of a cluster
 
 A running cluster
+explain.py                `ottla explain`: its verbs from the table of `ottla.insight`
 status.py                 `ottla status`
 quorum.py                 `ottla quorum status`
 voters/                   `ottla quorum add | remove | replace | unregister | replicas | log`
@@ -27,9 +28,7 @@ voter_text.py             a controller as text: id@host:port:directoryId
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
 removal/                  `ottla broker unregister | remove`
-survey.py                 collects the state of the cluster
 retention_findings.py     causes of late retention (pure)
-health.py                 judges a survey; each reason names its remedy
 moves/                    `ottla topic reassign`
 cluster.py                `ottla cluster`: its verbs
 traffic/                  `ottla top`

@@ -7,7 +7,6 @@ from typing import Any
 
 import trio
 
-from ottla.cli.cluster.health import broker_reasons, broker_standing, shown_standing
 from ottla.cli.cluster.log_dirs import (
     LIST_TIMEOUT_S,
     LOG_DIRS,
@@ -17,14 +16,6 @@ from ottla.cli.cluster.log_dirs import (
 from ottla.cli.cluster.removal.cordon import CORDON
 from ottla.cli.cluster.removal.remove import REMOVE
 from ottla.cli.cluster.removal.unregister import UNREGISTER
-from ottla.cli.cluster.survey import (
-    SurveyedBroker,
-    SurveyedPartition,
-    brokers_of,
-    counts_of,
-    partitions_of,
-    registered,
-)
 from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
@@ -34,6 +25,15 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.insight.facts.survey_driver import (
+    SurveyedBroker,
+    SurveyedPartition,
+    brokers_of,
+    counts_of,
+    partitions_of,
+    registered,
+)
+from ottla.insight.rules.health import broker_reasons, broker_standing, shown_standing
 from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest

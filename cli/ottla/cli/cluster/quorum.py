@@ -3,9 +3,7 @@ controllers."""
 
 import argparse
 
-from ottla.cli.cluster.health import quorum_reasons
 from ottla.cli.cluster.status import quorum_json
-from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voters.controller_registrations import UNREGISTER
 from ottla.cli.cluster.voters.metadata_snapshot import SNAPSHOT
 from ottla.cli.cluster.voters.quorum_log import LOG
@@ -16,6 +14,8 @@ from ottla.cli.tables import Identifier, Milliseconds, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.insight.rules.health import quorum_reasons
 
 UNHEALTHY = 2
 COLUMNS = (

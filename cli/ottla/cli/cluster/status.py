@@ -8,26 +8,26 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import trio
 
-from ottla.cli.cluster.health import (
-    broker_standing,
-    is_under_min_insync,
-    reasons_of,
-    shown_standing,
-    warnings_of,
-)
-from ottla.cli.cluster.survey import (
-    Survey,
-    SurveyedBroker,
-    SurveyedQuorum,
-    partitions_of,
-    survey,
-)
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, counted, print_json, run_async
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.tables import print_table, table
 from ottla.cli.terminal import Colour, clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.connection import ConnectionLostError
+from ottla.insight.facts.survey_driver import (
+    Survey,
+    SurveyedBroker,
+    SurveyedQuorum,
+    partitions_of,
+    survey,
+)
+from ottla.insight.rules.health import (
+    broker_standing,
+    is_under_min_insync,
+    reasons_of,
+    shown_standing,
+    warnings_of,
+)
 from ottla.model.amounts import amount
 from ottla.model.errors import ConfigError, RefusedError, code_of
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest

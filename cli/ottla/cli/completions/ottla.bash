@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status explain topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status explain topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -29,6 +29,61 @@ _ottla_row() {
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format --watch --under-replicated'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
+    'explain')
+      verbs='health denial throttle lag unavailable rebalance slow disk transaction delivery'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'explain health')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'explain denial')
+      verbs=''
+      options='-h --help --topic --group --transactional-id --host --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --group=@groups --transactional-id= --host= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='read|write|create|delete|alter|describe|cluster-action|describe-configs|alter-configs|idempotent-write|create-tokens|describe-tokens|two-phase-commit' ;;
+    'explain throttle')
+      verbs=''
+      options='-h --help --user --client-id --ip --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--user= --client-id= --ip= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'explain lag')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'explain unavailable')
+      verbs=''
+      options='-h --help --topic --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'explain rebalance')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'explain slow')
+      verbs=''
+      options='-h --help --topic --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'explain disk')
+      verbs=''
+      options='-h --help --broker --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
+    'explain transaction')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@topics' ;;
+    'explain delivery')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
     'topic')
       verbs='create list describe delete alter add-partitions trim elect reassign storage'
       options='-h --help'

@@ -9,14 +9,14 @@ function __ottla_row
     set -g __ottla_argument ''
     switch "$argv"
         case ''
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'backup' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'copy topics and offsets of groups into files, and back' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
+            set -g __ottla_verbs 'up' 'down' 'status' 'explain' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'backup' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version' 'help'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'show why clients are denied, throttled or behind, and partitions not served' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'copy topics and offsets of groups into files, and back' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version' 'show the help of a command'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
         case 'help'
-            set -g __ottla_verbs 'up' 'down' 'status' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'backup' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
-            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'copy topics and offsets of groups into files, and back' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
+            set -g __ottla_verbs 'up' 'down' 'status' 'explain' 'topic' 'user' 'token' 'acl' 'certificates' 'group' 'share' 'txn' 'quota' 'produce' 'consume' 'log' 'storage' 'server' 'controller' 'broker' 'cluster' 'top' 'backup' 'bundle' 'cleaner' 'quorum' 'config' 'metrics' 'pipeline' 'export' 'table' 'sql' 'world' 'jepsen' 'bench' 'doctor' 'completion' 'version'
+            set -g __ottla_summaries 'start a local cluster of real processes' 'stop the cluster of a directory' 'show whether the cluster is healthy, and why not' 'show why clients are denied, throttled or behind, and partitions not served' 'create, list, describe, change and delete topics' 'list, add and delete users that log in by SCRAM' 'create, list, renew and end delegation tokens of users' 'list, create, delete and explain ACLs' 'create and renew certificates of nodes and users' 'list, describe, reset and delete groups of consumers' 'list, describe, reset and delete share groups' 'list and describe transactions, find and abort hanging ones' 'set limits of users and clients, and show which limit applies' 'write records from standard input' 'print records' 'inspect, verify and recover log directories without a broker' 'format directories' 'run one node from a .properties file, with the roles in its process.roles' 'run one controller from a .properties file' 'run one broker from a .properties file; or list, drain, cordon and remove brokers' 'balance brokers, finalize upgrades, change features' 'show the busiest brokers, topics, partitions and clients' 'copy topics and offsets of groups into files, and back' 'write the cluster’s state into one archive for support' 'show the state of compaction, start a pass, retry failed logs' 'show and change the controllers’ quorum' 'show, change and compare settings' 'show and configure metrics that clients push (KIP-714)' 'run Spark on topics: archive, telemetry, or a pipeline of your own' 'export a topic into Parquet files, an Iceberg or a Delta table' 'maintain exported tables' 'query live topics in SQL, by DuckDB' 'run the deterministic simulation from seeds' 'test real processes under faults' 'measure any Kafka-compatible broker' 'diagnose this machine for Spark, and a cluster' 'print completion scripts for shells' 'print the version'
             set -g __ottla_options
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -38,6 +38,72 @@ function __ottla_row
             set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch' '--under-replicated'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
+        case 'explain'
+            set -g __ottla_verbs 'health' 'denial' 'throttle' 'lag' 'unavailable' 'rebalance' 'slow' 'disk' 'transaction' 'delivery'
+            set -g __ottla_summaries 'show whether the cluster is healthy, and why not' 'show why a user may not do an operation' 'show which limits slow down clients or replicas now' 'show why a group is behind' 'show why partitions cannot be read or written' 'show why a group’s assignment is not finished' 'show why requests are slow' 'show why log directories are full or offline' 'show which open transactions hold up readers' 'show why a share group’s records are not delivered'
+            set -g __ottla_options '-h' '--help'
+            set -g __ottla_values
+            set -g __ottla_argument ''
+        case 'explain health'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'explain denial'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--group' '--transactional-id' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--group=@groups' '--transactional-id=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument 'read|write|create|delete|alter|describe|cluster-action|describe-configs|alter-configs|idempotent-write|create-tokens|describe-tokens|two-phase-commit'
+        case 'explain throttle'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'explain lag'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'explain unavailable'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'explain rebalance'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'explain slow'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--topic' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'explain disk'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'explain transaction'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'explain delivery'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
         case 'topic'
             set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'
             set -g __ottla_summaries 'create topics' 'list topics, with the bytes of all their replicas' 'show a topic’s partitions' 'delete topics' 'change settings of topics' 'add partitions to topics' 'delete the oldest records' 'give leadership to each partition’s first replica' 'move replicas to other brokers or log directories' 'show the bytes of a topic’s replicas'

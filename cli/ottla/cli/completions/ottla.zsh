@@ -6,12 +6,12 @@ _ottla_row() {
   ottla_verbs=() ottla_options=() ottla_values=() ottla_argument=''
   case $1 in
     '')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'certificates:create and renew certificates of nodes and users' 'group:list, describe, reset and delete groups of consumers' 'share:list, describe, reset and delete share groups' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, drain, cordon and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'top:show the busiest brokers, topics, partitions and clients' 'backup:copy topics and offsets of groups into files, and back' 'bundle:write the cluster’s state into one archive for support' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'explain:show why clients are denied, throttled or behind, and partitions not served' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'certificates:create and renew certificates of nodes and users' 'group:list, describe, reset and delete groups of consumers' 'share:list, describe, reset and delete share groups' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, drain, cordon and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'top:show the busiest brokers, topics, partitions and clients' 'backup:copy topics and offsets of groups into files, and back' 'bundle:write the cluster’s state into one archive for support' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version' 'help:show the help of a command')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
     'help')
-      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'certificates:create and renew certificates of nodes and users' 'group:list, describe, reset and delete groups of consumers' 'share:list, describe, reset and delete share groups' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, drain, cordon and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'top:show the busiest brokers, topics, partitions and clients' 'backup:copy topics and offsets of groups into files, and back' 'bundle:write the cluster’s state into one archive for support' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
+      ottla_verbs=('up:start a local cluster of real processes' 'down:stop the cluster of a directory' 'status:show whether the cluster is healthy, and why not' 'explain:show why clients are denied, throttled or behind, and partitions not served' 'topic:create, list, describe, change and delete topics' 'user:list, add and delete users that log in by SCRAM' 'token:create, list, renew and end delegation tokens of users' 'acl:list, create, delete and explain ACLs' 'certificates:create and renew certificates of nodes and users' 'group:list, describe, reset and delete groups of consumers' 'share:list, describe, reset and delete share groups' 'txn:list and describe transactions, find and abort hanging ones' 'quota:set limits of users and clients, and show which limit applies' 'produce:write records from standard input' 'consume:print records' 'log:inspect, verify and recover log directories without a broker' 'storage:format directories' 'server:run one node from a .properties file, with the roles in its process.roles' 'controller:run one controller from a .properties file' 'broker:run one broker from a .properties file; or list, drain, cordon and remove brokers' 'cluster:balance brokers, finalize upgrades, change features' 'top:show the busiest brokers, topics, partitions and clients' 'backup:copy topics and offsets of groups into files, and back' 'bundle:write the cluster’s state into one archive for support' 'cleaner:show the state of compaction, start a pass, retry failed logs' 'quorum:show and change the controllers’ quorum' 'config:show, change and compare settings' 'metrics:show and configure metrics that clients push (KIP-714)' 'pipeline:run Spark on topics: archive, telemetry, or a pipeline of your own' 'export:export a topic into Parquet files, an Iceberg or a Delta table' 'table:maintain exported tables' 'sql:query live topics in SQL, by DuckDB' 'world:run the deterministic simulation from seeds' 'jepsen:test real processes under faults' 'bench:measure any Kafka-compatible broker' 'doctor:diagnose this machine for Spark, and a cluster' 'completion:print completion scripts for shells' 'version:print the version')
       ottla_options=()
       ottla_values=()
       ottla_argument='' ;;
@@ -30,6 +30,61 @@ _ottla_row() {
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format' '--watch' '--under-replicated')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
+    'explain')
+      ottla_verbs=('health:show whether the cluster is healthy, and why not' 'denial:show why a user may not do an operation' 'throttle:show which limits slow down clients or replicas now' 'lag:show why a group is behind' 'unavailable:show why partitions cannot be read or written' 'rebalance:show why a group’s assignment is not finished' 'slow:show why requests are slow' 'disk:show why log directories are full or offline' 'transaction:show which open transactions hold up readers' 'delivery:show why a share group’s records are not delivered')
+      ottla_options=('-h' '--help')
+      ottla_values=()
+      ottla_argument='' ;;
+    'explain health')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'explain denial')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--group' '--transactional-id' '--host' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--group=@groups' '--transactional-id=' '--host=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='read|write|create|delete|alter|describe|cluster-action|describe-configs|alter-configs|idempotent-write|create-tokens|describe-tokens|two-phase-commit' ;;
+    'explain throttle')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--user' '--client-id' '--ip' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--user=' '--client-id=' '--ip=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'explain lag')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'explain unavailable')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'explain rebalance')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'explain slow')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'explain disk')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--broker' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'explain transaction')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'explain delivery')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
     'topic')
       ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:add partitions to topics' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories' 'storage:show the bytes of a topic’s replicas')
       ottla_options=('-h' '--help')

@@ -11,14 +11,12 @@ import trio
 
 from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
 from ottla.cli.confirmation import YES, confirm_in_loop
-from ottla.cli.groups.all_lags import GroupLag, all_lags, group_lag
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
-from ottla.cli.groups.group_view import described, lags, of_group, owners, subscription_of
 from ottla.cli.groups.offset_delete import OFFSET_DELETE_OPTIONS, offset_delete
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import Milliseconds, print_table
-from ottla.cli.terminal import clear_screen, note, say
+from ottla.cli.terminal import clear_screen, draw, is_watched, note, say, wipe
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_groups import (
@@ -26,6 +24,8 @@ from ottla.client.admin_parts.admin_groups import (
     GroupMemberDescription,
     GroupType,
 )
+from ottla.insight.facts.group_view import described, lags, of_group, owners, subscription_of
+from ottla.insight.facts.lags_driver import GroupLag, all_lags, group_lag
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 
@@ -202,7 +202,13 @@ async def show_lag(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _show_all(admin: Admin, arguments: argparse.Namespace) -> int:
-    found, refusals = await all_lags(admin, isolation_level=arguments.isolation_level)
+    try:
+        found, refusals = await all_lags(
+            admin, isolation_level=arguments.isolation_level, report=_draw_progress
+        )
+    finally:
+        if is_watched():
+            wipe()
     if arguments.format == "json":
         print_json(list(map(_lag_object, found)))
     elif arguments.partitions:
@@ -221,6 +227,11 @@ async def _show_all(admin: Admin, arguments: argparse.Namespace) -> int:
     for refusal in refusals[-1:]:
         raise refusal
     return 0
+
+
+def _draw_progress(noun: str, done: int, total: int) -> None:
+    if is_watched():
+        draw(f"{done} of {total} {noun}")
 
 
 def _lag_row(of: GroupLag) -> tuple[object, ...]:

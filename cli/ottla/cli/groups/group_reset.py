@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
-from ottla.cli.groups.group_view import committed_offsets
 from ottla.cli.groups.reset_plans import (
     format_plan,
     parse_places,
@@ -19,8 +18,9 @@ from ottla.cli.groups.reset_plans import (
 from ottla.cli.options import Declared, one_of, option
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, reason_of, say_block
-from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
+from ottla.insight.facts.group_view import committed_offsets
+from ottla.insight.facts.offsets import offsets_at
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST

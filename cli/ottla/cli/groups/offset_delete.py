@@ -5,11 +5,11 @@ import argparse
 
 from ottla.cli.common import counted
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
-from ottla.cli.groups.group_view import committed_offsets, of_group
 from ottla.cli.groups.reset_plans import parse_places
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.client.admin import Admin
+from ottla.insight.facts.group_view import committed_offsets, of_group
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 

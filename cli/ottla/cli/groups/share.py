@@ -9,7 +9,6 @@ from typing import Any
 from ottla.cli.common import CONNECTION, FORMAT, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, YES, confirm_in_loop
 from ottla.cli.groups.group_reset import RESET_OPTIONS, ResetTarget, reset_offsets
-from ottla.cli.groups.group_view import of_group
 from ottla.cli.groups.share_delivery_view import delivery_object, delivery_text
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
@@ -19,6 +18,7 @@ from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
 from ottla.client.admin_parts.admin_share_groups import ShareOffset, ShareRecordCounts
+from ottla.insight.facts.group_view import of_group
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 

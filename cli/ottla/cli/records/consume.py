@@ -13,12 +13,12 @@ from ottla.cli.options import Declared, option
 from ottla.cli.records.record_printer import Printer, ReadPosition
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
-from ottla.cli.topics.offsets import offsets_at
 from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
+from ottla.insight.facts.offsets import offsets_at
 from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM

@@ -2,7 +2,6 @@
 
 acl.py                    `ottla acl`: list, create, delete, explain
 acl_words.py              ACLs on the command line and in tables (pure)
-acl_explanation.py        decides as a broker does, and shows the deciding ACL
 certificates.py           `ottla certificates`: authorities, and certificates that they issue
 doctor_certificates.py    `ottla doctor certificates`
 certificate_findings.py   judges certificates (pure)

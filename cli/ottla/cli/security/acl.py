@@ -6,23 +6,21 @@ from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.outcomes import show
-from ottla.cli.security.acl_explanation import explained
 from ottla.cli.security.acl_words import (
     COLUMNS,
     entries_of,
     filter_of,
     operation_of,
     patterns_of,
-    principal_of,
     resource_options,
     row_of,
-    sentence_of,
-    word_of,
 )
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
-from ottla.metadata.standard_authorizer import AuthorizationDecision
+from ottla.insight.facts.acl_facts import explained
+from ottla.insight.rules.acl_text import principal_of, word_of
+from ottla.insight.rules.denial import reason_of
 from ottla.model.errors import ConfigError
 from ottla.model.security.acls import AclFilter
 from ottla.model.visible_text import visible
@@ -82,22 +80,11 @@ async def explain_acl(admin: Admin, arguments: argparse.Namespace) -> int:
     else:
         outcome = "may" if found.is_allowed else "may not"
         what = f"{kind.name.lower().replace('_', ' ')} {name}"
-        say(visible(f"{principal} {outcome} {word_of(operation)} on {what}: {_why(found)}"))
+        say(visible(f"{principal} {outcome} {word_of(operation)} on {what}: {reason_of(found)}"))
     return 0 if found.is_allowed else DENIED
 
 
 _NAMES = tuple(column.lower() for column in COLUMNS)
-
-REASONS = {
-    "SuperUser": "it is one of super.users",
-    "DefaultAllow": "no entry is about it, and allow.everyone.if.no.acl.found is true",
-    "DefaultDeny": "no entry allows it",
-}
-
-
-def _why(found: AuthorizationDecision) -> str:
-    return REASONS[found.reason] if found.entry is None else sentence_of(found.entry)
-
 
 FILTERS = (
     *resource_options(is_repeatable=False),

@@ -6,6 +6,12 @@ from typing import Any
 
 from ottla.cli.options import Option, option
 from ottla.cli.suggestions import did_you_mean
+from ottla.insight.rules.acl_text import (
+    OPERATION_NAMES,
+    operation_named,
+    principal_of,
+    word_of,
+)
 from ottla.model.errors import ConfigError
 from ottla.model.security.acls import (
     CLUSTER_NAME,
@@ -48,24 +54,15 @@ def resource_options(*, is_repeatable: bool) -> Iterator[Option]:
     yield option("--prefixed", "the given names are prefixes (default: whole names)")
 
 
-def principal_of(text: str) -> str:
-    """Return a principal in Kafka's form. A name without a type becomes a user."""
-    if not text:
-        raise ConfigError("principal", "is empty; name a user, or Type:name")
-    return text if ":" in text else f"User:{text}"
-
-
 def operation_of(text: str) -> AclOperation:
     """Return the ACL operation with a name such as read or describe-configs. Raises ConfigError if
     the name is unknown."""
-    names = {one.name.lower().replace("_", "-"): one for one in AclOperation if one.value >= 2}
-    given = text.lower().replace("_", "-")
-    for name, operation in names.items():
-        # Kafka's tool writes DescribeConfigs, without a dash.
-        if given in (name, name.replace("-", "")):
-            return operation
-    cure = did_you_mean(given, names)
-    raise ConfigError("--operation", f"is {text!r}; it must be one of {', '.join(names)}{cure}")
+    operation = operation_named(text)
+    if operation is None:
+        cure = did_you_mean(text.lower().replace("_", "-"), OPERATION_NAMES)
+        names = ", ".join(OPERATION_NAMES)
+        raise ConfigError("--operation", f"is {text!r}; it must be one of {names}{cure}")
+    return operation
 
 
 def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
@@ -184,21 +181,3 @@ def row_of(entry: AclEntry) -> tuple[Any, ...]:
         entry.resource_name,
         entry.pattern_type.name.lower(),
     )
-
-
-def sentence_of(entry: AclEntry) -> str:
-    """Return a text that describes an ACL in words."""
-    kind = entry.resource_type.name.lower().replace("_", " ")
-    name = f"{kind} {entry.resource_name}"
-    if entry.pattern_type is PatternType.PREFIXED:
-        name = f"{kind}s that begin with {entry.resource_name}"
-    elif entry.resource_name == WILDCARD:
-        name = f"every {kind}"
-    verb = "allows" if entry.permission is AclPermission.ALLOW else "denies"
-    host = "" if entry.host == WILDCARD else f" from {entry.host}"
-    return f"an entry {verb} {entry.principal}{host} to {word_of(entry.operation)} on {name}"
-
-
-def word_of(operation: AclOperation) -> str:
-    """Return the name of an operation in the form that commands accept."""
-    return operation.name.lower().replace("_", "-")

@@ -9,7 +9,6 @@ topic_verbs.py         create, describe, delete
 topic_changes.py       alter, add-partitions, trim, elect
 unclean_candidates.py  the records that each candidate of an unclean election lacks
 topic_storage.py       `ottla topic storage`: bytes of its replicas
-offsets.py             look-up of partition offsets by timestamp, also for other commands
 config.py              `ottla config`: show, change, compare
 config_changes.py      changes of settings
 """

@@ -1,5 +1,4 @@
 """Commands that list, explain and abort transactions.
 
 txn.py      `ottla txn`: list, describe, producers, find-hanging, abort
-hanging.py  decides which open transactions have no coordinator (pure)
 """

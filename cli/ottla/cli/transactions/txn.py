@@ -13,16 +13,16 @@ from ottla.cli.outcomes import show
 from ottla.cli.tables import Moment, print_table
 from ottla.cli.terminal import note, say
 from ottla.cli.times import parse_duration
-from ottla.cli.transactions.hanging import (
+from ottla.cli.verbs import admin_verb
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_replicas import ActiveProducer
+from ottla.client.admin_parts.admin_transactions import TransactionDescription
+from ottla.insight.facts.hanging import (
     LATE_MS,
     OpenTransaction,
     hanging_of,
     open_transactions,
 )
-from ottla.cli.verbs import admin_verb
-from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_replicas import ActiveProducer
-from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.model.amounts import duration, moment
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from ottla.cli.cluster.health import warnings_of
 from ottla.cli.cluster.moves import reassign as command
 from ottla.cli.cluster.moves.reassign_arguments import REASSIGN
 from ottla.cli.cluster.moves.throttle_requests import lists_of
 from ottla.cli.cluster.moves.throttled_moves import rate_asked_for
 from ottla.cli.cluster.moves.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, LISTS
-from ottla.cli.cluster.survey import survey
 from ottla.cli.verbs import declare_verbs
 from ottla.client.admin import Admin, open_admin
 from ottla.client.producer import open_producer
+from ottla.insight.facts.survey_driver import survey
+from ottla.insight.rules.health import warnings_of
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.limits import INT64_MAX, KIB

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.cluster.survey import SurveyedBroker
 from ottla.cli.cluster.upgrades import upgrade as upgrades
 from ottla.cli.cluster.upgrades.features import describe, downgrade, levels_of, upgrade
 from ottla.cli.confirmation import UnconfirmedError
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
+from ottla.insight.facts.survey_driver import SurveyedBroker
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 OTTLA, METADATA, SHARE = "ottla.version", "metadata.version", "share.version"

@@ -2,7 +2,7 @@
 
 balance.py         the command: start here
 cluster_loads.py   collects the planner's input from brokers
-stored_plan.py     the plan that the cluster carries out: set, read, removed
+plan_changes.py    stores and removes the plan that the cluster carries out
 plan_progress.py   progress of that plan
 plan_tables.py     plans and progress as tables and JSON
 """

@@ -11,15 +11,14 @@ from pathlib import Path
 import trio
 
 from ottla.cli.cluster.balance.cluster_loads import cluster_load
-from ottla.cli.cluster.balance.plan_progress import PlanProgress, progress_of
-from ottla.cli.cluster.balance.plan_tables import progress_json, show_plan, show_progress
-from ottla.cli.cluster.balance.stored_plan import (
+from ottla.cli.cluster.balance.plan_changes import (
     cancel_plan,
     check_idle,
     lowest_rate,
-    read_stored_plan,
     start_plan,
 )
+from ottla.cli.cluster.balance.plan_progress import PlanProgress, progress_of
+from ottla.cli.cluster.balance.plan_tables import progress_json, show_plan, show_progress
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment, as_plan
 from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of, ongoing_of
@@ -30,6 +29,7 @@ from ottla.cli.options import one_of, option
 from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan
 from ottla.model.balance.planner import plan_moves

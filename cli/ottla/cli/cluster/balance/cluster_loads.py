@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.health import DRAINS
 from ottla.cli.cluster.log_dirs import BrokerDirectories, ask_bytes
 from ottla.cli.cluster.moves.throttles import LISTS
-from ottla.cli.cluster.survey import (
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
+from ottla.insight.facts.survey_driver import (
     MIN_INSYNC_REPLICAS,
     SurveyedBroker,
     brokers_of,
     registrations_of,
 )
-from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
+from ottla.insight.rules.health import DRAINS
 from ottla.model.balance.cluster_load import BrokerLoad, ClusterLoad, PartitionLoad, Volume
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ottla.cli.cluster.balance.cluster_loads import cluster_load
-from ottla.cli.cluster.balance.stored_plan import StoredPlan
 from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of, ongoing_of
 from ottla.client.admin import Admin
+from ottla.insight.facts.stored_plan import StoredPlan
 from ottla.model.balance.cluster_load import BalanceLimits, BrokerLoad, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan, PlannedMove
 from ottla.model.balance.plan_text import StoredMove

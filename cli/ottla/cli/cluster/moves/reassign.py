@@ -12,7 +12,6 @@ from pathlib import Path
 
 import trio
 
-from ottla.cli.cluster.balance.stored_plan import read_stored_plan
 from ottla.cli.cluster.moves.directory_moves import move_directories
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import (
@@ -36,13 +35,14 @@ from ottla.cli.cluster.moves.reassignment_requests import (
 )
 from ottla.cli.cluster.moves.throttled_moves import rate_asked_for, remove_and_note, throttled
 from ottla.cli.cluster.moves.throttles import MovingReplicas
-from ottla.cli.cluster.survey import registered, registrations_of
 from ottla.cli.common import counted
 from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import show
 from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import draw_lines, is_watched, note, reason_of
 from ottla.client.admin import Admin
+from ottla.insight.facts.stored_plan import read_stored_plan
+from ottla.insight.facts.survey_driver import registered, registrations_of
 from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.ids import TopicPartition
 

@@ -11,8 +11,8 @@ import trio
 
 from ottla.cli.cluster.balance.balance import start_moves, watch_plan
 from ottla.cli.cluster.balance.cluster_loads import cluster_load
+from ottla.cli.cluster.balance.plan_changes import check_idle
 from ottla.cli.cluster.balance.plan_tables import plan_text
-from ottla.cli.cluster.balance.stored_plan import check_idle, read_stored_plan
 from ottla.cli.cluster.moves.reassign import watch_moves
 from ottla.cli.cluster.moves.reassignment_requests import in_sync_of, ongoing_of, places_of
 from ottla.cli.cluster.moves.throttles import rate_of
@@ -24,7 +24,6 @@ from ottla.cli.cluster.removal.unregister import (
     note_left,
     request_unregister,
 )
-from ottla.cli.cluster.survey import brokers_of, registered
 from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
@@ -33,6 +32,8 @@ from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.stored_plan import read_stored_plan
+from ottla.insight.facts.survey_driver import brokers_of, registered
 from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan
 from ottla.model.balance.planner import plan_moves

@@ -6,7 +6,6 @@ import argparse
 import trio
 
 from ottla.cli.cluster.moves.reassignment_requests import places_of
-from ottla.cli.cluster.survey import SurveyedBroker, brokers_of, registered
 from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
@@ -14,6 +13,7 @@ from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
+from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of, registered
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.cli.cluster.survey import SurveyedBroker, brokers_of
 from ottla.cli.cluster.upgrades.features import change_levels, levels_of
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION
@@ -19,6 +18,7 @@ from ottla.cli.verbs import admin_verb, verbs_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.client.network.connection import ConnectionLostError
+from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of
 from ottla.metadata.features import (
     FORMER_RELEASE,
     METADATA_VERSION,

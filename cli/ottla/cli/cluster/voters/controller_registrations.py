@@ -10,8 +10,6 @@ import argparse
 
 import trio
 
-from ottla.cli.cluster.health import SILENT_AFTER_MS
-from ottla.cli.cluster.survey import SurveyedQuorum, quorum_of
 from ottla.cli.common import AT_CONTROLLERS, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import option
@@ -20,6 +18,8 @@ from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.connection import ConnectionLostError
+from ottla.insight.facts.survey_driver import SurveyedQuorum, quorum_of
+from ottla.insight.rules.health import SILENT_AFTER_MS
 from ottla.model.errors import ErrorCode, RefusedError
 
 ASK_AGAIN_S = 0.5

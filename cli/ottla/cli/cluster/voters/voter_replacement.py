@@ -9,8 +9,6 @@ failure, and then does only the remaining steps.
 
 import argparse
 
-from ottla.cli.cluster.health import SILENT_AFTER_MS
-from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica
 from ottla.cli.cluster.voter_text import voter_of
 from ottla.cli.cluster.voters.controller_registrations import unregister_controller
 from ottla.cli.cluster.voters.voter_requests import (
@@ -31,6 +29,8 @@ from ottla.cli.tables import Identifier
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica
+from ottla.insight.rules.health import SILENT_AFTER_MS
 from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address

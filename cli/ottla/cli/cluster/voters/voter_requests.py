@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.cli.cluster.health import SILENT_AFTER_MS
-from ottla.cli.cluster.survey import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.cli.cluster.voter_text import voter_of
 from ottla.cli.cluster.voters.controller_registrations import unregister_controller
 from ottla.cli.common import AT_CONTROLLERS, counted, print_json
@@ -24,6 +22,8 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumDescription
 from ottla.client.network.connection import ConnectionLostError
+from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.insight.rules.health import SILENT_AFTER_MS
 from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.raft.voters import Voter

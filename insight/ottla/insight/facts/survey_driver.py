@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import trio
 
-from ottla.cli.cluster.balance.stored_plan import NO_PLAN, StoredPlan, read_stored_plan
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.insight.facts.stored_plan import NO_PLAN, StoredPlan, read_stored_plan
 from ottla.model.errors import OttlaError, RefusedError, code_of
 from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind

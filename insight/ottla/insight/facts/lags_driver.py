@@ -4,22 +4,22 @@ The end offsets of all partitions are requested together, the committed offsets 
 its coordinator. A group's partitions are those with a committed offset.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import trio
 
-from ottla.cli.groups.first_unread import Unread, seconds_behind
-from ottla.cli.groups.group_view import committed_offsets
-from ottla.cli.terminal import draw, is_watched, wipe
-from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
+from ottla.insight.facts.first_unread_driver import Unread, seconds_behind
+from ottla.insight.facts.group_view import committed_offsets
+from ottla.insight.facts.offsets import offsets_at
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 GROUPS_AT_ONCE = 8
 NO_LEADER = -1
+Report = Callable[[str, int, int], None]
 
 
 class TimedLag(NamedTuple):
@@ -60,30 +60,28 @@ class GroupLag(NamedTuple):
 
 
 async def all_lags(
-    admin: Admin, *, isolation_level: str
+    admin: Admin, *, isolation_level: str, report: Report = lambda _noun, _done, _total: None
 ) -> tuple[list[GroupLag], list[RefusedError]]:
     """Return the lag of every group in order of group ids, and the refusals for groups whose
-    offsets could not be read."""
+    offsets could not be read.
+
+    `report` is called with a noun, and with the numbers of finished and of all look-ups.
+    """
     groups = [one.group_id for one in await admin.list_groups()]
-    committed, refusals = await _committed_of(admin, groups)
-    try:
-        return [
-            GroupLag(group, found)
-            for group, found in (await _timed(admin, committed, isolation_level)).items()
-        ], refusals
-    finally:
-        if is_watched():
-            wipe()
+    committed, refusals = await _committed_of(admin, groups, report)
+    timed = await _timed(admin, committed, isolation_level, report)
+    return [GroupLag(group, found) for group, found in timed.items()], refusals
 
 
 async def group_lag(admin: Admin, group: str, *, isolation_level: str) -> GroupLag:
     """Return the lag of one group."""
     committed = {group: await committed_offsets(admin, group)}
-    return GroupLag(group, (await _timed(admin, committed, isolation_level))[group])
+    timed = await _timed(admin, committed, isolation_level, lambda _noun, _done, _total: None)
+    return GroupLag(group, timed[group])
 
 
 async def _committed_of(
-    admin: Admin, groups: Iterable[str]
+    admin: Admin, groups: Iterable[str], report: Report
 ) -> tuple[dict[str, dict[TopicPartition, int]], list[RefusedError]]:
     wanted = sorted(groups)
     found: dict[str, dict[TopicPartition, int]] = {}
@@ -96,7 +94,7 @@ async def _committed_of(
                 found[group] = await committed_offsets(admin, group)
             except RefusedError as refusal:
                 refusals[group] = refusal
-        _report("groups", len(found) + len(refusals), len(wanted))
+        report("groups", len(found) + len(refusals), len(wanted))
 
     async with trio.open_nursery() as nursery:
         for group in wanted:
@@ -108,7 +106,7 @@ async def _committed_of(
 
 
 async def _timed(
-    admin: Admin, committed: dict[str, dict[TopicPartition, int]], level: str
+    admin: Admin, committed: dict[str, dict[TopicPartition, int]], level: str, report: Report
 ) -> dict[str, list[TimedLag]]:
     partitions = sorted(await _led(admin, {at for offsets in committed.values() for at in offsets}))
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
@@ -127,7 +125,7 @@ async def _timed(
         admin.cluster,
         filter(None, places),
         isolation_level=level,
-        report=lambda done, total: _report("partitions", done, total),
+        report=lambda done, total: report("partitions", done, total),
     )
 
     def timed(at: TopicPartition, offset: int) -> TimedLag:
@@ -154,8 +152,3 @@ async def _led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]
         for row in topic.partitions
         if row.leader_id != NO_LEADER
     }
-
-
-def _report(noun: str, done: int, total: int) -> None:
-    if is_watched():
-        draw(f"{done} of {total} {noun}")

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from ottla.cli.cluster.survey import SurveyedBroker, SurveyedPartition, _replica, counts_of
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
+from ottla.insight.facts.survey_driver import SurveyedBroker, SurveyedPartition, _replica, counts_of
 from ottla.model.ids import ZERO_UUID, NodeId, Offset
 
 NOW_MS = 1_700_000_000_000

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.cli.topics.offsets import offsets_at
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
+from ottla.insight.facts.offsets import offsets_at
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.transactions.hanging import OpenTransaction, hanging_of, open_transactions
 from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
+from ottla.insight.facts.hanging import OpenTransaction, hanging_of, open_transactions
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

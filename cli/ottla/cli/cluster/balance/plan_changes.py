@@ -1,52 +1,25 @@
-"""The balance plan that the cluster carries out: set, read and removed.
+"""Changes of the balance plan that the cluster carries out: stored and removed.
 
 The controllers make the moves of the plan. Neither the end of this command nor the failure of a
 controller stops them.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.model.balance.move_plan import BalancePlan
-from ottla.model.balance.plan_text import StoredMove, moves_text, parse_moves
+from ottla.model.balance.plan_text import StoredMove, moves_text
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.balance import (
     BALANCE_PLAN,
     BALANCE_RATE_MAX,
     BALANCE_RATE_MIN,
-    DEFAULT_RATE_MAX,
     DEFAULT_RATE_MIN,
 )
-from ottla.model.settings.resources import ConfigKind
 
-RATE = "follower.replication.throttled.rate"
 AT_A_TIME = 2
 """Maximum number of copies in which the controller lets a broker take part at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPlan:
-    """Remaining moves of a plan in the cluster, and their present throttle in bytes per second."""
-
-    moves: tuple[StoredMove, ...]
-    rate: int
-
-
-NO_PLAN = StoredPlan((), DEFAULT_RATE_MAX)
-
-
-async def read_stored_plan(admin: Admin) -> StoredPlan:
-    """Return the balance plan in progress. It has no moves if no plan is in progress."""
-    found = await admin.describe_configs(
-        ConfigResource(ConfigKind.BROKER, ""), keys=(BALANCE_PLAN, BALANCE_RATE_MAX, RATE)
-    )
-    plan, highest, rate = (found.get(key) for key in (BALANCE_PLAN, BALANCE_RATE_MAX, RATE))
-    text = "" if plan is None else plan.value or ""
-    present = rate or highest
-    bytes_per_s = DEFAULT_RATE_MAX if present is None else int(present.value or DEFAULT_RATE_MAX)
-    return StoredPlan(parse_moves(text), bytes_per_s)
 
 
 async def check_idle(admin: Admin) -> None:

@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from ottla.cli.cluster.health import (
+from ottla.insight.facts.survey_driver import (
+    Survey,
+    SurveyedBroker,
+    SurveyedPartition,
+    SurveyedQuorum,
+    SurveyedReplica,
+)
+from ottla.insight.rules.health import (
     CLOCKS_APART_MS_MAX,
     SILENT_AFTER_MS,
     broker_standing,
     is_under_min_insync,
     reasons_of,
     warnings_of,
-)
-from ottla.cli.cluster.survey import (
-    Survey,
-    SurveyedBroker,
-    SurveyedPartition,
-    SurveyedQuorum,
-    SurveyedReplica,
 )
 
 HOUR_MS = 3_600_000

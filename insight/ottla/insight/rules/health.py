@@ -3,7 +3,7 @@ remedy. Pure."""
 
 from collections.abc import Iterator
 
-from ottla.cli.cluster.survey import (
+from ottla.insight.facts.survey_driver import (
     LOG_DIRS_THROTTLE,
     MOVING_METRIC,
     REPLICATION_THROTTLES,
@@ -12,8 +12,7 @@ from ottla.cli.cluster.survey import (
     SurveyedPartition,
     SurveyedQuorum,
 )
-from ottla.cli.common import counted
-from ottla.model.amounts import duration
+from ottla.model.amounts import counted, duration
 from ottla.model.settings.quorum import QuorumConfig
 
 SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms

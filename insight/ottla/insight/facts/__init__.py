@@ -1,0 +1,13 @@
+"""Facts about a cluster, read by admin requests.
+
+cluster_facts.py   the facts of one answer as a value
+facts_driver.py    gathers them, each with a timeout
+survey_driver.py   quorum, brokers and partitions, as every node reports them
+acl_facts.py       ACLs and authorizer settings, and decisions based on them
+stored_plan.py     the balance plan in progress
+group_view.py      a group of consumers with its members and committed offsets
+lags_driver.py     lag of groups in records and in seconds
+first_unread_driver.py  age of the first record that was not consumed
+hanging.py         choice of the open transactions that no coordinator will end (pure)
+offsets.py         offsets of partitions by timestamp
+"""

@@ -1,0 +1,203 @@
+"""Gathers the facts of one answer by admin requests: concurrently, each with a timeout, so that a
+hanging node costs only its own facts."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_quotas import QuotaUsage
+from ottla.client.admin_parts.admin_transactions import TransactionDescription
+from ottla.insight.facts.acl_facts import read_acl_facts
+from ottla.insight.facts.cluster_facts import ClusterFacts
+from ottla.insight.facts.group_view import committed_offsets, described
+from ottla.insight.facts.hanging import open_transactions
+from ottla.insight.facts.lags_driver import group_lag
+from ottla.insight.facts.offsets import offsets_at
+from ottla.insight.facts.survey_driver import survey
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import NodeId, ProducerId, TopicPartition
+from ottla.wire.offset_timestamps import LATEST
+
+FACT_TIMEOUT_S = 15.0
+"""Maximum time for one kind of facts, in seconds."""
+OBSERVED_S = 6.0
+"""Maximum time in which a member must commit once to count as reading, in seconds. Clients commit
+every 5 s by default (auto.commit.interval.ms)."""
+POLL_S = 0.5
+CLIENTS_MAX = 100
+"""Maximum number of clients with quotas that are read from each broker."""
+PARTITIONS_MAX = 1_000
+"""Maximum number of partitions that are asked for open transactions."""
+PRODUCERS_MAX = 50
+"""Maximum number of producers whose transactions are looked up."""
+
+Facts = dict[str, Any]
+Reader = Callable[[Admin, Mapping[str, str]], Awaitable[Facts]]
+
+
+async def gather(admin: Admin, name: str, values: Mapping[str, str]) -> ClusterFacts:
+    """Return the facts of the answer with this name. Facts that cannot be read are missing, with
+    the reason."""
+    found: Facts = {}
+    missing: dict[str, str] = {}
+
+    async def read(noun: str, reader: Reader) -> None:
+        try:
+            with trio.fail_after(FACT_TIMEOUT_S):
+                found.update(await reader(admin, values))
+        except trio.TooSlowError:
+            missing[noun] = f"no answer in {FACT_TIMEOUT_S:g} s"
+        except OttlaError as error:
+            missing[noun] = str(error)
+
+    async with trio.open_nursery() as nursery:
+        for noun in READERS_OF[name]:
+            nursery.start_soon(read, noun, READERS[noun])
+    return ClusterFacts(
+        now_ms=time.time_ns() // 1_000_000, missing=tuple(sorted(missing.items())), **found
+    )
+
+
+async def _survey(admin: Admin, values: Mapping[str, str]) -> Facts:
+    return {"survey": await survey(admin)}
+
+
+async def _acls(admin: Admin, values: Mapping[str, str]) -> Facts:
+    return {"acls": await read_acl_facts(admin)}
+
+
+async def _quotas(admin: Admin, values: Mapping[str, str]) -> Facts:
+    return {"quotas": await admin.describe_quotas()}
+
+
+async def _usage(admin: Admin, values: Mapping[str, str]) -> Facts:
+    found: list[QuotaUsage] = []
+    for broker in (await admin.describe_cluster()).brokers:
+        found += await admin.describe_quota_usage(broker.node, count_max=CLIENTS_MAX)
+    return {"usage": tuple(found)}
+
+
+async def _group(admin: Admin, values: Mapping[str, str]) -> Facts:
+    return {"group": await described(admin, values["group"])}
+
+
+async def _lags(admin: Admin, values: Mapping[str, str]) -> Facts:
+    group = values["group"]
+    began = trio.current_time()
+    earlier = await committed_offsets(admin, group)
+    found = await group_lag(admin, group, isolation_level="read_uncommitted")
+    stuck = {one.at for one in found.partitions if one.lag}
+    while stuck and trio.current_time() < began + OBSERVED_S:
+        await trio.sleep(POLL_S)
+        later = await committed_offsets(admin, group)
+        stuck = {at for at in stuck if later.get(at) == earlier.get(at)}
+    if any(one.lag for one in found.partitions):
+        found = await group_lag(admin, group, isolation_level="read_uncommitted")
+    observed_ms = int(1_000 * (trio.current_time() - began))
+    behind = [one.at for one in found.partitions if one.lag]
+    ends = await offsets_at(admin.cluster, behind, LATEST, isolation_level="read_committed")
+    held = [at for at in behind if ends[at] < (_end_of(found.partitions, at) or 0)]
+    return {
+        "lags": tuple(found.partitions),
+        "earlier_commits": earlier,
+        "observed_ms": observed_ms,
+        "stable_ends": ends,
+        **await _transactions_in(admin, held),
+    }
+
+
+def _end_of(partitions: list[Any], at: TopicPartition) -> int | None:
+    return next((one.end for one in partitions if one.at == at), None)
+
+
+async def _transactions(admin: Admin, values: Mapping[str, str]) -> Facts:
+    topic = await admin.describe_topic(values["topic"])
+    places = [
+        TopicPartition(topic.name, one.partition)
+        for one in topic.partitions
+        if one.leader is not None
+    ]
+    return await _transactions_in(admin, places)
+
+
+async def _transactions_in(admin: Admin, places: list[TopicPartition]) -> Facts:
+    """Return the open transactions in partitions, and those that coordinators know."""
+    producers = await admin.describe_producers(places[:PARTITIONS_MAX])
+    found = list(open_transactions(producers))
+    ids = sorted({one.producer.producer_id for one in found})[:PRODUCERS_MAX]
+    owners: dict[ProducerId, tuple[TransactionDescription, ...]] = {}
+    for listed in await admin.list_transactions(producer_ids=ids) if ids else ():
+        try:
+            owner = await admin.describe_transaction(listed.transactional_id)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue  # The transactional id has expired since it was listed.
+        owners[owner.producer_id] = (*owners.get(owner.producer_id, ()), owner)
+    return {
+        "open_transactions": tuple(one for one in found if one.producer.producer_id in ids),
+        "transaction_owners": owners,
+    }
+
+
+async def _share_group(admin: Admin, values: Mapping[str, str]) -> Facts:
+    group = values["group"]
+    offsets = await admin.share_group_offsets(group)
+    return {
+        "share_group": await admin.describe_share_group(group),
+        "share_offsets": offsets,
+        "share_deliveries": await admin.share_group_deliveries(group, list(offsets)),
+    }
+
+
+async def _log_dirs(admin: Admin, values: Mapping[str, str]) -> Facts:
+    """Return the log directories of brokers that respond. The survey reports the others."""
+    found: dict[int, tuple[Any, ...]] = {}
+
+    async def ask(node: NodeId) -> None:
+        try:
+            with trio.fail_after(FACT_TIMEOUT_S / 3):
+                found[int(node)] = tuple(await admin.describe_log_dirs(node))
+        except (OttlaError, trio.TooSlowError):
+            return
+
+    async with trio.open_nursery() as nursery:
+        for broker in (await admin.describe_cluster()).brokers:
+            nursery.start_soon(ask, broker.node)
+    return {"log_dirs": found}
+
+
+READERS: dict[str, Reader] = {
+    "state of the cluster": _survey,
+    "ACLs": _acls,
+    "quotas": _quotas,
+    "usage of quotas": _usage,
+    "members of the group": _group,
+    "lag of the group": _lags,
+    "open transactions": _transactions,
+    "share group": _share_group,
+    "log directories": _log_dirs,
+}
+"""Functions that read facts, by the noun phrase for these facts."""
+READERS_OF: dict[str, tuple[str, ...]] = {
+    "health": ("state of the cluster",),
+    "denial": ("ACLs",),
+    "throttle": ("quotas", "usage of quotas", "state of the cluster"),
+    "lag": (
+        "members of the group",
+        "lag of the group",
+        "state of the cluster",
+        "quotas",
+        "usage of quotas",
+    ),
+    "unavailable": ("state of the cluster",),
+    "rebalance": ("members of the group",),
+    "slow": ("state of the cluster", "quotas", "usage of quotas", "log directories"),
+    "disk": ("state of the cluster", "log directories"),
+    "transaction": ("open transactions",),
+    "delivery": ("share group",),
+}
+"""Facts that each answer needs."""

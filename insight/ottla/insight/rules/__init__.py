@@ -1,0 +1,14 @@
+"""Rules that derive causes from facts. Pure; missing facts never raise an error.
+
+health.py        reasons why a cluster is unhealthy, each with its remedy
+denial.py        causes of a denied operation
+throttle.py      limits that slow down clients and replicas
+lag.py           causes of a group's lag
+unavailable.py   partitions without leader or below min.insync.replicas; unreachable brokers
+rebalance.py     members that hold up an assignment
+disk.py          full and offline log directories
+transaction.py   open and hanging transactions
+delivery.py      records that a share group does not deliver
+summary.py       the rules of the answers "health" and "slow", which combine the others
+acl_text.py      ACLs and operations as text
+"""

@@ -1,0 +1,87 @@
+"""Full and offline log directories, and the topics that use most of their space. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.facts.cluster_facts import ClusterFacts
+from ottla.model.amounts import amount
+from ottla.model.errors import ErrorCode
+
+FULL, FILLING = "full", "filling"
+"""States of a volume in DescribeNode."""
+OFFLINE_MAX = 10
+
+
+def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
+    """Return the log directories that are full, filling or offline."""
+    only = values.get("broker", "")
+    subject = f"disks of broker {only}" if only else "disks of all brokers"
+    unknown = facts.unknown
+    for broker in facts.survey.brokers if facts.survey is not None else ():
+        if broker.failure and only in ("", str(broker.id)):
+            unknown.append(f"directories of broker {broker.id}: {broker.failure}")
+    return concluded("disk", subject, disk_causes(facts, only), unknown=unknown)
+
+
+def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
+    """Return a cause for each directory without free space, the fullest first, and for each that
+    is offline. If `only` is given, the directories of the broker with that id."""
+    found: list[tuple[int, Cause]] = []
+    for broker in facts.survey.brokers if facts.survey is not None else ():
+        if only not in ("", str(broker.id)):
+            continue
+        for directory in broker.directories:
+            if directory.state not in (FULL, FILLING):
+                continue
+            biggest = _biggest_topic(facts, broker.id, directory.path)
+            is_full = directory.state == FULL
+            effect = "refuses records" if is_full else "will refuse records once it is full"
+            found.append(
+                (
+                    directory.usable_bytes,
+                    Cause(
+                        kind=f"disk-{directory.state}",
+                        summary=f"the volume of {directory.path} at broker {broker.id} is "
+                        f"{directory.state}: the broker {effect}",
+                        evidence=(
+                            Evidence("free bytes", directory.usable_bytes),
+                            Evidence("size in bytes", directory.total_bytes),
+                            Evidence("broker", broker.id),
+                            Evidence("largest topic", biggest),
+                        ),
+                        remedy="delete records, move replicas away or enlarge the volume "
+                        f"({amount(directory.usable_bytes)} are free)",
+                        fix=command("topic", "trim", biggest or "TOPIC", "--before-time", "36h"),
+                        more=command("broker", "logdirs", broker.id, "--replicas"),
+                    ),
+                )
+            )
+    causes = [cause for _, cause in sorted(found, key=lambda one: one[0])]
+    return [*causes, *_offline(facts, only)]
+
+
+def _offline(facts: ClusterFacts, only: str) -> list[Cause]:
+    return [
+        Cause(
+            kind="directory-offline",
+            summary=f"log directory {one.path} at broker {node} is offline ({one.error.name})",
+            evidence=(Evidence("broker", node), Evidence("directory", one.path)),
+            remedy="replace the disk and start the broker again; it fetches its replicas from "
+            "others",
+            fix=command("topic", "reassign", "--evacuate", node),
+            more=command("broker", "logdirs", node),
+        )
+        for node, directories in sorted((facts.log_dirs or {}).items())
+        for one in directories
+        if one.error is not ErrorCode.NONE and only in ("", str(node))
+    ][:OFFLINE_MAX]
+
+
+def _biggest_topic(facts: ClusterFacts, node: int, path: str) -> str | None:
+    sizes: Counter[str] = Counter()
+    for one in (facts.log_dirs or {}).get(node, ()):
+        if one.path == path:
+            for at, replica in one.replicas.items():
+                sizes[at.topic] += replica.size_bytes
+    return max(sorted(sizes), key=sizes.__getitem__, default=None)
