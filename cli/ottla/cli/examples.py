@@ -18,6 +18,7 @@ EXAMPLES = {
     "ottla explain disk": "ottla explain disk --broker 1",
     "ottla explain transaction": "ottla explain transaction orders",
     "ottla explain delivery": "ottla explain delivery workers",
+    "ottla mcp": "ottla mcp --bootstrap-server localhost:9092",
     "ottla topic create": "ottla topic create orders --partitions 6 --config retention.ms=86400000",
     "ottla topic list": "ottla topic list --format json",
     "ottla topic describe": "ottla topic describe orders",

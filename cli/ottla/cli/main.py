@@ -51,6 +51,7 @@ COMMANDS = {
         "ottla.cli.cluster.explain",
         "show why clients are denied, throttled or behind, and partitions not served",
     ),
+    "mcp": Command("ottla.cli.cluster.mcp", "give agents the answers of 'explain', by MCP"),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
     "token": Command(

@@ -3,6 +3,7 @@
 answers.py         the table of answers, each with its command and its MCP tool: start here
 answers_driver.py  gives one answer: `answer(admin, name, values)`
 explanation.py     the result: verdict, causes with evidence and commands, and its JSON form
+mcp_server_driver.py  the answers as tools of an MCP server
 
 facts/             the facts of answers, read by bounded admin requests
 rules/             the rules that derive causes from facts (pure)

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status explain topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status explain mcp topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status explain topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status explain mcp topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -84,6 +84,11 @@ _ottla_row() {
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
+    'mcp')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
+      argument='' ;;
     'topic')
       verbs='create list describe delete alter add-partitions trim elect reassign storage'
       options='-h --help'
