@@ -18,7 +18,7 @@ may get equal labels; with a higher limit, one client can enlarge every scrape.
 
 
 class ClientLabels(NamedTuple):
-    """Identity of one client instance, as known to the broker that it pushes to (labels of
+    """Identity of one client instance, as known to the broker to which it pushes metrics (labels of
     KIP-714)."""
 
     client_instance_id: UUID

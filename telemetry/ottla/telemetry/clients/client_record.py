@@ -1,4 +1,5 @@
-"""Encoding of a push as records of the topic `__client_metrics`, and decoding of these records.
+"""Encodes a client's pushed metrics as records of the topic `__client_metrics`, and decodes these
+records.
 
 Pure.  The format is `client_metrics.proto`, which pipelines can read without Ottla's code.  A push
 that is too large for one record is split into several records with the same client and time.  Each
@@ -34,8 +35,8 @@ _KINDS = {PointKind.GAUGE: GAUGE, PointKind.SUM: SUM, PointKind.HISTOGRAM: HISTO
 
 
 def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
-    """Return a push as the values of records, and the number of points that are too large for any
-    record.
+    """Encode a push. Returns the values of its records, and the number of points that are too large
+    for any record.
 
     `push` must come from a client: the metrics of a node itself have no records.
     """

@@ -87,19 +87,20 @@ class _Client:
         self.text = label_text(labels.pairs())
         self.pushes = 0
         self.keys: dict[_Key, int] = {}
-        """Number of the last push that contained each key.  Not updated while pushes have the same
-        outline."""
+        """Number of the last push that contained each key, by key.  Not updated while successive
+        pushes have the same outline."""
         self.values: list[Value] = []
         self.outline: Outline | None = None
         """Outline of the last push, if it contains exactly the series of this client, in the order
         of its values.  None if some series were refused or occurred twice, or if older sums are
         still kept."""
         self.added: tuple[int, ...] = ()
-        """Positions in the outline of the values that are added to the previous value."""
+        """Positions, in the outline of the last push, of the values that are added to the previous
+        value."""
 
 
 class _Key:
-    """One set of attributes in a metric family, and the clients that have a value for it."""
+    """One set of attributes in a metric family, and the clients that have a value for this set."""
 
     __slots__ = ("aliases", "family", "places", "text")
 
@@ -108,11 +109,11 @@ class _Key:
         self.text = text
         self.aliases: list[_Alias] = []
         self.places: dict[_Client, int] = {}
-        """Position of each series among the values of its client."""
+        """Position of the series among the values of each client."""
 
 
 class _Family:
-    """One metric family: all series whose names are equal in Prometheus's form."""
+    """One metric family: all series with the same metric name in Prometheus's form."""
 
     __slots__ = ("keys", "kind", "name")
 
@@ -155,7 +156,7 @@ class ClientSeries:
         client.values = values
 
     def _replace_series(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
-        """Apply a push whose series differ from the series of the client's last push."""
+        """Apply a push whose series differ from the series of the client's previous push."""
         if client.outline is not None:
             client.keys = dict.fromkeys(client.keys, client.pushes - 1)
         taken: list[Value] = []
@@ -197,8 +198,8 @@ class ClientSeries:
             self._drop_value(client, key)
 
     def rows(self) -> Iterator[SeriesRow]:
-        """Yield all values of the series, family by family. Changes during the iteration may or may
-        not be included."""
+        """Yield the current values of all series, family by family. Changes during the iteration
+        may or may not be included."""
         for family in list(self._families.values()):
             for key in list(family.keys.values()):
                 for client in list(key.places):
@@ -218,8 +219,8 @@ class ClientSeries:
         return {"clients": len(self._clients), "series": self._count, "refused": self._refused}
 
     def _has_room(self, client: _Client, key: _Key) -> bool:
-        """Count another series of a client if the limits permit it. Otherwise returns False, and
-        drops a key that no client uses."""
+        """Count another series of a client, and return True, if the limits permit it. Otherwise
+        return False, and delete the key if no client uses it."""
         if len(client.keys) >= self._per_client_max or self._count >= self._series_max:
             if not key.places:
                 self._drop(key)
@@ -248,8 +249,8 @@ class ClientSeries:
             self._drop(key)
 
     def _new_key(self, series: Series) -> _Key | None:
-        """Return the set of attributes to which a new series belongs, or None if its names, its
-        length or its kind do not permit it."""
+        """Return the set of attributes to which a new series belongs. Returns None if the names,
+        the length or the kind of the series do not permit it."""
         if (
             len(series.name) > NAME_LENGTH_MAX
             or sum(len(name) + len(value) for name, value in series.attributes)

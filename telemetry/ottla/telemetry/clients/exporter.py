@@ -1,4 +1,5 @@
-"""Interface of exporters.  There may be any number of them, and none can delay a client."""
+"""Interface of exporters of clients' metrics.  There may be any number of exporters, and none can
+delay a client."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -7,7 +8,7 @@ from ottla.telemetry.clients.client_labels import ClientLabels
 
 
 class LabelledPush(NamedTuple):
-    """One push, with the labels of the client among the attributes of its resources."""
+    """One push of metrics, with the labels of the client among the attributes of its resources."""
 
     labels: ClientLabels | None
     """Labels of the client.  None for the metrics of this node."""
@@ -28,7 +29,7 @@ class Sink(Protocol):
 
 
 class Exporter(Sink, Protocol):
-    """Interface of an exporter: it queues the pushes that it receives, and sends them to its
+    """Interface of an exporter, which queues the pushes that it receives, and sends them to its
     destination."""
 
     @property

@@ -12,9 +12,9 @@ interval does not change.  A request that is too early changes nothing, so the c
 at the time given in the response.
 
 Kafka rejects a push after an excused Get until the interval is over.  However, clients send their
-first push after a Get at a random time, from half an interval on.  Kafka would therefore reject
-every second such push, and that client would send nothing for two more intervals.  Here, half an
-interval is enough.
+first push after a Get at a random time, at least half an interval later.  Kafka would therefore
+reject every second such push, and that client would send nothing for two more intervals.  Here,
+half an interval is enough.
 """
 
 ALWAYS = -1
@@ -36,8 +36,8 @@ class PushGate:
         self._push_from_ms = ALWAYS
 
     def try_get(self, now_ms: int, *, is_excused: bool = False) -> int:
-        """Accept a GetTelemetrySubscriptions request and return 0, or return how many milliseconds
-        too early it arrived."""
+        """Accept a GetTelemetrySubscriptions request and return 0, or return the milliseconds by
+        which it arrived too early. `is_excused` means that it is accepted at any time."""
         early_ms = self._get_from_ms - now_ms
         if early_ms <= 0:
             self._get_from_ms = now_ms + self._interval_ms
@@ -51,7 +51,7 @@ class PushGate:
         return 0
 
     def try_push(self, now_ms: int) -> int:
-        """Accept a push and return 0, or return how many milliseconds too early it arrived."""
+        """Accept a push and return 0, or return the milliseconds by which it arrived too early."""
         early_ms = self._push_from_ms - now_ms
         if early_ms > 0:
             return early_ms

@@ -5,9 +5,9 @@ One worker thread processes many pushes at a time, because switching to a thread
 much as processing several pushes.  The event loop queues a push and later delivers the result.
 
 The event loop processes a small push itself, in a fraction of the time that the switch to the
-thread takes.  Nearly every push has the same shape as the client's previous push (`layout.py`);
-then no other processing is needed.  Otherwise the loop only checks whether the push is valid, and
-responds.  The remaining work waits until more pushes have arrived.
+thread takes.  Nearly every push equals the client's previous push except for its numbers
+(`layout.py`); then no other processing is needed.  Otherwise the loop only checks whether the push
+is valid, and responds.  The remaining work waits until more pushes have arrived.
 
 The number and the total size of waiting pushes are limited.  A push that exceeds a limit is refused
 at once with THROTTLING_QUOTA_EXCEEDED.
@@ -33,8 +33,8 @@ from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec
 
 PENDING_PUSHES_MAX = 4_096
-"""Maximum number of pushes that wait for the worker thread. Further pushes are refused until the
-worker has caught up."""
+"""Maximum number of pushes that wait for the worker thread. Above this number, pushes are refused
+until the worker has caught up."""
 PENDING_BYTES_MAX = 32 * MIB
 """Maximum total size in bytes of the waiting payloads, as received."""
 TURN_PUSHES_MAX = 16
@@ -51,13 +51,13 @@ SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
 """Largest decompressed size of a small push, in bytes.  Such a push cannot exceed any limit on its
 parts, so the parts need not be counted."""
 GATHER_MS = 50
-"""Time in ms that a push that was already answered waits for further pushes, to form one batch for
-the worker.  A lower value makes batches smaller; a higher value delays the exporters."""
+"""Time in ms for which an already answered push waits for further pushes, to form one batch for the
+worker.  A lower value makes batches smaller; a higher value delays the exporters."""
 GATHER_PUSHES = 8
 """Number of waiting pushes at which they are passed to the worker thread without further delay."""
 MISSES_MAX = 8
-"""Number of successive pushes with changed shapes after which a client's shapes are no longer
-computed. Computing a shape takes the worker as long as two pushes."""
+"""Number of successive pushes with changed series layouts after which the layouts of a client are
+no longer computed. Computing a layout takes the worker as long as two pushes."""
 SLICE_MS_MAX = 2
 """Longest time, in ms, for which the delivery to exporters blocks the event loop before it
 yields."""
@@ -95,7 +95,7 @@ class Ingest:
         """Queue a push for processing. `done` is called once with the result, either by this method
         or later by `run`.
 
-        The caller has already refused pushes that arrive too early."""
+        The caller has already refused pushes that arrive before the client may push again."""
         if (
             len(self._pending) >= PENDING_PUSHES_MAX
             or self._pending_bytes + len(payload) > PENDING_BYTES_MAX
@@ -184,9 +184,9 @@ class Ingest:
             self._is_due.set()
 
     def _is_taken_as_known(self, labels: ClientLabels, data: bytes, received_ms: int) -> bool:
-        """Deliver a push at once if it has the same shape as the client's previous push. Returns
-        True if it was delivered. Returns False if its shape differs, or if earlier pushes of the
-        client are still waiting."""
+        """Deliver a push at once if it has the same series layout as the client's previous push.
+        Returns True if it was delivered. Returns False if the layout differs, or if earlier pushes
+        of the client are still waiting."""
         known = self._known.get(labels.client_instance_id)
         if known is None or known.labels != labels or labels.client_instance_id in self._waiting:
             return False
@@ -204,7 +204,8 @@ class Ingest:
         return True
 
     def _learn(self, instance_id: UUID, taken: ParsedPush) -> None:
-        """Store the shape of a parsed push, by which the client's next push may be recognised."""
+        """Cache the series layout of a parsed push. If the client's next push has the same layout,
+        it need not be decoded."""
         before = self._known.get(instance_id)
         if taken.known is not None:
             taken.known.misses = 0 if before is None else before.misses + 1

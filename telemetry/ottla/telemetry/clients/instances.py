@@ -6,7 +6,7 @@ it has been silent longest.  Every request is accepted or refused here; the cont
 examined.  Invariants:
 - BoundedInstances: the number of client instances is limited.
 - LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
-- RefusedInOrder: the error is that of the first of Kafka's checks that fails.
+- RefusedInOrder: the error is that of the first check that fails, in Kafka's order.
 - RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4, the next
   push of the client is refused because of it.
 """
@@ -44,7 +44,7 @@ requests new ids endlessly evicts its own instances, not those of other clients.
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
-"""Number of intervals without a request (but at least a minute) after which a client is
+"""Number of push intervals without a request (but at least a minute) after which a client is
 forgotten."""
 
 EXPIRED_AT_ONCE_MAX = 64
@@ -65,7 +65,8 @@ CODECS = frozenset(Codec)
 
 
 class ClientInstance:
-    """One client, with its subscription and its requests.  Times are of the monotonic clock."""
+    """One client instance, with its subscription and its requests.  Times are milliseconds of the
+    monotonic clock."""
 
     __slots__ = (
         "alarm_ms",
@@ -106,7 +107,7 @@ class ClientInstance:
         self.push_bytes = 0
         self.export_count = 0
         """Number of pushes that were decompressed and exported.  `error_count` is the number of
-        pushes for which that failed."""
+        pushes for which this failed."""
         self.error_count = 0
         self.throttle_count = 0
         self.expires_ms = 0
@@ -172,7 +173,7 @@ class ClientInstances:
     ) -> None:
         self.counts = InstanceCounts()
         self.on_earlier_deadline: Callable[[], None] = lambda: None
-        """Called when `next_deadline_ms` becomes earlier."""
+        """Function that is called when `next_deadline_ms` becomes earlier."""
         self._fresh_id = fresh_id
         self._payload_bytes_max = payload_bytes_max
         self._unsubscribed_interval_ms = unsubscribed_interval_ms
@@ -232,8 +233,8 @@ class ClientInstances:
         payload_bytes: int,
         now_ms: int,
     ) -> PushVerdict:
-        """Accept or refuse a push without examining its content. Returns the client, or the error
-        of the first of Kafka's checks that fails."""
+        """Check a PushTelemetry request without decoding its payload. Returns the client instance,
+        or the error of the first check that fails, in Kafka's order."""
         if is_reserved(traits.client_instance_id):
             return PushVerdict(ErrorCode.INVALID_REQUEST, 0, None)
         instance = self._instance_of(traits, connection_id, now_ms)
@@ -262,10 +263,10 @@ class ClientInstances:
         return PushVerdict(error, 0, instance)
 
     def on_ingested(self, instance: ClientInstance, error: ErrorCode) -> None:
-        """Record the result of a push that `push` accepted: it was decompressed, or its content was
+        """Record the result of a push that `push` accepted: it was decompressed, its content was
         malformed, or the queue was full.
 
-        A terminating push that found the queue full may be sent again.  A malformed one may not,
+        A terminating push that found the queue full may be sent again.  A malformed push may not,
         since decompressing it again would take as long as the first time.
         """
         if error is ErrorCode.NONE:
@@ -281,8 +282,8 @@ class ClientInstances:
     # Other events.
 
     def on_subscriptions(self, configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-        """Replace all subscriptions. `configs` are their settings by subscription name. Returns the
-        names of the invalid ones.
+        """Replace all subscriptions. `configs` contains their settings by subscription name.
+        Returns the names of the invalid subscriptions.
 
         Clients get their new subscription with their next request.
         """

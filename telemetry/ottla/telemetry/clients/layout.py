@@ -1,4 +1,5 @@
-"""Positions of the numbers in a push, so that the next push of the same shape need not be decoded.
+"""Positions of the numbers in a push, so that the next push with the same layout need not be
+decoded.
 
 Pure.  A client pushes the same series repeatedly, and OTLP encodes values and times as eight bytes
 each.  Two pushes of the same series differ only in these bytes.  A layout contains their positions.
@@ -45,7 +46,8 @@ class Layout:
 
 
 class PushShape(NamedTuple):
-    """Shape of a push: its layout, and the hash of all bytes that are not numbers."""
+    """Shape of a push: the positions of its numbers (layout), and the hash of all bytes that are
+    not numbers."""
 
     layout: Layout
     fixed_hash: int
@@ -89,7 +91,7 @@ class Layouts:
 
 
 class _UnusualError(Exception):
-    """Error of a push whose form is unusual, so that it cannot have a layout."""
+    """Error of a push whose content is unusual, so that it cannot have a layout."""
 
 
 def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> Layout:

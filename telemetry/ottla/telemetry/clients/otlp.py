@@ -32,7 +32,7 @@ from ottla.telemetry.clients.otlp_bounds import (
 )
 
 Attributes = tuple[tuple[str, str], ...]
-"""Names and values as texts, in the order in which they were sent."""
+"""Names and values of attributes as texts, in the order in which they were sent."""
 
 
 class PointKind(IntEnum):
@@ -101,10 +101,10 @@ def reread(data: bytes) -> MetricsData:
 def label(data: MetricsData, labels: ClientLabels) -> bytes:
     """Add the labels of the client to every resource, and return the encoded message.
 
-    Changes `data`.  Equal resources are merged into one (the Java client sends one per metric).
-    The concatenated bytes of several messages are one message with all their resources, and also a
-    valid ExportMetricsServiceRequest, so batches need no encoding.  Raises RefusedError if too many
-    resources differ.
+    Changes `data`.  Equal resources are merged into one (the Java client sends one per metric). The
+    concatenated bytes of several messages are one message with all their resources, and also a
+    valid ExportMetricsServiceRequest, so batches need no encoding.  Raises RefusedError if there
+    are too many different resources.
     """
     ours = [_text_attribute(name, value) for name, value in labels.pairs()]
     distinct: dict[tuple[bytes, str], ResourceMetrics] = {}
@@ -130,7 +130,7 @@ def label(data: MetricsData, labels: ClientLabels) -> bytes:
 
 
 def points_of(data: MetricsData) -> Iterator[Point]:
-    """Yield all recorded values, in the order in which they were sent."""
+    """Yield all data points that have a value, in the order in which they were sent."""
     for part in data.resource_metrics:
         of_resource = tuple(
             pair for pair in _attributes(part.resource.attributes) if pair[0] not in LABEL_NAMES

@@ -62,8 +62,8 @@ def fields_of(message: Descriptor) -> Fields:
 
 
 def check_parts(data: bytes, fields: Fields) -> None:
-    """Check the number of parts.  Raises RefusedError if there are too many, or CorruptDataError if
-    the message is malformed."""
+    """Check the number of parts (messages, texts and lists) in a push.  Raises RefusedError if
+    there are too many, or CorruptDataError if the message is malformed."""
     if len(data) <= UNCOUNTED_BYTES_MAX:
         return
     parts = 0
@@ -135,7 +135,7 @@ def _point_count(metric: Metric) -> int:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the varint at a position of the data, and the position of its end."""
+    """Decode a varint at a position of the data. Returns its value and the position of its end."""
     value = shift = 0
     while at < end:
         byte = data[at]

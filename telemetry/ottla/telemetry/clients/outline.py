@@ -1,4 +1,4 @@
-"""Separation of a push into its series (the outline), which seldom change, and their values.
+"""Separates a push into its series (the outline), which seldom change, and their values.
 
 Pure. A client pushes the same series repeatedly, and thousands of clients with the same program
 push equal series. If an equal outline was seen before, the earlier object is returned. A comparison
@@ -55,7 +55,7 @@ class Outlines:
 
 
 def split_points(points: Iterable[Point]) -> tuple[Outline, list[Value]]:
-    """Return the series and the values of points, each in the order of the points."""
+    """Return the series and the values of points, both in the order of the points."""
     outline, values = [], []
     for point in points:
         outline.append(Series(point.name, point.attributes, kind_of(point), point.is_delta))

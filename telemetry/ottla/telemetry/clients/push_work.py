@@ -28,7 +28,8 @@ Done = Callable[[ErrorCode | None], None]
 
 
 class LastPush:
-    """Shape and series of a client's last push, by which its next push may be recognised."""
+    """Series layout of a client's last push. A next push with the same layout need not be
+    decoded."""
 
     __slots__ = ("head", "labels", "misses", "outline", "shape")
 
@@ -39,9 +40,10 @@ class LastPush:
         self.outline = outline
         self.shape = shape
         self.head = head
-        """Bytes of the labelled push up to the end of the resource."""
+        """Bytes of the labelled push up to the end of its resource."""
         self.misses = 0
-        """Number of successive pushes whose shape differed from that of the previous push."""
+        """Number of successive pushes whose series layout differed from that of the previous push.
+        """
 
 
 class WaitingPush(NamedTuple):
@@ -56,7 +58,8 @@ class WaitingPush(NamedTuple):
     done: Done | None
     """Function to call with the result.  None if the client has already received its response."""
     wants_shape: bool = False
-    """True if the next push may be recognised by the shape of this one."""
+    """True if the layout of this push is to be returned, so that a next push with the same layout
+    need not be decoded."""
 
 
 class ParsedPush(NamedTuple):
@@ -69,7 +72,8 @@ class ParsedPush(NamedTuple):
     """Series of the push.  Empty if no exporter needs points."""
     values: list[Value]
     known: LastPush | None
-    """Shape by which the client's next push may be recognised, or None."""
+    """Layout with which the client's next push need not be decoded, or None if the push has none.
+    """
     fault: Exception | None = None
     """Unexpected exception during the processing of the push, which is a bug. None if there was
     none."""

@@ -29,7 +29,7 @@ ALL_METRICS = "*"
 prefix."""
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Interval of a client without a subscription in ms, as in Kafka."""
+"""Push interval of a client without a subscription in ms, as in Kafka."""
 
 LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
 """Longest interval that librdkafka (2.16) supports, in ms.
@@ -52,7 +52,7 @@ class ClientTraits:
 
     @property
     def interval_ms_max(self) -> int:
-        """Longest interval that the client supports, in ms."""
+        """Longest push interval that the client supports, in ms."""
         name, version = self.software_name, self.software_version
         is_librdkafka = (
             "rdkafka" in name or "rdkafka" in version or name.startswith("confluent-kafka-")
@@ -94,7 +94,8 @@ class ClientMetricsSubscription:
 
 
 class Effective(NamedTuple):
-    """The effective subscription of one client, combined from all subscriptions that match it."""
+    """The effective subscription of one client, combined from all subscriptions that match the
+    client."""
 
     metrics: tuple[str, ...]
     """Prefixes of metric names, sorted.  No prefix begins with another one.  ("*",) means all
@@ -105,7 +106,8 @@ class Effective(NamedTuple):
 
 
 def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
-    """Return the subscription that settings define.  Raises RefusedError if they are invalid."""
+    """Return the subscription that the settings `texts` define.  Raises RefusedError if they are
+    invalid."""
     check_subscription_texts(texts)
     # A release with other bounds may have stored values that are invalid now; they are ignored.
     config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])
@@ -144,8 +146,8 @@ def resolve(
 def least_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
     """Return the smallest set of prefixes that select the same metrics, sorted.
 
-    A prefix that begins with another one is left out, because librdkafka reports a metric once for
-    each matching prefix.
+    A prefix that begins with another prefix is left out, because librdkafka reports a metric once
+    for each matching prefix.
     """
     least: list[str] = []
     for prefix in sorted(set(prefixes)):
@@ -159,7 +161,7 @@ def least_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
 def subscription_id_of(metrics: tuple[str, ...], interval_ms: int, client: UUID) -> int:
     """Return KIP-714's subscription id as an int32, computed as in Kafka.
 
-    It is the CRC32C of the metrics and the interval, XORed with the hash of the client's id.
+    The id is the CRC32C of the metrics and the interval, XORed with the hash of the client's id.
     Kafka's set of metrics is unordered.  Here it is sorted, so that equal content always has the
     same id.
     """

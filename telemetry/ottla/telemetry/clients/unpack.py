@@ -16,7 +16,7 @@ metrics; with a higher limit, a few hostile clients could exhaust the memory of 
 def unpack(
     payload: bytes | memoryview, codec: int, *, bytes_max: int = UNPACKED_BYTES_MAX
 ) -> bytes:
-    """Return a payload decompressed.  `codec` is Kafka's number of the compression type.
+    """Decompress a payload.  `codec` is Kafka's number of the compression type.
 
     Raises RefusedError with TELEMETRY_TOO_LARGE if the result is larger than `bytes_max`,
     INVALID_RECORD if the payload is damaged, or UNSUPPORTED_COMPRESSION_TYPE if there is no such

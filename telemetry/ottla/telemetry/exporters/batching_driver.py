@@ -1,9 +1,9 @@
 """The loop that all exporters of metrics share: it collects a batch, sends it, and waits before a
 retry if sending fails.
 
-Exporters differ in `deliver`, which sends one batch and returns the outcome.  During an outage,
-`offer` takes no longer than usual; the oldest pushes are dropped and counted.  The start and the
-end of an outage are logged once.
+Exporters differ in `deliver`, which sends one batch and returns the outcome.  During an outage of
+the receiver, `offer` takes no longer than usual; the oldest pushes are dropped and counted.  The
+start and the end of an outage are logged once.
 """
 
 import logging
@@ -97,12 +97,12 @@ class BatchingExporter:
     @property
     def _settled(self) -> int:
         """Number of pushes that were sent, refused or dropped. Because pushes leave the queue in
-        order of arrival, these are the oldest ones."""
+        order of arrival, these are the oldest pushes."""
         return self._sent + self._refused + self._queue.dropped
 
     def _on_outcome(self, batch: Sequence[LabelledPush], outcome: ExportOutcome) -> int:
-        """Count the outcome of a batch that was sent. Returns the delay before the next batch, in
-        ms."""
+        """Count the outcome of a batch that was sent. Returns the delay before the next batch is
+        sent, in ms."""
         if outcome.verdict is ExportVerdict.SENT:
             self._sent += len(batch)
             self._rejected_points += outcome.rejected_points

@@ -55,7 +55,7 @@ class PushQueue:
         return batch
 
     def give_back(self, batch: Sequence[LabelledPush]) -> None:
-        """Return a batch that could not be sent to the front of the queue, as its oldest part."""
+        """Put a batch that could not be sent back at the front of the queue, as its oldest part."""
         self._pushes.extendleft(reversed(batch))
         self.bytes += sum(len(push.otlp) for push in batch)
         self._trim()
@@ -73,15 +73,15 @@ class BackOff:
         self._failures = 0
 
     def reset(self) -> None:
-        """Start again with the first delay, because an attempt has succeeded."""
+        """Restart with the first delay, because an attempt has succeeded."""
         self._failures = 0
 
     def next_ms(self, chance: float, asked_ms: int | None = None) -> int:
-        """Return the delay after a failure: doubled each time, and multiplied by a random factor
-        from 0.5 to 1.
+        """Return the delay in ms after a failure: doubled each time, and multiplied by a random
+        factor from 0.5 to 1.
 
-        `chance` is a random number in `[0, 1)`.  If the receiver requests a delay, the result is at
-        least that.
+        `chance` is a random number in `[0, 1)`.  If the receiver requests a delay (`asked_ms`), the
+        result is at least that delay.
         """
         whole_ms = min(BACK_OFF_MS_FIRST << min(self._failures, 10), BACK_OFF_MS_MAX)
         self._failures += 1
@@ -94,9 +94,9 @@ class ExportVerdict(Enum):
 
     SENT = "sent"
     RETRY = "retry"
-    """The batch was not accepted now.  The same batch may be accepted later."""
+    """Verdict that a batch was not accepted now, and that the same batch may be accepted later."""
     REFUSED = "refused"
-    """The batch was permanently refused."""
+    """Verdict that a batch was permanently refused."""
 
 
 @frozen(kw_only=True)
@@ -106,6 +106,6 @@ class ExportOutcome:
     verdict: ExportVerdict
     why: str = ""
     rejected_points: int = 0
-    """Number of points of an accepted batch that the receiver left out."""
+    """Number of points in an accepted batch that the receiver left out."""
     retry_after_ms: int | None = None
     """Delay that the receiver requests, in ms, or None."""

@@ -1,4 +1,4 @@
-"""Creation of all exporters of metrics that a node's settings require."""
+"""Creates all exporters of metrics that a node's settings require."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 def open_exporters(
     config: ExporterConfig, *, rng: Rng, texts: Mapping[str, str], send: "Send | None" = None
 ) -> list[Exporter]:
-    """Return the exporters, which are not running yet.  Raises ConfigError if a plug-in cannot be
-    loaded.
+    """Return the exporters that the settings require, which are not running yet.  Raises
+    ConfigError if a plug-in cannot be loaded.
 
-    `texts` are the node's settings as written in its file.  `send` writes to the topic; without it,
-    as on a controller, there is no topic exporter.  Modules of exporters that are not configured
-    are not imported.
+    `texts` are the node's settings as written in its file.  `send` writes to the topic
+    `__client_metrics`; without it, as on a controller, there is no topic exporter.  Modules of
+    exporters that are not configured are not imported.
     """
     exporters: list[Exporter] = []
     if config.otlp_endpoints:

@@ -1,4 +1,4 @@
-"""Export of a node's spans to collectors, with the provider, batches and exporters of the
+"""Exports a node's spans to collectors, with the provider, batches and exporters of the
 OpenTelemetry SDK.
 
 Spans are created long after the responses to their requests, with the times that were recorded
@@ -37,8 +37,8 @@ The time for clients' pushes is the same."""
 
 
 def check_otel_sdk(setting: str) -> None:
-    """Raise ConfigError, naming `setting`, which needs the OpenTelemetry SDK, if the SDK is not
-    installed."""
+    """Raise ConfigError if the OpenTelemetry SDK is not installed. The error names `setting`, which
+    needs the SDK."""
     try:
         import opentelemetry.exporter.otlp.proto.grpc.trace_exporter
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
@@ -51,10 +51,11 @@ def check_otel_sdk(setting: str) -> None:
 
 
 def open_tracer_provider(config: ExporterConfig, attributes: Mapping[str, str]) -> "TracerProvider":
-    """Return a provider that sends spans to all collectors.  `close_tracer_provider` ends it.
+    """Return a provider of OpenTelemetry tracers that sends spans to all collectors.
+    `close_tracer_provider` ends it.
 
-    `attributes` identify the node.  Every span is recorded: sampling is decided by the code that
-    creates spans.
+    `attributes` identify the node.  Every span is recorded: the code that creates spans has already
+    decided which requests are sampled.
     """
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -110,7 +111,7 @@ def _session_to(url: str) -> "Session":
     """Return an HTTP session that uses the proxy in the environment variables, and ignores all
     other settings in them.
 
-    REQUESTS_CA_BUNDLE would take precedence over the CAs in the settings.
+    Otherwise REQUESTS_CA_BUNDLE would take precedence over the CAs in the node's settings.
     """
     from requests import Session
     from requests.utils import get_environ_proxies

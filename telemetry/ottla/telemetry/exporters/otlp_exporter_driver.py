@@ -17,7 +17,7 @@ from ottla.telemetry.exporters.export_queue import ExportOutcome
 
 
 class OtlpSender(Protocol):
-    """Sender of requests to one collector."""
+    """Interface of a sender of export requests to one OTLP collector."""
 
     async def send(self, body: bytes) -> ExportOutcome:
         """Send an export request, and return the outcome.  Any problem with the collector is an
@@ -30,7 +30,7 @@ class OtlpSender(Protocol):
 
 
 class OtlpExporter:
-    """Exporter to one collector, with its queue and connection."""
+    """Exporter of metrics to one OTLP collector, with its queue and connection."""
 
     def __init__(
         self,

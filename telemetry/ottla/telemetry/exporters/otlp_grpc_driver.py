@@ -46,13 +46,14 @@ RETRIABLE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DATA_LOSS,
 }
-"""Retriable status codes in OTLP's specification.  RESOURCE_EXHAUSTED is also retriable if the
-collector requests a delay."""
+"""gRPC status codes that OTLP's specification calls retriable.  RESOURCE_EXHAUSTED is also
+retriable if the collector requests a delay."""
 DETAILS_KEY = "grpc-status-details-bin"
 
 
 class GrpcSender:
-    """Sender of requests to one collector, over a channel that is opened with the first batch."""
+    """Sender of OTLP requests to one collector, over a gRPC channel that is opened with the first
+    batch."""
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._address = _address_of(endpoint)
@@ -94,7 +95,7 @@ class GrpcSender:
         return _outcome_of(call)
 
     def close(self) -> None:
-        """Close the channel to the collector. Another batch would open it again."""
+        """Close the channel to the collector. Sending another batch would open it again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -107,8 +108,7 @@ class GrpcSender:
 
 
 def span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExporter":
-    """Return the OpenTelemetry SDK's span exporter for the same collector, with the same
-    settings."""
+    """Return the OpenTelemetry SDK's span exporter for the collector at `endpoint`."""
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     def make() -> "SpanExporter":

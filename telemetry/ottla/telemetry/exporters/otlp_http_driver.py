@@ -18,14 +18,15 @@ from ottla.telemetry.exporters.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporters.otlp_outcomes import sent
 
 ANSWER_BYTES_MAX = 64 * KIB
-"""Maximum number of bytes of a response that are read.  A partial success has a few hundred."""
+"""Maximum number of bytes of a response that are read.  The response to a partial success has a few
+hundred bytes."""
 SECONDS_DIGITS_MAX = 9
 RETRIABLE = {429, 502, 503, 504}
-"""Retriable status codes in OTLP's specification."""
+"""HTTP status codes that OTLP's specification calls retriable."""
 
 
 class HttpSender:
-    """Sender of requests to one collector, each on a connection of its own."""
+    """Sender of OTLP requests to one collector, each on an HTTP connection of its own."""
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._endpoint = endpoint

@@ -1,9 +1,9 @@
 """Exporter to the operator's own code: an entry point of `ottla.telemetry_exporter`.
 
-The entry point is called once, when the node starts, with its settings (those with the prefix
-`telemetry.exporter.<name>.`, which is removed).  It returns an object with one method,
-`export(pushes)`.  The exporter calls this method in a worker thread, with one batch at a time.  An
-exception of the method is logged and counted as a refusal; the exporter continues.
+The entry point is called once, when the node starts, with its settings. These have the prefix
+`telemetry.exporter.<name>.`, which is removed.  It returns an object with one method,
+`export(pushes)`.  The exporter calls this method in a worker thread, with one batch at a time.  If
+the method raises an exception, it is logged and counted as a refusal; the exporter continues.
 """
 
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.telemetry")
 
 
 class Plugin(Protocol):
-    """The object that an exporter's entry point returns: the operator's plug-in."""
+    """Interface of the object that an exporter's entry point returns: the operator's plug-in."""
 
     def export(self, pushes: Sequence[LabelledPush]) -> None:
         """Export a batch of pushes. The method may block, and may raise any exception."""
@@ -64,8 +64,7 @@ class PluginExporter:
 
 
 def load_plugin(name: str, texts: Mapping[str, str]) -> Plugin:
-    """Return the plug-in with a name, created with its settings.  Raises ConfigError if that
-    fails."""
+    """Create and return the plug-in `name` with its settings.  Raises ConfigError if that fails."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise ConfigError("telemetry.exporters", f"{name} is no entry point of {GROUP}")

@@ -21,7 +21,7 @@ TOPIC = "__client_metrics"
 
 
 class TopicRecord(NamedTuple):
-    """One record that the exporter writes to its metrics topic."""
+    """One record that the exporter writes to the topic `__client_metrics`."""
 
     key: bytes
     value: bytes
@@ -29,7 +29,8 @@ class TopicRecord(NamedTuple):
 
 
 Send = Callable[[Sequence[TopicRecord]], Awaitable[None]]
-"""Writes records, in order for each key.  Raises RefusedError if the topic does not accept them."""
+"""Async function that writes records, in order for each key.  Raises RefusedError if the topic does
+not accept them."""
 
 
 class TopicExporter:
@@ -62,7 +63,8 @@ class TopicExporter:
 
 
 def _records_of(batch: Sequence[LabelledPush]) -> tuple[list[TopicRecord], int]:
-    """Return the records of pushes, and the number of points that are too large for any record."""
+    """Encode pushes. Returns their records, and the number of points that are too large for any
+    record."""
     records: list[TopicRecord] = []
     left_out = 0
     for push in batch:

@@ -27,8 +27,8 @@ class _LastLine(threading.local):
     text = "it does not answer"
 
     def keep_back(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a line. Lines of wrapped exporters are suppressed and remembered
-        instead."""
+        """Return whether to log a line. Lines of wrapped exporters are not logged, but remembered
+        as the possible reason of an outage."""
         if self.is_listening:
             self.text = record.getMessage()
         return not self.is_listening
@@ -42,11 +42,11 @@ class WatchedExporter(SpanExporter):
     in a thread of the SDK."""
 
     def __init__(self, name: str, exporter: SpanExporter) -> None:
-        """Wrap an exporter.  `name` is the address of the collector, for log lines."""
+        """Wrap a span exporter.  `name` is the address of the collector, for log messages."""
         self._name = name
         self._exporter = exporter
         self._lost_count = 0
-        """Number of spans in failed batches since the last successful one."""
+        """Number of spans in failed batches since the last successful batch."""
         for sdk_logger in map(logging.getLogger, SDK_LOGGERS):
             # Adding a filter that is present already has no effect.
             sdk_logger.addFilter(_LAST_LINE.keep_back)
@@ -75,5 +75,5 @@ class WatchedExporter(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Do nothing, because an exporter has no queue. Returns True."""
+        """Do nothing, because this exporter has no queue. Returns True."""
         return True

@@ -7,5 +7,5 @@ prometheus_text.py      a registry as Prometheus text
 metrics_http_driver.py  HTTP server of /metrics
 loop_pause_driver.py    pauses and idle time of the event loop
 own_otlp.py             a registry as OTLP messages
-own_metrics_driver.py   task that sends them to collectors
+own_metrics_driver.py   task that sends these messages to collectors
 """

@@ -18,13 +18,13 @@ from typing import NamedTuple, TypeAlias
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 UNCOUNTED_MAX = 128
-"""Number of values that a histogram stores before it sorts and counts them.  A smaller number costs
-more time per value; a larger number uses more memory."""
+"""Number of values that a histogram stores before it sorts and counts them.  With a smaller number,
+each value costs more time; with a larger one, a histogram uses more memory."""
 """`QUANTILES` has the quantiles of Kafka's own histograms, which dashboards use."""
 
 
 class MetricKind(Enum):
-    """Kind of a metric family, in Prometheus's terms."""
+    """Type of a metric family, in Prometheus's terms."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -33,8 +33,8 @@ class MetricKind(Enum):
 
 
 class Summary(NamedTuple):
-    """A distribution as quantiles of the recent past, with count and sum since the process
-    started."""
+    """A distribution as quantiles of the recent past, with the count and sum of all values since
+    the process started."""
 
     value_count: int
     value_sum: float
@@ -58,8 +58,8 @@ Sample: TypeAlias = tuple[Labels, Value]
 class Family(NamedTuple):
     """One metric name with all its samples.  Every sample has a value for each label.
 
-    One sample may have the empty tuple as its labels.  As in Kafka, it is the total of all other
-    samples.
+    One sample may have the empty tuple as its labels.  As in Kafka, this sample is the total of all
+    other samples.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Registry:
         self._collectors: list[Collector] = []
 
     def register(self, collector: Collector) -> None:
-        """Add a collector after all others."""
+        """Add a collector, whose metrics follow the metrics of all earlier collectors."""
         self._collectors.append(collector)
 
     def collect(self) -> Iterator[Family | None]:
@@ -188,7 +188,7 @@ class Histogram:
             self._count()
 
     def _count(self) -> None:
-        """Sort the values that are only stored so far, and count them in their buckets."""
+        """Sort the values that are not counted yet, and count them in their buckets."""
         values, self._uncounted = self._uncounted, []
         values.sort()
         self._sum += sum(values)
@@ -220,8 +220,8 @@ class Histogram:
         return sum(self.counts)
 
     def recent(self, now_ms: int, *, window_ms: int) -> list[int]:
-        """Return the counts of the recent past, and start a new window if the current one is
-        full."""
+        """Return the counts of the recent past by bucket, and start a new window if the current one
+        is full. `window_ms` is the length of a window."""
         if self._recent_since is None:
             self._recent_since = now_ms
         if now_ms - self._recent_since >= window_ms:
@@ -257,7 +257,7 @@ def quantile(bounds: Sequence[int], counts: Sequence[int], q: float) -> float:
     """Return the value below which a fraction `q` of the values lies, interpolated within its
     bucket.
 
-    Returns 0 if there are no values.  A value above the last bound counts as that bound.
+    Returns 0 if there are no values.  A value above the last bound counts as the last bound.
     """
     rank = q * sum(counts)
     below = 0

@@ -1,4 +1,4 @@
-"""Metrics that consist of one or a few numbers and have the names of Kafka's MBeans."""
+"""Metric families that consist of one or a few numbers and have the names of Kafka's MBeans."""
 
 from collections.abc import Iterable
 
@@ -7,15 +7,17 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 
 def gauge(mbean: str, text: str, value: Value) -> Family:
-    """Return a gauge with one sample, under the name of a Kafka MBean."""
+    """Return a gauge with one sample, under the name of a Kafka MBean. `text` is its help text."""
     return Family(prometheus_name(mbean), MetricKind.GAUGE, text, (), (((), value),))
 
 
 def counter(mbean: str, text: str, value: Value) -> Family:
-    """Return a counter with one sample, under the name of a Kafka MBean."""
+    """Return a counter with one sample, under the name of a Kafka MBean. `text` is its help
+    text."""
     return Family(prometheus_name(mbean), MetricKind.COUNTER, text, (), (((), value),))
 
 
 def gauges(mbean: str, text: str, label_names: Labels, samples: Iterable[Sample]) -> Family:
-    """Return a gauge with labelled samples, under the name of a Kafka MBean."""
+    """Return a gauge with labelled samples, under the name of a Kafka MBean. `text` is its help
+    text."""
     return Family(prometheus_name(mbean), MetricKind.GAUGE, text, label_names, samples)

@@ -1,8 +1,8 @@
-"""Conversion of Kafka's MBean names to Prometheus names.
+"""Converts Kafka's MBean names to Prometheus names.
 
 Pure.  Dashboards and alerts for Kafka use the names that the JMX exporter creates from Kafka's
-MBeans by a few rules.  Our metrics are declared with Kafka's documented MBean names, and the same
-rules are applied, so that these dashboards work:
+MBeans by a few rules.  Ottla's metrics are declared with Kafka's documented MBean names, and the
+same rules are applied, so that these dashboards work:
 
 * jmx_exporter, `examples/kafka-kraft-3_0_0.yml`: the rules that are followed here;
 * Strimzi, `examples/metrics/kafka-metrics.yaml`: the same rules; its dashboards
@@ -22,8 +22,8 @@ _MBEAN = re.compile(r"(kafka\.[\w.]+):type=([\w-]+)(?:,name=([\w-]+))?(?:,attrib
 def prometheus_name(mbean: str) -> str:
     """Return the Prometheus name of an MBean, which is given without labels.
 
-    `kafka.server:type=ReplicaManager,name=IsrShrinksPerSec` (counters PerSec and -total get
-    `_total`), or, if the number is an attribute of the bean itself,
+    An MBean name is `kafka.server:type=ReplicaManager,name=IsrShrinksPerSec` (counters PerSec and
+    -total get `_total`). If the number is an attribute of the bean itself, it is
     `kafka.server:type=raft-metrics,attribute=current-epoch`.
     """
     found = _MBEAN.fullmatch(mbean)

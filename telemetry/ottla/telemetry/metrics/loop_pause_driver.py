@@ -1,5 +1,5 @@
-"""Measurement of the event loop: its pauses (the longest time between two waits for I/O), and its
-idle time.
+"""Measures the event loop: its pauses (the longest time between two waits for I/O), and its idle
+time.
 
 Any code that blocks the event loop (a handler, the loading of metadata, the garbage collector)
 delays every client.
@@ -26,8 +26,8 @@ IDLE_MBEANS = (
 )
 
 SHARE_NS_MIN = 5_000_000_000
-"""Shortest interval, in ns, for which the idle fraction of the loop is computed.  Two scrapes in
-quick succession get the same value."""
+"""Shortest interval, in ns, for which the idle fraction of the event loop is computed.  Two scrapes
+in quick succession get the same value."""
 
 
 class LoopPauseMeter(Instrument):
@@ -40,9 +40,9 @@ class LoopPauseMeter(Instrument):
         self._longest_ever_ns = 0
         self._waits_since_ns = self._started_ns
         self.idle_ns = 0
-        """Idle time of the loop since the start, in ns."""
+        """Idle time of the event loop since the start, in ns."""
         self.pauses = Histogram(PAUSE_BOUNDS_NS)
-        """Pauses of more than a millisecond, in ns."""
+        """Pauses of the event loop that are longer than a millisecond, in ns."""
         self._share_since_ns = self._started_ns
         self._share_idle_ns = 0
         self._idle_share = 1.0
@@ -78,11 +78,11 @@ class LoopPauseMeter(Instrument):
 
     @property
     def longest_ever_ms(self) -> float:
-        """Longest pause since the start, in ms."""
+        """Longest pause of the event loop since the start, in ms."""
         return max(self._longest_ns, self._longest_ever_ns) / NANOSECONDS_PER_MS
 
     def take_longest_ms(self) -> float:
-        """Return the longest pause since the last call, in ms, and reset it."""
+        """Return the longest pause of the event loop since the last call, in ms, and reset it."""
         longest_ns, self._longest_ns = self._longest_ns, 0
         self._longest_ever_ns = max(self._longest_ever_ns, longest_ns)
         return longest_ns / NANOSECONDS_PER_MS

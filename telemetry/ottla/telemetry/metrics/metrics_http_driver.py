@@ -1,10 +1,11 @@
 """HTTP server for Prometheus and for probes: GET /metrics, /healthz and /readyz over HTTP or HTTPS.
 
-The text is rendered in slices of some milliseconds, between which other tasks of the process run,
-and is sent as it is rendered.  A scrape therefore neither blocks the event loop nor holds the whole
-text in memory.  The size and duration of requests, and the number of connections, are limited.  If
-there are too many connections, the connection that has been idle longest is closed.  If a token or
-users are configured, requests for /metrics without valid credentials are refused.
+The metrics text is rendered in slices of some milliseconds, between which other tasks of the
+process run, and is sent as it is rendered.  A scrape therefore neither blocks the event loop nor
+holds the whole text in memory.  The size and duration of requests, and the number of connections,
+are limited.  If there are too many connections, the connection that has been idle longest is
+closed.  If a token or users are configured, requests for /metrics without valid credentials are
+refused.
 
 /healthz shows that the event loop answers. /readyz shows whether the node does its work; if not,
 the status is 503 and the text gives the reason. Both need no credentials, which probes seldom have,
@@ -36,25 +37,24 @@ HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 
 SLICE_NS = 2_000_000
-"""Time in ns for which one slice of rendering blocks the event loop.  A lower value delays clients
-less; with a higher value, a scrape ends sooner on a busy loop, in which each slice waits for other
-tasks."""
+"""Time in ns for which one slice of rendering blocks the event loop.  With a lower value, clients
+are delayed less. With a higher value, a scrape ends sooner on a busy loop, in which each slice
+waits for other tasks."""
 
 CHUNK_BYTES = 64 * 1024
-"""Minimum size in bytes of a piece of text that is sent, except for the last one."""
+"""Minimum size in bytes of a piece of text that is sent, except for the last piece."""
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTION_COUNT_MAX = 16
 REQUEST_TIMEOUT_S = 30.0
-"""Timeout in seconds of a peer's request, and of the peer's reading of one chunk of the
-response."""
+"""Timeout in seconds for a peer to send a request, and to read one chunk of the response."""
 
 IDLE_TIMEOUT_S = 300.0
 """Time in seconds for which an idle connection is kept for the next scrape. It is longer than any
 usual scrape interval."""
 
 GZIP_LEVEL = 1
-"""Compression level.  A higher level takes more time of the event loop than it saves on the
+"""Compression level of gzip.  A higher level takes more time of the event loop than it saves on the
 network."""
 
 GZIP_WINDOW_BITS = 31
@@ -65,8 +65,8 @@ A lower value cuts off scrapes over slow networks; with a higher value, slow rea
 for longer."""
 
 Render = Callable[[], Iterator[bytes]]
-"""Function that renders the text of a new scrape, piece by piece. An empty piece only lets other
-tasks run."""
+"""Function that renders the metrics text of a new scrape, piece by piece. An empty piece only lets
+other tasks run."""
 
 
 Unready = Callable[[], str | None]
@@ -100,7 +100,7 @@ async def serve_metrics(
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve /metrics and the probes until cancelled. `task_status.started` reports the port; with
-    port 0, the system chooses one.
+    port 0, the system chooses the port.
 
     Raises ConfigError if the address cannot be opened.
     """
@@ -119,7 +119,8 @@ async def serve_metrics(
 
 
 class MetricsTls:
-    """The server certificate.  If its file changes, new connections use the new certificate."""
+    """The TLS certificate of the metrics server.  If its file changes, new connections use the new
+    certificate."""
 
     def __init__(self, config: TlsConfig) -> None:
         """Read the certificate and the key.  Raises ConfigError if they are unusable."""
@@ -143,7 +144,7 @@ class MetricsTls:
 
 
 class MetricsCaller:
-    """One connection to the server of /metrics, with its state and the time of the last change of
+    """One connection to the metrics server, with its state and the time of the last change of
     state."""
 
     __slots__ = ("is_answered", "scope", "since")
@@ -160,7 +161,7 @@ class MetricsCaller:
 
 
 class MetricsServer:
-    """The server of /metrics, with its open connections."""
+    """The server of /metrics and of the probes, with its open connections."""
 
     def __init__(
         self,
@@ -201,8 +202,8 @@ class MetricsServer:
             await trio.aclose_forcefully(socket)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle longest. If none is idle, close one whose peer
-        reads too slowly. Returns False if there is no such connection."""
+        """Close the connection that has been idle longest. If no connection is idle, close one
+        whose peer reads too slowly. Returns False if there is no such connection."""
         now = trio.current_time()
         droppable = [
             caller
@@ -355,8 +356,8 @@ async def _send(stream: trio.abc.Stream, data: bytes) -> None:
 
 
 async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> None:
-    """Send an error response and close the connection.  A peer that does not read it is
-    abandoned."""
+    """Send an error response and close the connection.  If the peer does not read the response, the
+    connection is closed nevertheless."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{fields}\r\n"
     try:
         with trio.move_on_after(REQUEST_TIMEOUT_S):

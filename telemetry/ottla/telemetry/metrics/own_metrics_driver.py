@@ -62,7 +62,7 @@ async def send_own_metrics(
 
 
 async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:
-    """Yield the messages. Other tasks run between slices of the work of building them."""
+    """Yield the encoded messages. Other tasks run between slices of the work of building them."""
     ends_ns = time.perf_counter_ns() + SLICE_NS
     for message in messages:
         if message is not None:

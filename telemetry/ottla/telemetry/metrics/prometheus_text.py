@@ -1,5 +1,5 @@
-"""Prometheus text of a registry (exposition format 0.0.4), in pieces between which other tasks may
-run.
+"""Renders a registry of metrics as Prometheus text (exposition format 0.0.4), in pieces between
+which other tasks may run.
 
 Pure.  A piece consists of some rows of one family; the caller decides after how many pieces it lets
 other tasks run.  Invariants:
@@ -24,19 +24,20 @@ from ottla.telemetry.metrics.instruments import (
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REPLACED = "replace"
-"""Error handler of the encoding: `?` for anything that UTF-8 cannot encode, so that one label
+"""Error handler for encoding the text: `?` for anything that UTF-8 cannot encode, so that one label
 cannot end the whole scrape."""
 
 ROWS_PER_PIECE = 64
-"""Number of rows in a piece. A smaller number costs more time per row. With a larger number, each
-piece blocks the event loop for longer than the present 100 µs."""
+"""Number of rows in a piece of text. With a smaller number, each row costs more time. With a larger
+one, each piece blocks the event loop for longer than the present 100 µs."""
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 def render_all(families: Iterable[Family | None], series: Iterable[SeriesRow]) -> Iterator[bytes]:
-    """Yield the metrics of the node, then the metrics that clients have pushed.
+    """Yield the Prometheus text of the node's metrics, then of the metrics that clients have
+    pushed.
 
     A client's metric with the same name as a metric of the node is left out, because it would
     invalidate the scrape.
@@ -132,8 +133,8 @@ def _rows_of_distributions(family: Family) -> Iterator[str]:
 
 
 def _distribution(family: Family, sample: Sample) -> str:
-    """Return all rows of one summary or histogram sample: its quantiles or buckets, its sum and its
-    count."""
+    """Return all rows of Prometheus text for one summary or histogram sample: its quantiles or
+    buckets, its sum and its count."""
     labels, value = sample
     names = family.label_names[: len(labels)]
     plain = label_text(names, labels)
@@ -156,7 +157,7 @@ def _distribution(family: Family, sample: Sample) -> str:
 
 
 def label_text(names: Labels, values: Labels) -> str:
-    """Return `{name="value",…}`, or an empty text if there are no labels."""
+    """Return labels as `{name="value",…}`, or an empty text if there are no labels."""
     if not values:
         return ""
     pairs = (
