@@ -55,7 +55,7 @@ class Problem(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """One batch of format v2, or one message of v0 or v1 with its wrapped messages."""
+    """One batch of format v2, or one message of v0 or v1 with the messages that it wraps."""
 
     position: int
     base_offset: int
@@ -80,8 +80,8 @@ class BatchRow(NamedTuple):
 
 
 def walk(file: Readable) -> Iterator[BatchRow | Problem]:
-    """Yield the batches of a `.log` file, and the problem that ends the iteration before the file's
-    end."""
+    """Yield the batches of a `.log` file. If the iteration ends before the end of the file, yield
+    the problem that ended it."""
     window = Window(file)
     at = 0
     while at < window.size_bytes:
@@ -161,8 +161,8 @@ def _row(at: int, header: BatchHeader, *, is_crc_valid: bool) -> BatchRow:
 
 
 def _legacy_row(file: Readable, window: Window, at: int) -> BatchRow | Problem:
-    """Return the row of one message of v0 or v1. A wrapper has the offsets of its wrapped
-    messages."""
+    """Return the row for one message of v0 or v1. The row of a wrapper has the offsets of its
+    wrapped messages."""
     head = window.bytes_at(at, _LEGACY.size + _TIMESTAMP.size)
     if len(head) < _LEGACY.size + _TIMESTAMP.size:
         return Problem(at, f"only {len(head)} bytes of a message's header are there")

@@ -2,8 +2,8 @@
 
 Pure iterators over a file, which they read in blocks. They never raise an error for corrupt data,
 because a dump exists to show damage: the row before the damage is followed by a `Problem` with
-position and reason. Rows of index entries include violations of their order; `index_checks.py`
-checks them against the log.
+position and reason. Rows of index entries report violations of their order; `index_checks.py`
+compares the entries with the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -147,7 +147,7 @@ Row = (
 
 
 def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> Iterator[Row]:
-    """Yield the batches of a `.log` or of a snapshot, each followed by its records if
+    """Yield the batches of a `.log` or of a metadata snapshot, each followed by its records if
     `is_with_records`."""
     source = readable(file)
     for row in walk(source):
@@ -157,7 +157,7 @@ def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> I
 
 
 def dump_records(file: Readable, batch: BatchRow) -> Iterator[RecordRow | Problem]:
-    """Yield the records of one batch, with the meaning of control records."""
+    """Yield the records of one batch. The rows of control records include their meaning."""
     try:
         for record in records_of(file, batch):
             control = control_text(record) if batch.is_control else None
@@ -197,11 +197,11 @@ class Entry(NamedTuple):
     position: int
     row: OffsetIndexRow | TimeIndexRow | AbortedTransactionRow
     problem: str | None
-    """Description of the damage, or None if the entry is sound."""
+    """Description of the damage to an index entry, or None if the entry is valid."""
 
 
 def offset_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem]:
-    """Yield the entries of an `.index` whose file name is `base_offset`."""
+    """Yield the entries of an offset index (`.index`) whose file name is `base_offset`."""
     last_offset = last_position = -1
     for at, (relative, position) in entries(file, _OFFSET_ENTRY):
         if relative == 0 and position == 0:
@@ -218,7 +218,7 @@ def offset_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem
 
 
 def time_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem]:
-    """Yield the entries of a `.timeindex` whose file name is `base_offset`."""
+    """Yield the entries of a time index (`.timeindex`) whose file name is `base_offset`."""
     last_timestamp = last_offset = -1
     for at, (timestamp_ms, relative) in entries(file, _TIME_ENTRY):
         if timestamp_ms == 0 and relative == 0:
@@ -235,7 +235,7 @@ def time_entries(file: Readable, base_offset: int) -> Iterator[Entry | Problem]:
 
 
 def transaction_entries(file: Readable) -> Iterator[Entry | Problem]:
-    """Yield the entries of a `.txnindex`."""
+    """Yield the entries of a transaction index (`.txnindex`)."""
     last_offset = -1
     for at, (version, *fields) in entries(file, _TRANSACTION_ENTRY):
         if version != 0:
@@ -253,17 +253,17 @@ def transaction_entries(file: Readable) -> Iterator[Entry | Problem]:
 
 
 def dump_offset_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
-    """Yield the rows of an `.index` whose file name is `base_offset`."""
+    """Yield the rows of an offset index (`.index`) whose file name is `base_offset`."""
     yield from _rows(offset_entries(readable(file), base_offset))
 
 
 def dump_time_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
-    """Yield the rows of a `.timeindex` whose file name is `base_offset`."""
+    """Yield the rows of a time index (`.timeindex`) whose file name is `base_offset`."""
     yield from _rows(time_entries(readable(file), base_offset))
 
 
 def dump_transaction_index(file: Readable | Buffer) -> Iterator[Row]:
-    """Yield the rows of a `.txnindex`."""
+    """Yield the rows of a transaction index (`.txnindex`)."""
     yield from _rows(transaction_entries(readable(file)))
 
 
@@ -322,8 +322,8 @@ def dump_checkpoint_topics(data: Buffer) -> Iterator[FieldRow]:
 
 
 def dump_checkpoint(data: Buffer) -> Iterator[CheckpointRow]:
-    """Yield the lines of an offset checkpoint. An empty file, as Kafka first creates it, has
-    none."""
+    """Yield the lines of an offset checkpoint. An empty file, as Kafka first creates it, has no
+    lines."""
     if not data:
         return
     for (topic, partition), offset in parse_checkpoint(bytes(data)).items():

@@ -6,7 +6,7 @@ and batches are read in parallel, and none of them are kept in memory.
 
 - An offset entry is valid if a batch begins at its position and ends with its offset.
 - A time entry is valid if the batch with its offset has the largest timestamp up to that batch, and
-  this timestamp equals the entry's.
+  this timestamp equals the timestamp in the entry.
 - An aborted transaction is valid if a control batch of its producer has its last offset.
 """
 
@@ -55,8 +55,8 @@ class _IndexCheck:
         self._next = None
 
     def finish(self, end: str) -> Iterator[Checked]:
-        """Yield the entries that are left after the last batch. `end` describes the end of the log
-        in reports."""
+        """Yield the index entries that are left after the last batch. `end` describes the end of
+        the log in reports."""
         decided: list[Checked] = []
         while self._peek(decided) is not None:
             self._decide(decided, f"it is beyond {end}")

@@ -1,7 +1,8 @@
 """A read-only file, read in blocks, for inspection tools.
 
-Its size is determined once, when it is opened. A file that grows later is therefore read up to its
-former end, and no length field inside the file decides how much memory a reader uses.
+The size of the file is determined once, when it is opened. A file that grows later is therefore
+read up to its former end, and no length field inside the file decides how much memory a reader
+uses.
 """
 
 from collections.abc import Iterator
@@ -17,12 +18,13 @@ BLOCK_BYTES = MIB
 benefit."""
 
 INDEX_BLOCK_BYTES = 64 * KIB
-"""Bytes per read of an index. Most indexes have few entries, followed by a hole of ten
+"""Number of bytes per read of an index. Most indexes have few entries, followed by a hole of ten
 megabytes."""
 
 SMALL_FILE_BYTES_MAX = 64 * MIB
 """Maximum size in bytes of a file that is read as a whole. A snapshot of a million producers has 46
-MB. A smaller limit refuses valid files. With a larger one, a corrupt file may use more memory."""
+MB. With a smaller limit, valid files are refused. With a larger one, a corrupt file may use more
+memory."""
 
 
 class Readable(Protocol):
@@ -44,7 +46,7 @@ class Readable(Protocol):
 
 
 class BytesReadable:
-    """A source of bytes that are already in memory."""
+    """A source of bytes that are already in memory; implements `Readable`."""
 
     def __init__(self, data: Buffer) -> None:
         self._data = memoryview(data)
@@ -81,8 +83,8 @@ class Window:
         self.size_bytes = file.size_bytes
 
     def bytes_at(self, position: int, size: int) -> memoryview:
-        """Return up to `size` bytes, at most one block. Fewer are returned only at the end of the
-        file."""
+        """Return up to `size` bytes from `position`, at most one block. Fewer are returned only at
+        the end of the file."""
         assert size <= self._block_bytes
         end = min(position + size, self.size_bytes)
         if not self._block_at <= position <= end <= self._block_at + len(self._block):

@@ -44,11 +44,12 @@ from ottla.wire.batch import MAGIC
 
 TEMPORARY = ".tmp"
 PASSING_SUFFIXES = (DELETED, CLEANED, SWAP, TEMPORARY)
-"""Suffixes of temporary files, whose creation or removal the end of the broker interrupted."""
+"""Suffixes of temporary files. They remain if the broker ends while it creates or removes them."""
 
 
 class Flaw(NamedTuple):
-    """A problem that the check of a partition's file found, with its position and reason."""
+    """A problem that the check of a file in a partition's directory found, with its position and
+    reason."""
 
     file: str
     position: int | None
@@ -60,7 +61,7 @@ class Flaw(NamedTuple):
 
 
 class PartitionFiles(Protocol):
-    """The files of one partition's directory."""
+    """Interface to the files of one partition's directory."""
 
     names: list[str]
 
@@ -72,7 +73,8 @@ class PartitionFiles(Protocol):
 
 @frozen(kw_only=True)
 class PartitionFacts:
-    """Facts about a partition that are known from outside its directory."""
+    """Facts about a partition that are known from outside its directory, and with which the check
+    compares its files."""
 
     is_live: bool = False
     """True if a broker may be writing to the directory."""
@@ -199,9 +201,9 @@ class _Partition:
     ) -> tuple[dict[str, AnyIndexCheck], list[Flaw]]:
         """Open the indexes of a segment. Returns their checks, and a flaw for each missing file.
 
-        The first abort creates the transaction index. The first entries create the other indexes of
-        a log's first segment. An index may therefore be missing if the last writer was killed
-        before that.
+        The first aborted transaction creates the transaction index. The first entries create the
+        other indexes of a log's first segment. An index may therefore be missing if the last writer
+        was killed before that.
         """
         checks: dict[str, AnyIndexCheck] = {}
         missing: list[Flaw] = []
@@ -267,7 +269,7 @@ class _Partition:
         """Return a description if a batch contradicts the leader epoch checkpoint, or None. Each
         epoch is reported at most once.
 
-        Epochs that begin above the recovery point need not be in the file yet.
+        Epochs that begin above the recovery point need not be in the checkpoint file yet.
         """
         epochs, flushed_offset = self._epochs, self._expected.recovery_point
         if epochs is None or row.leader_epoch < 0:

@@ -1,6 +1,6 @@
 """Appends to a log, as leader and as follower.
 
-No method awaits, so no other task runs between a check and its write. A batch's bytes are not
+No method awaits, so no other task runs between a check and its write. The bytes of a batch are not
 copied, and its records are examined only for topics that require it. Invariant NoTornAppend: a
 failed write is undone before its request is answered; if the undo fails too, the log goes offline.
 """
@@ -58,9 +58,10 @@ class Appender:
         For a duplicate, returns the offsets of the first copy.
 
         A client appends one batch; raft and coordinators may append several, in one write. `first`
-        is the first batch if it was checked before. `guard` is the verification of a transactional
-        batch. `transaction_version` is the version of a marker. Offsets and epoch are set in
-        `records` itself if that memory is writable. Raises RefusedError with Kafka's code.
+        is the first batch if it was checked before, or None. `guard` is the verification of a
+        transactional batch. `transaction_version` is the `transaction.version` of a marker. Offsets
+        and epoch are set in `records` itself if that memory is writable. Raises RefusedError with
+        Kafka's code.
         """
         state = self._state
         if self._health.failure is not None:
@@ -169,7 +170,7 @@ class Appender:
     ) -> AppendInfo | None:
         """Return the result of the first append of a duplicate batch, or None if the batch is new.
 
-        Raises RefusedError if the sequence is out of order.
+        Raises RefusedError if the sequence of the producer is out of order.
         """
         state = self._state
         is_control = header.attributes & CONTROL_FLAG

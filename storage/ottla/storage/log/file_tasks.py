@@ -2,8 +2,8 @@
 task has ended.
 
 Files are opened, removed and replaced by name. As soon as the directory of a deleted topic is
-renamed, its name may belong to a new topic. A task that still worked for the old log would then
-remove or replace files of the new one.
+renamed, the topic's name may belong to a new topic. A task that still worked for the old log would
+then remove or replace files of the new log.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,11 +18,11 @@ class FileTasks:
     def __init__(self) -> None:
         self.count = 0
         self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last task has ended."""
+        """Function that is called when the last task has ended."""
 
 
 class HasFileTasks(Protocol):
-    """An object whose methods count as file tasks."""
+    """Interface of an object whose methods are counted as tasks that use a log's files."""
 
     file_tasks: FileTasks
 
@@ -35,7 +35,8 @@ R = TypeVar("R")
 def file_task(
     method: Callable[Concatenate[S, P], Awaitable[R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return a method wrapped so that its calls count as file tasks."""
+    """Wrap a method so that its calls are counted as tasks that use a log's files. Returns the
+    wrapped method."""
 
     async def counted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         tasks = self.file_tasks

@@ -27,7 +27,7 @@ class LogFlusher:
         self._epoch_file = epoch_file
 
     async def flush(self, up_to: Offset | None) -> Offset:
-        """Make everything below `up_to` durable (default: the whole log). Returns the recovery
+        """Make everything below `up_to` durable; None means the whole log. Returns the recovery
         point."""
         state, health = self._state, self._health
         health.check_online()
@@ -117,8 +117,8 @@ class LogFlusher:
             self._health.refuse(error)
 
     async def flush_for_close(self) -> None:
-        """Flush, trim the indexes and write the producer snapshot, as a clean shutdown marker
-        requires."""
+        """Flush the log, trim its indexes and write the producer snapshot, as a clean shutdown
+        marker requires."""
         await self.flush(None)
         await self.keep()  # an empty log has nothing to flush
         state, files, names = self._state, self._files, self._names

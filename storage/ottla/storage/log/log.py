@@ -47,9 +47,9 @@ from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.timestamp_lookup import TimestampedOffset
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""Largest lead in ms of a record's timestamp over the broker's clock that is not reported. A
-smaller value reports clocks that are slightly wrong. With a larger value, a disk may fill up
-unexplained for longer."""
+"""Largest time in ms by which a record's timestamp may be ahead of the broker's clock without being
+reported. With a smaller value, clocks that are slightly wrong are reported. With a larger one, a
+disk may fill up unexplained for longer."""
 
 
 async def open_log(
@@ -70,8 +70,9 @@ async def open_log(
     the log.
 
     `is_clean` means that the log was closed by `close`; otherwise everything from `recovery_point`
-    on is checked. With a `view` the directory exists, and its topic id is `topic_id`. Raises
-    RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another topic.
+    on is checked. `view` contains the surveyed contents of an existing directory, whose topic id is
+    `topic_id`. Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another
+    topic.
     """
     if view is None:
         await disk.makedirs(directory)
@@ -213,7 +214,7 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments, without indexes."""
+        """Size of all segments in bytes, without indexes."""
         return sum(segment.size_bytes for segment in self.state.segments)
 
     @property
@@ -227,7 +228,8 @@ class Log:
         return self.state.producers.producers
 
     def note_hole(self, offset: Offset | None) -> None:
-        """Set the start of the first hole. A hole at or above the end of the log is ignored."""
+        """Set the start of the first hole that lost segments left; None means no hole. A hole at or
+        above the end of the log is ignored."""
         self.state.note_hole(offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
@@ -245,13 +247,14 @@ class Log:
         return self.state.epochs.end_offset_for(epoch, self.state.end_offset)
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the leader epoch in which an offset was written, or -1 if it is unknown."""
+        """Return the leader epoch in which the record at an offset was written, or -1 if it is
+        unknown."""
         state = self.state
         return state.epochs.epoch_of(offset) if offset < state.end_offset else NO_EPOCH
 
     def refuse_slice(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an error of a file slice. A failed disk takes the log
-        offline."""
+        """Raise the RefusedError for an error that occurred while a file slice was read. A failed
+        disk takes the log offline."""
         self.health.refuse(error)
 
     # --- appends ---
@@ -302,7 +305,7 @@ class Log:
         at_least_one: bool,
         whole_batches: bool = False,
     ) -> LogRead:
-        """Return the batches from the one that contains `offset` on, as a slice; see
+        """Return the batches from the batch that contains `offset` on, as a slice; see
         `LogReader`."""
         return self._reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
 
@@ -336,7 +339,8 @@ class Log:
         return self.state.active.transaction_index.count > 0
 
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
-        """Return (producer id, first offset) of each aborted transaction in the range."""
+        """Return (producer id, first offset) of each aborted transaction that overlaps `[offset,
+        end_offset)`."""
         return self._reader.aborted_transactions(offset, end_offset)
 
     async def offset_for_timestamp(
@@ -355,8 +359,8 @@ class Log:
 
     @property
     def unflushed_since_ms(self) -> int | None:
-        """Time of the oldest unflushed append, from which `flush.ms` is measured. None if every
-        append is flushed."""
+        """Monotonic time in ms of the oldest unflushed append, from which `flush.ms` is measured.
+        None if every append is flushed."""
         return self.state.unflushed_since_ms
 
     @property
@@ -372,7 +376,7 @@ class Log:
 
     @file_task
     async def flush(self, up_to: Offset | None = None) -> Offset:
-        """Make everything below `up_to` durable (default: the whole log). Returns the recovery
+        """Make everything below `up_to` durable; None means the whole log. Returns the recovery
         point."""
         return await self._flusher.flush(up_to)
 
@@ -388,7 +392,8 @@ class Log:
 
     @file_task
     async def roll(self, *, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty, and flush the closed one."""
+        """Begin a new active segment, unless the current one is empty, and flush the closed
+        segment."""
         await self._flusher.keep()
         if self.state.active.size_bytes:
             await self._flusher.flush(self._files.roll(self.state.end_offset, now_ms).base_offset)
@@ -422,16 +427,16 @@ class Log:
 
     @file_task
     async def delete_old_segments(self, now_ms: int) -> int:
-        """Remove segments that exceed retention or are below the log start offset. Returns their
-        count."""
+        """Remove segments that exceed retention or are below the log start offset. Returns the
+        number of removed segments."""
         return await self._remover.delete_old_segments(now_ms)
 
     def report_future_timestamps(self, now_ms: int) -> int | None:
-        """Return a record timestamp ahead of the broker's clock that prevents the removal of the
-        oldest segment. Each segment is reported only once.
+        """Return a record timestamp in ms that is ahead of the broker's clock and prevents the
+        removal of the oldest segment. Each segment is reported only once.
 
-        Returns None if the segment was reported before, if retention by time is off, or if the lead
-        is within `CLOCK_DIFFERENCE_MS_MAX`.
+        Returns None if the segment was reported before, if retention by time is off, or if the
+        timestamp is ahead by at most `CLOCK_DIFFERENCE_MS_MAX`.
         """
         oldest = self.state.segments[0]
         config = self.config
@@ -452,7 +457,7 @@ class Log:
 
     @property
     def is_being_cleaned(self) -> bool:
-        """True if segments are being rewritten. No segment is removed until that ends."""
+        """True if segments are being compacted. No segment is removed until that ends."""
         return self.state.is_being_cleaned
 
     @is_being_cleaned.setter
@@ -477,13 +482,14 @@ class Log:
 
     @file_task
     async def replace_segments(self, cleaned: CleanedFiles) -> None:
-        """Durably replace segments by a cleaned segment; see `SegmentReplacer`."""
+        """Durably replace segments by a compacted segment; see `SegmentReplacer`."""
         await self._replacer.replace(cleaned)
 
     # --- producers ---
 
     def share_producer_budget(self, budget: ProducerBudget) -> None:
-        """Share a bound on the number of producers with other logs."""
+        """Count the producers of this log in `budget`, a bound on the number of producers in
+        several logs."""
         self.state.producers.share_budget(budget)
 
     def expire_producers(self, now_ms: int) -> int:
@@ -535,8 +541,8 @@ class Log:
 
     @file_task
     async def close(self) -> None:
-        """Flush, trim the indexes and write the producer snapshot, as a clean shutdown marker
-        requires."""
+        """Flush the log, trim its indexes and write the producer snapshot, as a clean shutdown
+        marker requires."""
         await self._flusher.flush_for_close()
         self.abandon()
 

@@ -1,4 +1,4 @@
-"""Health of a log: its state after an error of its files, and the refusals that follow from it.
+"""Health of a log: its state after an error in its files, and the refusals that follow from it.
 
 If the disk is full, requests are refused; the log accepts requests again as soon as there is space.
 Any other error takes the log offline with its reason, and is reported once as a failure of the
@@ -19,8 +19,8 @@ NO_ROOM = (
 
 
 class NoSpaceError(RefusedError):
-    """A refusal because the disk is full, which the log directory has already reported to the
-    operator."""
+    """Refusal because the disk is full, which was already reported to the operator for the log
+    directory."""
 
 
 class LogHealth:
@@ -40,7 +40,8 @@ class LogHealth:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an error of the disk. A failed disk takes the log offline."""
+        """Raise the RefusedError for an error of the disk. If the disk has failed, the log is taken
+        offline."""
         directory = self._directory
         if is_disk_full(error):
             self._hooks.on_disk_full()
@@ -69,7 +70,8 @@ class LogHealth:
 
 
 def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
-    """Return the refusal for an error of the disk, with advice to the operator."""
+    """Return the refusal for an error of the disk, with advice to the operator. `path` is the file
+    concerned, if known."""
     if is_disk_full(error):
         return NoSpaceError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
     return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

@@ -1,4 +1,5 @@
-"""Callbacks of a log to its owner: the log manager, the cleaner, a move to another directory."""
+"""Callbacks by which a log informs its owner: the log manager, the cleaner, or a move to another
+directory."""
 
 from collections.abc import Awaitable, Callable
 
@@ -30,19 +31,19 @@ class LogHooks:
 
     def __init__(self) -> None:
         self.on_disk_failed: Callable[[str], None] = lambda reason: None
-        """Called once, with the reason, when a file of the log failed. The manager then takes the
-        whole log directory offline, because a disk that failed once is not trusted."""
+        """Called once, with the reason, when a file of the log has failed. The log manager then
+        takes the whole log directory offline, because a disk that failed once is not trusted."""
         self.on_disk_full: Callable[[], None] = lambda: None
         """Called each time that a write fails because the disk is full."""
         self.on_roll: Callable[[], None] = lambda: None
-        """Called after each roll. The manager then flushes the log up to
+        """Called after each roll of the log. The log manager then flushes the log up to
         `unflushed_roll_offset`."""
         self.on_offsets_decreased: Callable[[], Awaitable[None]] = _ignore
         """Awaited when a truncation lowered the recovery point or the high watermark, before the
-        next append. The manager then writes the checkpoints, which the next start reads."""
+        next append. The log manager then writes the checkpoints, which the next start reads."""
         self.on_log_start_raised: Callable[[], Awaitable[None]] = _ignore
-        """Awaited when records were deleted, before the response is sent. The manager writes the
-        log start checkpoint; otherwise the records would reappear after a kill."""
+        """Awaited when records were deleted, before the response is sent. The log manager writes
+        the log start checkpoint; otherwise the records would reappear after a kill."""
         self.remove_later: Callable[[list[str], int], None] | None = None
         """Called with the paths of files that were renamed to `.deleted`, and the delay of their
         removal in ms. If it is None, the files are removed immediately."""
@@ -50,7 +51,7 @@ class LogHooks:
         """Called as soon as all records from an offset on are removed, so that a copy of the log
         can remove them too."""
         self.before_truncation: Callable[[Offset], Awaitable[None]] = _ignore_offset
-        """Awaited before all records from an offset on are removed. The cleaner stops a cleaning of
-        the log."""
+        """Awaited before all records from an offset on are removed. The cleaner then stops a
+        compaction of the log."""
         self.after_truncation: Callable[[], None] = lambda: None
-        """Called after a truncation. The cleaner may then clean the log again."""
+        """Called after a truncation. The cleaner may then compact the log again."""

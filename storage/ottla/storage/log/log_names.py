@@ -30,8 +30,8 @@ class LogNames:
 
     def __init__(self, disk: Disk, path: str, topic_id: UUID | None) -> None:
         self.change_count = 1
-        """Number of changes of names in the directory. A flush compares the number before and
-        after, in order to determine which changes are durable."""
+        """Number of changes of names in the directory. A flush compares the numbers before and
+        after it, to determine which changes are durable."""
         self.is_kept = True
         """True if the directory itself is durable. It is False for a new log. It is also False
         after a process was killed before its first flush, until the next start has flushed the

@@ -40,8 +40,8 @@ class LogRead(NamedTuple):
 
 
 SMALL_READ_BYTES_MAX = 4096
-"""Size in bytes of the largest range that `read_single` copies. A larger size uses more memory for
-slow clients, and copies bytes that could be sent from a file."""
+"""Size in bytes of the largest range that `read_single` copies. With a larger size, slow clients
+use more memory, and bytes are copied that could be sent from a file."""
 
 KEPT_READ_BYTES_MAX = 2048
 """Maximum size in bytes of a range that a log keeps for the next reader of the same offset. A
@@ -216,7 +216,7 @@ class LogReader:
     def _check_cached(self, part: FileSlice) -> int:
         """Return the position up to which a slice is in memory.
 
-        Raises NotCachedError if its first block is not.
+        Raises NotCachedError if the first block of the slice is not in memory.
         """
         size = min(part.length, COLD_BLOCK_BYTES)
         if not self._state.disk.is_cached(part.file, part.position, size):
@@ -250,7 +250,8 @@ class LogReader:
         return LogRead(part, Offset(base_offset), min(end_offset, segment_end), first_bytes)
 
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
-        """Return (producer id, first offset) of each aborted transaction that overlaps the range.
+        """Return (producer id, first offset) of each aborted transaction that overlaps `[offset,
+        end_offset)`.
 
         They are sorted by first offset, as readers need them.  Raises NotCachedError if a
         transaction index is not in memory.
@@ -313,7 +314,7 @@ class LogReader:
 
 
 def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_max: int) -> LogRead:
-    """Return a read whose last batch is removed if `bytes_max` may have cut that batch off."""
+    """Return a read without its last batch if `bytes_max` may have cut that batch off."""
     length = _whole_length(segment, part.position, part.length, read.first_batch_bytes, bytes_max)
     if length == part.length:
         return read

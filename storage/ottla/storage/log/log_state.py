@@ -51,14 +51,15 @@ class LogState:
         """Oldest segments that were removed from the log in memory, but whose files are still in
         its directory."""
         self.generation = 0
-        """Number of truncations and removals so far. Overlapping tasks compare it to detect one."""
+        """Number of truncations and removals so far. Overlapping tasks compare this number to
+        detect a truncation or removal."""
         self.is_truncating = False
-        """True while a truncation is running. After a crash, records that it has removed may
-        reappear."""
+        """True while a truncation is running. After a crash, records that the truncation has
+        removed may reappear."""
         self.is_removing = False
         """True while files of segments in `passed` are being removed."""
         self.is_being_cleaned = False
-        """True while segments are being rewritten. No segment is removed until that ends."""
+        """True while segments are being compacted. No segment is removed until that ends."""
         self.epochs = loaded.epochs
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
@@ -72,7 +73,8 @@ class LogState:
         self.hole_offset: Offset | None = None
         """Start of the first hole left by lost segments, or None if none is known."""
         self.unflushed_since_ms: int | None = None
-        """Time of the oldest unflushed append, from which `flush.ms` is measured."""
+        """Monotonic time in ms of the oldest unflushed append, from which `flush.ms` is measured.
+        None if every append is flushed."""
         self.note_hole(loaded.hole_offset)
 
     @property
@@ -116,7 +118,8 @@ class LogState:
         return max(0, found - 1)
 
     def note_hole(self, offset: Offset | None) -> None:
-        """Set the start of the first hole. A hole at or above the end of the log is ignored."""
+        """Set the start of the first hole that lost segments left. A hole at or above the end of
+        the log is ignored."""
         self.hole_offset = None if offset is None or offset >= self.end_offset else offset
 
     def raise_log_start(self, offset: Offset) -> None:

@@ -39,8 +39,8 @@ class SegmentFiles:
         state.active.jitter_ms = self._next_jitter_ms()
 
     def base_of_next(self, first_offset: Offset, last_offset: int) -> Offset:
-        """Return the base offset of a new segment for a batch. It is the end of the log, even if
-        the batch starts at a higher offset.
+        """Return the base offset of a new segment whose first batch has these offsets. It is the
+        end of the log, even if the batch starts at a higher offset.
 
         If the tail of a segment is lost later, a gap remains between segments, by which the next
         start recognises the loss. If a compacted leader left a gap that is wider than a segment,
@@ -93,7 +93,8 @@ class SegmentFiles:
             self._health.fail_by(error, f"{segment.file.path} is no segment's, and stays")
 
     def write_indexes(self, segment: Segment) -> None:
-        """Write pending index entries to their files. A full disk only delays them."""
+        """Write the pending index entries of a segment to their files. A full disk only delays
+        them."""
         try:
             segment.write_indexes()
         except OSError as error:
@@ -106,8 +107,8 @@ class SegmentFiles:
         self._state.producers = states
 
     async def fsync(self, segment: Segment) -> None:
-        """Flush a log file. A failure is final, because the kernel forgets which pages it could not
-        write."""
+        """Flush a segment's log file. A failure is final, because the kernel forgets which pages it
+        could not write."""
         try:
             await self._state.disk.fsync(segment.file)
         except OSError as error:
@@ -115,13 +116,13 @@ class SegmentFiles:
             raise
 
     async def remove(self, segment: Segment) -> None:
-        """Remove a segment durably. Otherwise a crash could bring back an older segment without the
-        newer one after it."""
+        """Remove a segment's files durably. Otherwise a crash could bring back an older segment
+        without the newer one after it."""
         await segment.remove()
         await self._state.disk.fsync_directory(self._state.directory)
 
     async def rename_to_deleted(self, segment: Segment) -> None:
-        """Durably rename a segment's files to `.deleted`. They are removed after
+        """Durably rename a segment's files to `.deleted`. The renamed files are removed after
         file.delete.delay.ms."""
         state = self._state
         paths = await segment.rename_to_deleted()

@@ -1,8 +1,8 @@
 """Removal of a log's oldest segments, by retention or because records were deleted.
 
 A removal has two phases: the segments are removed from the log in memory, then their files are
-renamed to `.deleted`, the oldest first. While the log is being cleaned its files are kept; the
-cleaner removes them at its end.
+renamed to `.deleted`, the oldest first. While the log is being compacted, the files are kept; the
+cleaner removes them at the end of the compaction.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -64,10 +64,10 @@ class SegmentRemover:
             state.raise_log_start(offset)
 
     async def delete_old_segments(self, now_ms: int) -> int:
-        """Remove segments that exceed retention or are below the log start offset. Returns their
-        count.
+        """Remove segments that exceed retention or are below the log start offset. Returns the
+        number of removed segments.
 
-        Returns 0 while the log is being truncated or cleaned, or is new. The next retention check
+        Returns 0 while the log is being truncated or compacted, or is new. The next retention check
         removes the segments.
         """
         state = self._state
@@ -114,8 +114,8 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move the given segments from the log to `passed`, as far as they are still the log's
-        oldest."""
+        """Move the segments `doomed` from the log to `passed`, as long as they are still the oldest
+        of the log."""
         state = self._state
         below = state.segments[: state.index_of(state.log_start_offset)]
         found = [segment for segment in below if segment in doomed]

@@ -1,4 +1,4 @@
-"""Replacement of some of a log's segments by one cleaned segment.
+"""Replacement of some of a log's segments by one segment that compaction has written.
 
 Readers that have opened old segments can finish reading them. After a crash the directory has
 either the old segments or the new one.
@@ -21,7 +21,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class SegmentReplacer:
-    """Replacement of segments of one log by cleaned ones."""
+    """Replacement of segments of one log by compacted segments."""
 
     __slots__ = ("_files", "_health", "_state")
 
@@ -31,7 +31,7 @@ class SegmentReplacer:
         self._files = files
 
     async def replace(self, cleaned: CleanedFiles) -> None:
-        """Durably replace segments by a cleaned segment.
+        """Durably replace segments by a compacted segment.
 
         Raises CorruptDataError if the new files do not match `cleaned`. Raises RefusedError if the
         old segments are missing or the disk fails; the old segments are then kept.
@@ -68,7 +68,7 @@ class SegmentReplacer:
             health.refuse(error)
 
     def _sources_of(self, cleaned: CleanedFiles) -> list[Segment]:
-        """Return the segments to replace, which are adjacent.
+        """Return the segments that `cleaned` replaces, which are adjacent.
 
         Raises RefusedError if one of them is missing, active or not flushed.
         """

@@ -39,12 +39,12 @@ class Truncator:
         """Remove all records from `offset` on. Returns True if any were removed.
 
         A batch that contains `offset` is removed completely. The log then ends at the start of that
-        batch, because after a crash a gap would be mistaken for lost records. If that position is
+        batch, because after a crash a gap would be mistaken for lost records. If that start is
         below the log start offset, the log becomes empty. It then begins at the log start offset,
         or at `offset` if that is lower.
 
         A leader epoch that begins at `offset` is removed even if nothing was written in it, because
-        the leader may not have it (KIP-279).
+        the leader may not have this epoch (KIP-279).
         """
         state = self._state
         self._health.check_online()
@@ -180,7 +180,8 @@ class Truncator:
             state.is_truncating = False
 
     async def _report_decrease(self, checkpoint: Offset, high_watermark: Offset) -> None:
-        """Report that the recovery checkpoint or the high watermark decreased, if either did."""
+        """Report that the recovery checkpoint or the high watermark is lower than the given values,
+        if either is."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
             await self._hooks.on_offsets_decreased()

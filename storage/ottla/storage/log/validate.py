@@ -1,4 +1,4 @@
-"""The leader's checks before an append, and the header fields that it sets.
+"""The leader's checks of batches before an append, and the header fields that the leader sets.
 
 The header is always checked. Records are decoded only if the topic requires it
 (`record.validation=full`, compaction, or a `compression.type` that differs from the batch's), or if
@@ -56,16 +56,17 @@ UNPACKED_RATIO_MAX = 16
 limit a batch by approximately its decompressed size."""
 
 UNPACKED_BYTES_MIN = 4 * MIB
-"""Decompressed size in bytes that is always allowed, even if `max.message.bytes` is small."""
+"""Decompressed size in bytes of a batch that is always allowed, even if `max.message.bytes` is
+small."""
 
 NEEDS_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1_000
-"""Maximum number of records of a batch that a refusal names. A producer assumes that all other
-records are valid, so a smaller number would mislead it; a larger one lets a small compressed batch
-cause a large response."""
+"""Maximum number of invalid records of a batch that a refusal names. A producer assumes that all
+other records are valid, so a smaller number would mislead it. With a larger number, a small
+compressed batch could cause a large response."""
 RECORD_ERRORS_SHOWN = 3
-"""Number of records that the text of the refusal names, as in Kafka."""
+"""Number of invalid records that the text of a refusal names, as in Kafka."""
 
 RECORDS_INLINE, BYTES_INLINE = 500, 64 * KIB
 PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
@@ -77,7 +78,7 @@ ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
 _NOT_FOR_CLIENTS: Final = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 _CLIENT: Final = AppendOrigin.CLIENT
 _LAST_CODEC: Final = int(Codec.ZSTD)
-"""Number of the last codec. It is a constant because access to an enum member costs as much as the
+"""Number of the last codec. It is a constant because accessing an enum member costs as much as the
 comparison."""
 
 _new: Final = tuple.__new__
@@ -263,7 +264,7 @@ class InvalidRecordsError(RefusedError):
     """Error for records that violate the rules of their topic, each with its index in the batch
     (KIP-467).
 
-    `record_errors` contains the first RECORD_ERRORS_MAX of them, as (batch index, message).
+    `record_errors` contains the first RECORD_ERRORS_MAX errors, as (batch index, message).
     """
 
     def __init__(
@@ -300,7 +301,7 @@ class InvalidRecordsError(RefusedError):
 
 
 def is_costly(records: Records) -> bool:
-    """Return whether inspection of the batch's records takes too long for the event loop."""
+    """Return whether inspecting the batch's records takes too long for the event loop."""
     assert isinstance(records, (memoryview, bytes, bytearray))
     if len(records) < BATCH_HEADER_BYTES:
         return False
@@ -371,8 +372,8 @@ def check_records(
 
 
 def _check_sizes(body: bytes, record_count: int, bound: int) -> None:
-    """Refuse a decompressed batch if one of its records is larger than `bound`, before the record
-    is decoded. Raises CorruptDataError if the records do not fit into the body."""
+    """Refuse a decompressed batch if one of its records is larger than `bound` bytes, before that
+    record is decoded. Raises CorruptDataError if the records do not fit into the body."""
     at = 0
     for _ in range(record_count):
         length, at = read_varint(body, at, len(body))
@@ -408,7 +409,8 @@ def _checked_fields(
 def recoded(
     records: memoryview, header: BatchHeader, codec: Codec, level: int | None = None
 ) -> memoryview:
-    """Return the batch with its records compressed again, by the given codec."""
+    """Return the batch with its records compressed again by the given codec, at `level` or the
+    library's default level."""
     try:
         body = record_body(records, 0, header)
     except CorruptDataError as error:

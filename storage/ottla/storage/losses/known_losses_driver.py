@@ -28,7 +28,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class KnownLosses:
-    """The losses of a broker, by partition."""
+    """The losses of records that a broker knows, by partition."""
 
     def __init__(self, disk: Disk) -> None:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
@@ -39,12 +39,12 @@ class KnownLosses:
         complete records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
-        """Contents of each directory's file that are durable."""
+        """Durable contents of each directory's `lost-logs` file."""
         self._logged: set[TopicIdPartition] = set()
         self._writing = trio.Lock()
 
     async def load(self, directories: Sequence[LogDirectory]) -> None:
-        """Read the files of the directories. Raises OSError if a disk fails."""
+        """Read the `lost-logs` files of the directories. Raises OSError if a disk fails."""
         for directory in directories:
             path = f"{directory.path}/{LOST_LOGS_FILE}"
             try:
@@ -66,9 +66,10 @@ class KnownLosses:
         *,
         is_every_directory_live: bool,
     ) -> None:
-        """Find the losses at this broker startup, log each, and make them durable.
+        """Find the losses of records at this broker startup, log each, and make them durable.
 
-        Raises OSError if a disk fails.
+        `placements` are the replicas that the metadata image places on this broker, or None if no
+        image is known. Raises OSError if a disk fails.
         """
         found = StartFindings(findings, is_every_directory_live=is_every_directory_live)
         paths = {directory.path for directory in directories}
@@ -107,7 +108,8 @@ class KnownLosses:
                 await self._write_file(directory.path)
 
     async def _write_file(self, path: str) -> None:
-        """Write the current losses to a directory's file. The file is removed if there are none."""
+        """Write the current losses of a directory to its `lost-logs` file. The file is removed if
+        there are none."""
         file = f"{path}/{LOST_LOGS_FILE}"
         losses = [loss for loss in self.by_partition.values() if loss.directory == path]
         data = format_losses(losses) if losses else None

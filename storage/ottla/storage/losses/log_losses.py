@@ -26,14 +26,17 @@ class LossKind(Enum):
     """Kind of a loss. Its value is the word that files, logs, metrics and JSON use."""
 
     MISSING = "missing"
-    """No log exists, although the image or the directory's own checkpoints show that there was
-    one."""
+    """Kind of loss: no log exists, although the metadata image or the directory's own checkpoints
+    show that there was one."""
     TRUNCATED = "truncated"
-    """The recovered log ends below its checkpointed high watermark or recovery point."""
+    """Kind of loss: the recovered log ends below its checkpointed high watermark or recovery point.
+    """
     UNREADABLE = "unreadable"
-    """The log has records, but cannot be opened: partition.metadata is empty or damaged."""
+    """Kind of loss: the log has records, but cannot be opened, because partition.metadata is empty
+    or damaged."""
     INCOMPLETE = "incomplete"
-    """Closed segments are missing and later ones exist: the log has a hole."""
+    """Kind of loss: closed segments are missing and later ones exist, so that the log has a hole.
+    """
 
 
 LIKELY_CAUSES = {
@@ -54,8 +57,8 @@ class LogLoss:
     """Path of the log directory."""
     kind: LossKind
     promised_end_offset: Offset | None
-    """Offset up to which the log is known to have reached, or None if only the cluster knew of the
-    log."""
+    """Offset up to which the log is known to have reached, or None if only the metadata image had
+    the log."""
     found_end_offset: Offset
     """Current end offset of the log, or the start of its first hole. 0 if there is no log."""
     reason: str
@@ -63,7 +66,7 @@ class LogLoss:
 
     @property
     def key(self) -> TopicIdPartition:
-        """The replica's partition, by topic id."""
+        """The partition of the replica, by topic id."""
         return TopicIdPartition(self.topic_id, self.partition.partition)
 
     def is_hole_of(self, topic_id: UUID | None) -> bool:
@@ -73,8 +76,8 @@ class LogLoss:
 
 @frozen(kw_only=True)
 class LogPromise:
-    """Offsets from checkpoints and metadata that one replica's log had reached before the broker
-    stopped."""
+    """Offsets that one replica's log had reached before the broker stopped, according to
+    checkpoints and metadata."""
 
     high_watermark: Offset | None
     """Checkpointed high watermark, or None if the checkpoint has no line for this topic id."""
@@ -83,8 +86,8 @@ class LogPromise:
     log_start_offset: Offset = ZERO
     """Checkpointed log start offset, below which records were deleted on purpose."""
     is_counted_on: bool = False
-    """True if the image has the replica in the ISR or ELR, and the partition has changed since its
-    creation. The cluster then relies on the replica's records."""
+    """True if the metadata image has the replica in the ISR or ELR, and the partition has changed
+    since its creation. The cluster then relies on the replica's records."""
 
     @property
     def end_offset(self) -> Offset | None:
@@ -95,7 +98,7 @@ class LogPromise:
 
 
 class ReplicaPlacement(NamedTuple):
-    """A replica that the image places on this broker."""
+    """A replica that the metadata image places on this broker."""
 
     topic_id: UUID
     partition: TopicPartition
@@ -125,7 +128,7 @@ class DirectoryFindings:
     unopened: Mapping[tuple[TopicPartition, UUID], str]
     """Logs that cannot be opened, each with the reason."""
     unnamed: Collection[TopicPartition]
-    """Partitions whose log has records, but no readable topic id."""
+    """Partitions whose log has records but no readable topic id."""
 
 
 def kind_of_absence(
@@ -133,10 +136,10 @@ def kind_of_absence(
 ) -> LossKind | None:
     """Return the kind of loss if a replica has no log at all, or None if nothing was promised.
 
-    After a clean shutdown the checkpoints are exact. Otherwise a checkpoint line that promises no
-    records may be out of date, because records may have been appended later. A log without a line
-    in complete checkpoints was created after they were written, or never existed. If the
-    checkpoints are incomplete, only the image shows that the log existed.
+    After a clean shutdown (`was_clean`) the checkpoints are exact. Otherwise a checkpoint line that
+    promises no records may be out of date, because records may have been appended later. A log
+    without a line in complete checkpoints was created after they were written, or never existed. If
+    the checkpoints are incomplete, only the metadata image shows that the log existed.
     """
     end_offset = promise.end_offset
     if end_offset is None:
@@ -158,8 +161,8 @@ def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | 
 
 
 class StartFindings:
-    """Findings of one broker startup in all online log directories, compared with the offsets that
-    checkpoints and metadata promise."""
+    """Logs and checkpoints found in all online log directories at one broker startup, compared with
+    the offsets that checkpoints and metadata promise."""
 
     def __init__(
         self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool
@@ -178,11 +181,12 @@ class StartFindings:
         placements: Sequence[ReplicaPlacement] | None,
         remembered: Collection[LogLoss],
     ) -> list[LogLoss]:
-        """Return the losses of replicas that the image places on this broker, and the stored losses
-        that persist.
+        """Return the losses of replicas that the metadata image places on this broker, and the
+        stored losses that persist.
 
-        `placements` is None if no image is known; a missing log is then no loss. A stored loss ends
-        when the log reaches the promised offset, or when its replica is no longer placed here.
+        `placements` is None if no image is known; a missing log is then not a loss. `remembered`
+        are the stored losses. A stored loss ends when the log reaches the promised offset, or when
+        its replica is no longer placed on this broker.
         """
         found = {loss.key: loss for loss in self._shortfalls()}
         for directory in self._directories:
@@ -201,8 +205,8 @@ class StartFindings:
         return [loss for key, loss in found.items() if placements is None or key in placed]
 
     def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
-        """Return the checkpointed promise for a log from the directory whose checkpoints promise
-        the highest end offset."""
+        """Return the checkpointed promise for a log. If several directories have checkpoints for
+        it, the promise with the highest end offset is returned."""
         promises = [each.promise_of(partition, topic_id) for each in self._directories]
         return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
 

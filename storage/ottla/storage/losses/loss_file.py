@@ -36,7 +36,7 @@ def format_losses(losses: Iterable[LogLoss]) -> bytes:
 
 
 def parse_losses(data: bytes, directory: str) -> list[LogLoss]:
-    """Return the losses of the log directory with this path.
+    """Return the losses in the `lost-logs` file of the log directory with this path.
 
     Raises CorruptDataError if the file is malformed.
     """

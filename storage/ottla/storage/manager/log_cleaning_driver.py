@@ -1,4 +1,4 @@
-"""Interface between the log manager and the cleaner: the logs to clean, and their checkpoints."""
+"""Interface between the log manager and the cleaner: the logs to compact, and their checkpoints."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -30,7 +30,7 @@ class ManagedLogs(Protocol):
         ...
 
     async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
-        """Write one checkpoint of a directory. Raises OSError if the write fails."""
+        """Write the checkpoint file `name` of a directory. Raises OSError if the write fails."""
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
@@ -39,7 +39,8 @@ class ManagedLogs(Protocol):
 
 
 class LogsToClean:
-    """Adapter that gives the cleaner the log manager's logs, and writes their checkpoints."""
+    """Adapter through which the cleaner gets the log manager's logs, and writes their
+    checkpoints."""
 
     def __init__(self, logs: ManagedLogs) -> None:
         self._logs = logs
@@ -61,7 +62,8 @@ class LogsToClean:
             await self._logs.write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     async def keep_first_dirty(self, partition: TopicPartition) -> None:
-        """Write the checkpoint of the first dirty offsets of the partition's directory."""
+        """Write the checkpoint file with the first dirty offsets of the partition's log
+        directory."""
         directory = self._logs.directory_of(partition)
         if directory is not None and directory.is_live and directory.is_recovered:
             await self._logs.write_checkpoint(directory, CLEANER_OFFSET_FILE)
@@ -80,7 +82,8 @@ def open_cleaner(
     config: CleanerConfig,
     runner: CleaningRunner | None,
 ) -> LogCleaner:
-    """Return the cleaner of a log manager. Without a runner it cleans in the event loop."""
+    """Return the cleaner of a log manager. Without a `runner`, the cleaner compacts logs in the
+    event loop."""
     if runner is None:
         from ottla.storage.cleaner.in_place_driver import InPlaceRunner
 

@@ -1,8 +1,9 @@
 """The log manager: all logs of a broker in its log directories.
 
-It finds and recovers logs at broker startup, creates and deletes partitions, and writes the
-checkpoints that make the next startup short. It also runs the periodic upkeep of each directory
-(`log_upkeep_driver`).
+The log manager finds and recovers logs at broker startup, creates and deletes partitions, and
+writes the checkpoints that make the next startup short. It also runs the periodic upkeep of each
+directory (`log_upkeep_driver`).
+
 Invariants:
 
 - OneLogPerPartition: a partition never has logs in two directories.
@@ -75,7 +76,7 @@ async def open_log_manager(
 
     Raises ConfigError if another process has locked a directory, if a directory belongs to another
     cluster or node, or if none is usable. If the `async with` block ends without
-    `shutdown_cleanly`, it has the effect of a crash.
+    `shutdown_cleanly`, the effect is that of a crash.
     """
     directories = await open_directories(disk, config, rng, cluster_id)
     logs = LogManager(disk, config, clock, rng, directories, errors, runner)
@@ -104,7 +105,8 @@ class LogManager:
         errors: UnexpectedErrors | None = None,
         runner: CleaningRunner | None = None,
     ) -> None:
-        """Create the manager. `runner` runs cleanings; without one they run in the event loop."""
+        """Create the log manager. `runner` compacts logs; without it, they are compacted in the
+        event loop."""
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
         """Called once for each directory that goes offline, so that the broker can report it."""
@@ -170,7 +172,8 @@ class LogManager:
         return len(self._placed)
 
     def moving_into(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield the moves to a directory: partition, bytes copied, number of offsets missing."""
+        """Yield the moves of logs to a directory: partition, number of bytes copied, number of
+        offsets missing."""
         for move in self.moves.into(directory):
             yield move.partition, 0 if move.copy is None else move.copy.size_bytes, move.lag
 
@@ -206,8 +209,8 @@ class LogManager:
         directory_id_of: Callable[[TopicPartition], UUID | None] = lambda partition: None,
         placements: Sequence[ReplicaPlacement] | None = None,
     ) -> None:
-        """Open all logs of all directories, and bring the logs of replicas that are placed here
-        online.
+        """Open all logs of all directories, and bring those logs online that belong to replicas of
+        this broker.
 
         Calls `open_logs`, then `settle`. A broker calls these two itself, and registers with the
         controller between them.
@@ -222,7 +225,8 @@ class LogManager:
     ) -> None:
         """Open all logs of all directories, and find their losses. No log is online yet.
 
-        `placements` are the replicas that the image places here, or None if no image is known.
+        `placements` are the replicas that the metadata image places on this broker, or None if no
+        image is known.
         """
         await self._start.open_logs(config_of, placements)
 
@@ -232,11 +236,11 @@ class LogManager:
         directory_id_of: Callable[[TopicPartition], UUID | None],
         placements: Sequence[ReplicaPlacement] | None = None,
     ) -> None:
-        """Bring the opened logs online that the cluster places on this broker. The directories of
+        """Bring those opened logs online that the cluster places on this broker. The directories of
         all other logs get the suffix `-stray`.
 
-        The image must include this broker's registration, because an older image may lack a topic
-        whose records are here. `losses` may grow by losses that only that image shows.
+        The metadata image must include this broker's registration, because an older image may lack
+        a topic whose records are here. `losses` may grow by losses that only that image shows.
 
         If a partition has logs in two directories, the longer log is used. If they are equal, the
         log in the directory assigned by the cluster (`directory_id_of`) is used. The other log is
@@ -248,7 +252,7 @@ class LogManager:
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """The losses of replicas whose logs are not complete again yet."""
+        """Losses of records in replicas whose logs are not complete again yet."""
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
@@ -300,7 +304,7 @@ class LogManager:
         holds_nothing: bool = True,
     ) -> Log:
         """Return the partition's log. If it does not exist, it is created in the directory
-        `directory_id`, or by default in the one with the fewest logs.
+        `directory_id`, or by default in the directory with the fewest logs.
 
         `holds_nothing` means that the replica cannot have had committed records (see
         `choose_place`). Raises RefusedError: INCONSISTENT_TOPIC_ID if another topic of the same
@@ -354,10 +358,10 @@ class LogManager:
             return log
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Remove a partition at once. Its files are deleted after file.delete.delay.ms.
+        """Remove a partition's log at once. Its files are deleted after file.delete.delay.ms.
 
-        When this returns, a new topic can use the partition's name, even after a crash. Tasks of
-        the log are awaited first, because they remove files by name.
+        When this returns, a new topic can use the partition's name, even after a crash. Tasks that
+        use the log's files are awaited first, because they remove files by name.
         """
         async with self._changing.alone_with(partition), self.cleaner.paused(partition):
             self.cleaner.forget(partition)
@@ -427,8 +431,8 @@ class LogManager:
     # ---- failures
 
     def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline if the error is a failure of its disk. Temporary errors change
-        nothing."""
+        """Take a directory offline if the error is a failure of its disk. A temporary error is only
+        reported."""
         if is_disk_failure(error):
             self.fail_directory(directory, error.strerror or str(error))
         else:
@@ -494,16 +498,18 @@ class LogManager:
                 self.fail_directory(directory, error.strerror or str(error))
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks, so that a restarted broker can serve committed records
-        immediately."""
+        """Write the high watermark checkpoints, so that a restarted broker can serve committed
+        records immediately."""
         await self._checkpoint(HIGH_WATERMARK_FILE)
 
     async def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points, above which the next start checks the logs."""
+        """Write the recovery point checkpoints. The next start checks the logs above these
+        offsets."""
         await self._checkpoint(RECOVERY_POINT_FILE)
 
     async def checkpoint_log_starts(self) -> None:
-        """Write the log start offsets, so that deleted records do not reappear after a restart."""
+        """Write the log start offset checkpoints, so that deleted records do not reappear after a
+        restart."""
         await self._checkpoint(LOG_START_FILE)
 
     async def write_checkpoints(self, directory: LogDirectory) -> None:
@@ -521,15 +527,15 @@ class LogManager:
             await self.checkpoint_in(directory, name)
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
-        """Write one checkpoint of a directory. An error takes the directory offline unless it is
-        temporary."""
+        """Write the checkpoint file `name` of a directory. An error takes the directory offline
+        unless it is temporary."""
         try:
             await self.write_checkpoint(directory, name)
         except OSError as error:
             self.on_disk_error(directory, error)
 
     async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
-        """Write one checkpoint of a directory. Raises OSError if the write fails."""
+        """Write the checkpoint file `name` of a directory. Raises OSError if the write fails."""
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
 
     async def _write_lower_checkpoints(self, directory: LogDirectory) -> None:

@@ -38,7 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * KIB
 """Number of bytes copied per event-loop iteration. With more, the event loop is blocked for longer.
-With fewer, there are more reads."""
+With fewer, the copy needs more reads."""
 
 LAST_BYTES = MIB
 """Maximum number of bytes copied in the event-loop iteration that switches the partition, in which
@@ -47,7 +47,7 @@ never come close enough to the log's end. A larger one blocks the event loop for
 
 WRITE_BACK_EVERY_BYTES = 2 * MIB
 """Number of bytes copied between two starts of write-back. While the device writes these bytes,
-appends to other logs may have to wait. With more bytes, they wait for longer."""
+appends to other logs may have to wait. With more bytes, these appends wait for longer."""
 
 FLUSH_EVERY_BYTES = 64 * MIB
 """Bytes copied between two flushes of the copy. With more, the final flush is larger."""
@@ -61,23 +61,24 @@ NOTHING = Offset(0)
 
 @frozen(kw_only=True)
 class MovePorts:
-    """The callbacks of the log manager that a move uses."""
+    """Callbacks of the log manager that a move of a log uses."""
 
     disk: Disk
     clock: Clock
     rng: Rng
     throttle: Callable[[int], Awaitable[None]]
-    """Awaited before the given number of bytes is copied. The replication throttle delays it."""
+    """Function that is awaited before the given number of bytes is copied, so that the replication
+    throttle can delay the copy."""
     announce: Callable[[TopicPartition, UUID], Awaitable[None]]
-    """Informs the cluster of the partition's new directory, given by its id. Returns once the
-    cluster has recorded it."""
+    """Function that informs the cluster of the partition's new directory, given by its id. Returns
+    once the cluster has recorded it."""
     served: Callable[[], Collection[TopicPartition]]
-    """Returns the partitions in the target directory."""
+    """Function that returns the partitions in the target directory."""
     fail_target: Callable[[str], None]
-    """Takes the target directory offline."""
+    """Function that takes the target directory offline, with a reason."""
     switch_log: Callable[[Log], None]
-    """Switches the partition to the new log. Called in the event-loop iteration that completes the
-    copy."""
+    """Function that switches the partition to the new log. Called in the event-loop iteration that
+    completes the copy."""
 
 
 class LogMove:
@@ -90,7 +91,7 @@ class LogMove:
         self.source = source
         self.target = target
         self.copy: Log | None = None
-        """The log that grows in the target directory."""
+        """The log that grows in the target directory, or None before it is created."""
         self._path: str | None = None
         """Path of the copy's directory, set before the directory is created."""
         self.has_changed_over = False
@@ -106,24 +107,26 @@ class LogMove:
         self._shared_end: Offset | None = None
         """Lowest offset at which the old log was truncated since the last check, or None."""
         self._lacking: FileSlice | None = None
-        """The slice that was not in memory when the partition was about to switch, or None."""
+        """The slice that was not in memory when the partition was about to switch to the copy, or
+        None."""
         self._unwritten_bytes = 0
         """Bytes copied since the last start of write-back."""
         self._unflushed_bytes = 0
 
     @property
     def lag(self) -> int:
-        """Number of offsets by which the copy is behind the old log."""
+        """Number of offsets by which the copy is behind the log that is being moved."""
         end_offset = self.source.log_start_offset if self.copy is None else self.copy.end_offset
         return max(0, self.source.end_offset - end_offset)
 
     def give_up(self) -> None:
-        """Cancel the move soon, unless the partition has already switched."""
+        """Cancel the move soon, unless the partition has already switched to the copy."""
         self.given_up.set()
         self.scope.cancel()
 
     async def run(self) -> None:
-        """Copy the log, rename the copy, inform the cluster, and switch.
+        """Copy the log, rename the directory of the copy, inform the cluster, and switch to the
+        copy.
 
         Raises RefusedError, CorruptDataError or OSError if either log or its disk fails.
         """
@@ -165,8 +168,7 @@ class LogMove:
     async def _begin(self) -> Log:
         """Create an empty log as the copy, and return it.
 
-        At a broker startup, the name of its directory is not mistaken for that of a partition's
-        log.
+        Its directory has a name that a broker startup does not mistake for a partition's log.
         """
         name = future_name(self.partition, self._ports.rng.uuid())
         path = self._path = f"{self.target.path}/{name}"

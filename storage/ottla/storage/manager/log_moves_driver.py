@@ -90,21 +90,22 @@ class LogMoves:
     def __init__(
         self, disk: Disk, clock: Clock, rng: Rng, errors: UnexpectedErrors, logs: Logs, *, most: int
     ) -> None:
-        """Create the collection without any moves. At most `most` moves copy at the same time
+        """Create the collection without any moves. At most `most` moves copy data at the same time
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
-        """Awaited before the given number of bytes is copied. The replication throttle delays
-        it."""
+        """Function that is awaited before the given number of bytes is copied, so that the
+        replication throttle can delay the copy."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
-        """Informs the cluster of a partition's new directory, given by its id. Returns once the
-        cluster has recorded it."""
+        """Function that informs the cluster of a partition's new directory, given by its id.
+        Returns once the cluster has recorded it."""
         self.withdraw: Callable[[TopicPartition, UUID], None] = _ignore_move
-        """Called with a partition and its current directory id if its move is cancelled after it
-        was announced to the cluster."""
+        """Function that is called with a partition and its current directory id if its move is
+        cancelled after the move was announced to the cluster."""
         self.end_cleaning: Callable[[TopicPartition], Awaitable[None]] = _not_cleaned
-        """Awaited before a log is copied. It stops a cleaning of the log. Otherwise the cleaning
-        could remove a tombstone before it is copied, although an older value of its key was copied.
+        """Function that is awaited before a log is copied, and stops a compaction of the log.
+        Otherwise the compaction could remove a tombstone before it is copied, although an older
+        value of its key was copied.
         """
         self._disk = disk
         self._clock = clock
@@ -171,7 +172,7 @@ class LogMoves:
                 move.give_up()
 
     async def stop(self) -> None:
-        """Stop all moves for a shutdown. They begin again at the next start."""
+        """Stop all moves for a shutdown. They begin again at the next start of the broker."""
         self._is_stopping = True
         for partition in list(self._moves):
             await self.end(partition)

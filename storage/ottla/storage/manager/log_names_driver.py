@@ -26,18 +26,18 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.partition_metadata import encode_partition_metadata, is_unfinished
 
 KEPT_AFTER_S = 0.05
-"""Time in seconds for which a new log waits for other new logs, so that they are made durable
+"""Time in seconds for which a new log waits for other new logs, so that all are made durable
 together. With a shorter time, logs are flushed while more are created, which delays both. With a
 longer one, new logs are exposed to a power failure for longer."""
 
 NOTED_AFTER_S = 1.0
 """Time in seconds for which a new log's checkpoint line waits for further new logs. A log without a
 line is not missed if its directory is removed while the broker is down. With a shorter time, the
-file is written more often."""
+checkpoint file is written more often."""
 
 KEPT_TOGETHER = 32
 """Number of new logs that are made durable together. With fewer, more calls are passed to the
-disk's worker threads. With more, starting them blocks the event loop for longer."""
+disk's worker threads. With more, starting these calls blocks the event loop for longer."""
 
 NOTHING = Offset(0)
 EMPTY_SEGMENT = {file_name(0, LOG): b""}
@@ -59,10 +59,10 @@ async def make_log(
     """Create the log of a partition whose name no log uses. `served` returns the directory's other
     partitions.
 
-    `is_there` means that a directory of the name exists. If it belongs to another topic, it is
-    first renamed to `-stray`. The name's checkpoint lines are removed before a directory of the
-    name is created. The first flush, or `schedule_directory_sync`, makes the directory durable.
-    Raises OSError if the disk fails.
+    `is_there` means that a directory with the partition's name exists. If it belongs to another
+    topic, it is first renamed to `-stray`. The name's checkpoint lines are removed before a
+    directory of the name is created. The first flush, or `schedule_directory_sync`, makes the
+    directory durable. Raises OSError if the disk fails.
     """
     path = f"{directory.path}/{partition}"
     is_whole = False
@@ -102,8 +102,8 @@ class NewLogs:
     """
 
     def __init__(self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]) -> None:
-        """Start without logs. `checkpoint` writes a checkpoint line for each log whose directory is
-        durable."""
+        """Create the collection without logs. `checkpoint` writes a checkpoint line for each log
+        whose directory is durable."""
         self._errors = errors
         self._checkpoint = checkpoint
         self._is_noting = False
@@ -113,8 +113,8 @@ class NewLogs:
     def schedule_directory_sync(
         self, nursery: trio.Nursery, partition: TopicPartition, log: Log
     ) -> None:
-        """Schedule the fsync that makes a new log's directory durable, together with those of other
-        new logs."""
+        """Schedule the fsync that makes a new log's directory durable, together with the fsyncs for
+        other new logs."""
         self._waiting.append((partition, log))
         if not self._is_running:
             self._is_running = True

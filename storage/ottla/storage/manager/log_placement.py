@@ -1,4 +1,4 @@
-"""Choice of the directory for a new log, and choice between two logs of one partition.
+"""Chooses the directory for a new log, and between two logs of one partition.
 
 Pure. An empty log that replaces one on a missing disk would be taken for a complete replica, and
 could be elected leader. Therefore a log may be created in any directory only for a replica that
@@ -27,7 +27,7 @@ class PlacedLog(NamedTuple):
 
 
 class CandidateDirectory(Protocol):
-    """The properties of a log directory that decide whether a new log is created in it."""
+    """Properties of a log directory that decide whether a new log is created in it."""
 
     path: str
 
@@ -56,8 +56,8 @@ def choose_place(
     *,
     holds_nothing: bool,
 ) -> int:
-    """Return the index of the directory for a new log: the assigned one, otherwise the one with the
-    fewest logs.
+    """Return the index of the directory for a new log: the assigned directory, otherwise the one
+    with the fewest logs.
 
     `wanted` is the directory id that the cluster assigned to the replica, or None if there is none.
     `count_of` is the number of logs by directory path. `holds_nothing` means that the replica

@@ -1,4 +1,4 @@
-"""Opening of all partition logs of one directory at broker startup, several at a time.
+"""Opens all partition logs of one directory at broker startup, several at a time.
 
 After a clean shutdown logs are only opened; otherwise everything above the recovery point is
 checked (`recovery/recovery.py`). Interrupted deletions are listed, for the caller to complete. The
@@ -59,11 +59,11 @@ are more calls."""
 
 LOGS_OPENED_AT_ONCE = 8
 """Number of logs opened concurrently. At most num.recovery.threads.per.data.dir of them are checked
-concurrently. With fewer, the disk is idle while logs with little to check are opened."""
+concurrently. With a smaller number, the disk is idle while logs with little to check are opened."""
 
 CHECKED_BYTES_MIN = MIB
-"""Number of unchecked bytes from which a log waits for a recovery thread. Logs with less are
-checked without one."""
+"""Number of unchecked bytes from which a log waits for a recovery thread. Logs with fewer bytes are
+checked without a recovery thread."""
 
 PROCESSES_BYTES_MIN = 1024 * MIB
 """Number of unchecked bytes of a directory from which worker processes are started. Starting them
@@ -103,7 +103,7 @@ class DirectoryContents:
     """Partitions whose log has records but no topic id. Their directories were renamed to
     `-stray`."""
     cut_bytes: dict[TopicPartition, int]
-    """Bytes removed from the ends of logs, because they were not complete records."""
+    """Number of bytes removed from the end of each log, because they were not complete records."""
     receded: list[TopicPartition]
     """Partitions of logs whose checkpointed recovery point is too high, so that the next start must
     check them from a lower offset."""
@@ -173,7 +173,8 @@ async def recover_directory(
 
 
 class Surveys:
-    """Surveys of partition directories, made in batches. Each survey is used once, then dropped."""
+    """Surveys of partition directories (their file names, sizes and small files), made in batches.
+    Each survey is used once, then dropped."""
 
     def __init__(
         self, disk: Disk, directory: LogDirectory, partitions: Sequence[TopicPartition]
@@ -407,8 +408,8 @@ async def _find_topic_id(
     view: DirectoryView,
     found: DirectoryContents,
 ) -> UUID | None:
-    """Return the topic id of a log, or None if it has none. In that case the log is marked as
-    corrupt, or its directory is renamed to `-stray`."""
+    """Return the topic id of a log, or None if it has no topic id. In that case the log is marked
+    as corrupt, or its directory is renamed to `-stray`."""
     damage: str | None = None
     try:
         data = await view.read_file(PARTITION_METADATA)
@@ -435,7 +436,7 @@ async def _name_again(
     disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
 ) -> UUID | None:
     """Restore a log's topic id from the checkpoints, and return it. Returns None if the checkpoints
-    lack it.
+    lack the topic id.
 
     Checkpoint lines of a partition's name are removed before another topic's log is created under
     that name, so the line belongs to this log.

@@ -1,10 +1,10 @@
-"""Startup of a broker's logs: opens all logs, finds losses, and brings the logs online that the
-cluster places here.
+"""Startup of a broker's logs: opens all logs, finds losses of records, and brings those logs online
+that the cluster places on this broker.
 
 There are two steps, and the broker registers with the controller between them. The controller must
 know the losses before it may elect this broker. The second step decides which logs are strays. For
-this it needs an image with the broker's own registration, because an older image may lack a topic
-whose records are here.
+this it needs a metadata image with the broker's own registration, because an older image may lack a
+topic whose records are here.
 """
 
 import logging
@@ -97,7 +97,7 @@ class StartedLogs(Protocol):
 
 
 class LogStart:
-    """Startup of one broker's logs: the logs opened so far, and their losses."""
+    """Startup of one broker's logs: the logs opened so far, and their losses of records."""
 
     def __init__(
         self, logs: StartedLogs, disk: Disk, clock: Clock, rng: Rng, worker_count: int
@@ -115,7 +115,7 @@ class LogStart:
         config_of: Callable[[TopicPartition], LogConfig],
         placements: Sequence[ReplicaPlacement] | None,
     ) -> None:
-        """Open the logs of all directories concurrently, and find their losses."""
+        """Open the logs of all directories concurrently, and find their losses of records."""
         plan = RecoveryPlan(config_of=config_of, worker_count=self._worker_count)
         for directory in self._logs.live_directories():
             try:
@@ -136,11 +136,11 @@ class LogStart:
         directory_id_of: Callable[[TopicPartition], UUID | None],
         placements: Sequence[ReplicaPlacement] | None,
     ) -> None:
-        """Bring the opened logs online that the cluster places on this broker. The directories of
+        """Bring those opened logs online that the cluster places on this broker. The directories of
         all other logs are renamed to `-stray`.
 
-        Raises ConfigError if a partition has logs in two directories and no rule decides which is
-        valid.
+        Raises ConfigError if a partition has logs in two directories and no rule decides which log
+        is valid.
         """
         if placements is not None:
             await self._find_losses(placements)
@@ -271,7 +271,8 @@ class LogStart:
 def findings_of(directory: LogDirectory, held: DirectoryContents) -> DirectoryFindings:
     """Return the logs and checkpoints that the broker found in one log directory at startup.
 
-    `StartFindings` compares them to determine the records that this directory has lost.
+    `StartFindings` compares logs with checkpoints to determine the records that this directory has
+    lost.
     """
     checkpoints = directory.checkpoints
 

@@ -28,22 +28,22 @@ from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
 _LOGGER = logging.getLogger(__name__)
 
 FLUSH_CHECK_INTERVAL_MS = 1_000
-"""Interval in ms of the checks of flush.ms, if log.flush.scheduler.interval.ms is not set. With a
-shorter one, all logs are checked more often. With a longer one, flushes are late."""
+"""Interval in ms between checks of flush.ms, if log.flush.scheduler.interval.ms is not set. With a
+shorter interval, all logs are checked more often. With a longer one, flushes are late."""
 
 IDLE_FLUSH_INTERVAL_MS = 15_000
 """Time in ms without a write after which a file may be flushed and its descriptor closed. With a
-shorter time, files are flushed that are still being written. A longer one keeps descriptors that
-other files need."""
+shorter time, files are flushed that are still being written. With a longer one, descriptors stay
+open that other files need."""
 
 RETENTION_PAUSE_S = 0.1
-"""Delay in seconds after a configuration change, so that changes of many topics cause one check of
-all logs. With a shorter delay, all logs are checked more often. A longer one is noticeable to the
-operator."""
+"""Delay in seconds after a configuration change, so that changes of many topics cause one retention
+check of all logs. With a shorter delay, all logs are checked more often. A longer one is noticeable
+to the operator."""
 
 LOGS_PER_TURN = 100
-"""Number of logs inspected before other tasks run; each takes about 10 us. A larger number delays
-other tasks."""
+"""Number of logs inspected before other tasks run; each inspection takes about 10 us. A larger
+number delays other tasks."""
 
 
 FUTURE_TIMESTAMP = (
@@ -155,7 +155,7 @@ class DirectoryUpkeep:
     # ---- retention
 
     def apply_retention_soon(self) -> None:
-        """Check all logs for old segments soon, because a retention setting was changed."""
+        """Apply retention to all logs soon, because a retention setting was changed."""
         self._retention_wanted.set()
 
     async def _apply_retention(self) -> None:
@@ -200,8 +200,8 @@ class DirectoryUpkeep:
 
 
 def _flush_target(log: Log) -> Offset | None:
-    """Return the offset up to which to flush: the offset of the last roll, or the log end if a full
-    flush is due."""
+    """Return the offset up to which to flush a log: the offset of the last roll, or the log end if
+    a full flush is due. Returns None if no flush is due."""
     if log.is_flush_due or log.config.flush_ms != INT64_MAX:
         return None
     return log.unflushed_roll_offset

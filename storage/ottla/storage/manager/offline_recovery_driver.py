@@ -1,7 +1,7 @@
 """Recovery of a log directory without a broker. The effect is that of a startup after a crash,
 followed by a clean shutdown.
 
-The recovery is that of a broker startup (`log_recovery_driver`). Then every log is closed, and
+The logs are recovered as at a broker startup (`log_recovery_driver`). Then every log is closed, and
 checkpoints and the clean shutdown marker are written, so that the next start has nothing to check.
 The marker contains no broker epoch. Otherwise the controller would assume that records survived
 which a crash may have lost. Interrupted deletions and the metadata log are left to the broker.
@@ -28,7 +28,7 @@ from ottla.storage.manager.log_recovery_driver import RecoveryPlan, recover_dire
 from ottla.storage.segments.log_config import LogConfig
 
 WORKERS = 2
-"""Number of logs recovered concurrently, as by Kafka's default of
+"""Number of logs recovered concurrently, which is Kafka's default of
 num.recovery.threads.per.data.dir."""
 
 
@@ -55,7 +55,8 @@ async def recover_offline(
     """Recover every log of a directory. Returns whether the directory had a clean shutdown marker,
     the end offset of each log, and the corrupt partitions.
 
-    With `is_all_checked`, logs are checked from their first byte.
+    With `is_all_checked`, logs are checked from their first byte. `on_start` is called with the
+    progress object when the recovery starts.
 
     Raises ConfigError if another process has locked the directory, or if it does not belong to a
     broker.
@@ -119,6 +120,6 @@ def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition,
 
 
 def _config_of(partition: TopicPartition) -> LogConfig:
-    """Return settings under which no record is removed. They are needed because the topic's own
+    """Return log settings under which no record is removed. They are needed because the topic's own
     settings are in the metadata log."""
     return LogConfig(producer_id_expiration_ms=INT64_MAX)

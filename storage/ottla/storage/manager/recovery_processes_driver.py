@@ -63,7 +63,7 @@ MAY_START_PROCESSES: ContextVar[bool] = ContextVar("may_start_processes", defaul
 
 
 class RecoveryWorker:
-    """One worker process, which performs one task at a time."""
+    """One worker process, which recovers one log at a time."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
@@ -99,7 +99,8 @@ class RecoveryWorker:
 
 @asynccontextmanager
 async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
-    """Start a worker process, and yield it. It is killed when the `async with` block ends."""
+    """Start a worker process that recovers logs, and yield it. It is killed when the `async with`
+    block ends."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-c", f"from {__name__} import main; main()"],
         stdin=subprocess.PIPE,
@@ -118,7 +119,7 @@ async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
 
 
 def main() -> None:
-    """Perform the tasks that arrive on standard input, until it ends."""
+    """Recover the logs whose tasks arrive on standard input, until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_input, daemon=True).start()
     tasks, frames = sys.stdin.buffer, sys.stdout.buffer
@@ -174,9 +175,9 @@ class RecoverySlot(NamedTuple):
     """A slot for checking one log, called a recovery thread in Kafka."""
 
     number: int
-    """Number from 0, as in Kafka's gauges."""
+    """Number of the slot, from 0, as in Kafka's gauges."""
     worker: RecoveryWorker | None
-    """The worker process that does the work, or None if it is done in this process."""
+    """The worker process that checks the log, or None if it is checked in this process."""
 
 
 class RecoverySlots:

@@ -50,7 +50,7 @@ def encode_batches(states: ProducerStates, snapshot: bytes) -> bytes:
 
 
 class KnownProducer(NamedTuple):
-    """The entry of one producer in the file of producer batches."""
+    """Entry of one producer in the `producer-batches` file."""
 
     producer_id: int
     last_seen_ms: int
@@ -58,7 +58,8 @@ class KnownProducer(NamedTuple):
 
 
 def decode_batches(data: bytes) -> tuple[int, list[KnownProducer]]:
-    """Return the CRC of the snapshot that the file belongs to, and the producers in the file.
+    """Return the CRC of the snapshot to which a `producer-batches` file belongs, and the producers
+    in the file.
 
     Raises CorruptDataError if the file is corrupt.
     """

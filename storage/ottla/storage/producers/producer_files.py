@@ -16,8 +16,8 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS, ClosedSegment, 
 NO_DIGESTS = format_digests({})
 
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
-"""Maximum number of producers whose last batches are written when a segment rolls. The write runs
-on the event loop and takes about 2 ms. With more producers, it blocks the loop for longer. With
+"""Maximum number of producers whose last batches are written when a segment rolls. Writing them
+blocks the event loop for about 2 ms. With more producers, it blocks the loop for longer. With
 fewer, the last batches of the remaining producers, except for the newest, are unknown after a kill.
 """
 
@@ -73,10 +73,11 @@ class ProducerFiles:
                 self._unsynced.remove(path)
 
     async def keep_digests(self, segments: Sequence[Segment], *, is_cleaned: bool = False) -> None:
-        """Make the digests of the sealed segments' aborts durable, if they have changed.
+        """Make the digests of aborted transactions in sealed segments durable, if they have
+        changed.
 
-        `is_cleaned` means that a segment was compacted. This changes its aborts but not its base
-        offset.
+        `is_cleaned` means that a segment was compacted. This changes its aborted transactions but
+        not its base offset.
         """
         if is_cleaned:
             self._digested = ()
@@ -132,7 +133,7 @@ class ProducerFiles:
             self._known.add(offset)
 
     def forget(self) -> None:
-        """Treat all existing snapshots as invalid, because the states were replaced."""
+        """Treat all existing snapshots as invalid, because the producer states were replaced."""
         self._known = None
 
     async def remove_above(self, end_offset: Offset) -> None:

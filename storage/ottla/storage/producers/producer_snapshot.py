@@ -44,8 +44,8 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: bytes, end_offset: Offset) -> ProducerStates:
-    """Return the producers in a snapshot at `end_offset`. Raises CorruptDataError if it is
-    corrupt."""
+    """Return the producers in a snapshot at `end_offset`. Raises CorruptDataError if the snapshot
+    is corrupt."""
     if len(data) < _HEADER.size + _COUNT.size:
         raise CorruptDataError("producer snapshot: it is cut off")
     version, crc = _HEADER.unpack_from(data)

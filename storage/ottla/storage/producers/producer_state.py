@@ -3,9 +3,9 @@
 Pure: the input is a batch header, the output is the position of a duplicate, or a refusal. The
 state covers the log up to `end_offset`: `check` never changes it, `apply` is called after a write.
 A producer is removed after it has been idle for a time by this process's own clock, because the
-timestamps of its records may have any age. Clients can invent ids, so the number of producers is
-bounded, both in one log and in all logs together. The producers that wrote least recently are
-evicted, except those with an open transaction.
+timestamps of its records may have any age. Clients can invent producer ids, so the number of
+producers is bounded, both in one log and in all logs together. The producers that wrote least
+recently are evicted, except those with an open transaction.
 
 Invariants: at most five batches per producer; an open transaction is in `_open` under its first
 offset.
@@ -39,14 +39,15 @@ NEVER_SEEN: Final = -1
 EPOCH_PER_TRANSACTION_FROM: Final = 2
 """The `transaction.version` from which the coordinator raises the epoch with every marker."""
 LAST_PRODUCER_EPOCH: Final = 32_767
-"""Epoch of a marker after which the producer continues under another id, because no higher epoch
-exists."""
+"""Epoch of a marker after which the producer continues under another producer id, because no higher
+epoch exists."""
 
 _new: Final = tuple.__new__
 
 EVICTED_PART = 8
-"""Divisor of the number of producers. The quotient is the number evicted at once. A smaller divisor
-evicts more than needed. With a larger one, all producers are searched more often."""
+"""Divisor of the number of producers. The quotient is the number of producers evicted at once. With
+a smaller divisor, more producers are evicted than needed. With a larger one, all producers are
+searched more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -67,7 +68,7 @@ class EndMarker(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker is in the log. An aborted one is added to the transaction
+    """A transaction whose marker is in the log. An aborted transaction is added to the transaction
     index."""
 
     producer_id: ProducerId
@@ -111,7 +112,7 @@ class ProducerEntry:
 
 
 class ProducerBudget:
-    """Number of producers in all logs of a process, and its limit."""
+    """Number of producers in all logs of a process, and the limit of this number."""
 
     __slots__ = ("count", "count_max")
 
@@ -136,7 +137,8 @@ class ProducerStates:
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
         self.replayed_ms = 0
-        """Last-seen time, in ms, that producers get whose batches are replayed from the log."""
+        """Time in ms to which the last-seen time of producers is set if their batches are replayed
+        from the log."""
         self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
@@ -172,8 +174,8 @@ class ProducerStates:
         guard: VerificationGuard | None = UNGUARDED,
         transaction_version: int = 0,
     ) -> SequencedBatch | None:
-        """Return the first copy of a duplicate batch, or None if it is new. Raises RefusedError if
-        Kafka would refuse it."""
+        """Return the first copy of a duplicate batch, or None if the batch is new. Raises
+        RefusedError if Kafka would refuse the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             if header.attributes & TRANSACTIONAL_FLAG and marker is None:
@@ -239,8 +241,8 @@ class ProducerStates:
         marker: EndMarker | None,
         now_ms: int = 0,
     ) -> CompletedTransaction | None:
-        """Update the state with a batch written at `base_offset`. Returns the transaction that it
-        completes, or None."""
+        """Update the state with a batch written at `base_offset`. Returns the transaction that the
+        batch completes, or None."""
         if self.verifications.by_producer:
             self.verifications.on_written(header)
         attributes, producer_id = header.attributes, header.producer_id
@@ -311,8 +313,8 @@ class ProducerStates:
         return None
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """Return the last stable offset once the transaction `completed` has ended. It is stored in
-        the transaction's index entry."""
+        """Return the last stable offset that is in effect after `completed` has ended. The caller
+        writes it into the entry of the transaction index."""
         first_open = next(iter(self._open), None)
         return Offset(completed.last_offset + 1) if first_open is None else first_open
 
@@ -328,7 +330,8 @@ class ProducerStates:
         self.on_high_watermark(log_start_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove idle producers without an open transaction. Returns their number."""
+        """Remove producers that have been idle for `expiration_ms` and have no open transaction.
+        Returns their number."""
         self.verifications.expire(now_ms, expiration_ms)
         return self._forget(
             [
@@ -360,7 +363,7 @@ class ProducerStates:
         """Evict the `count` producers whose last batches have the lowest offsets. Several are
         evicted at once, because each search examines all producers.
 
-        A producer with an open transaction is kept.
+        Producers with an open transaction are kept.
         """
         last_offsets = {
             producer_id: producer.batches[-1].last_offset if producer.batches else NO_OFFSET
@@ -371,7 +374,7 @@ class ProducerStates:
 
     def _check_transactions(self) -> None:
         """Raise RefusedError for another transaction if half of the maximum number of producers
-        already have an open one.
+        already have an open transaction.
 
         Those producers cannot be evicted, so the other half is left for all new producers.
         """
@@ -382,7 +385,8 @@ class ProducerStates:
             )
 
     def share_budget(self, budget: ProducerBudget) -> None:
-        """Share a bound on the number of producers with other logs."""
+        """Count the producers of this log in `budget`, a bound on the number of producers in
+        several logs."""
         self._budget = budget
         budget.count += len(self.producers)
 
@@ -404,7 +408,7 @@ class ProducerStates:
                 producer.last_seen_ms = now_ms
 
     def keep_from(self, older: "ProducerStates") -> None:
-        """Copy from `older`, the states before a truncation, the data that still apply to the
+        """Copy data from `older`, the states before a truncation, as far as they still apply to the
         remaining log."""
         self.verifications = older.verifications
         for producer_id, producer in self.producers.items():
@@ -491,7 +495,8 @@ def _check_sequence(producer: ProducerEntry, header: BatchHeader) -> None:
 
 
 def read_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
-    """Return the transaction's end in a control record, or None for any other control record."""
+    """Return the end of a transaction from a control record, or None for any other control
+    record."""
     if key is None or len(key) < 4 or value is None or len(value) < 6:
         raise CorruptDataError("control record: its key or value is too short")
     control_type = int.from_bytes(key[2:4], "big", signed=True)

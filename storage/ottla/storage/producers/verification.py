@@ -2,8 +2,8 @@
 
 Pure. Before a leader appends the first batch of a transaction, it asks the coordinator whether the
 transaction contains this partition. A marker may end that transaction before the response arrives.
-Therefore the append requires the guard that was created before the request. The first batch of the
-transaction removes the guard, and so does the marker that ends it. Guards exist only in memory; a
+Therefore the append requires the guard that was created before the request. The guard is removed by
+the first batch of the transaction, and by the marker that ends it. Guards exist only in memory; a
 leader without a guard repeats the request.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from ottla.wire.batch import BatchHeader
 
 VERIFICATIONS_MAX = 10_000
-"""Maximum number of guards of one log. A guard exists between a verification request and its
-append. A smaller number removes guards of producers that wait for a response. With a larger one,
-invented producer ids may use more memory."""
+"""Maximum number of guards of one log. A guard exists between a verification request and the append
+that it permits. With a smaller number, guards of producers that wait for a response are removed.
+With a larger one, invented producer ids may use more memory."""
 
 
 class VerificationGuard:
@@ -41,12 +41,12 @@ class Verification:
         """Lowest sequence for which verification was requested. A batch with a higher sequence must
         not be the first in the log."""
         self.is_bumping = False
-        """True if the producer's epoch rises with every transaction (transaction.version 2)."""
+        """True if the producer's epoch is raised with every transaction (transaction.version 2)."""
         self.begun_ms = begun_ms
 
 
 class Verifications:
-    """The transactions of one log that wait for their first batch."""
+    """Transactions of one log that wait for their first batch, with their verification guards."""
 
     __slots__ = ("by_producer",)
 
@@ -71,7 +71,8 @@ class Verifications:
     ) -> VerificationGuard:
         """Return the guard of a transaction: the existing one, or a new one.
 
-        If there are too many, the oldest guard is removed.
+        If there are too many guards, the oldest guard is removed. `is_bumping` means that the
+        producer's epoch is raised with every transaction.
         """
         found = self.by_producer.get(producer_id)
         if found is None:

@@ -4,7 +4,7 @@ The order is Kafka's: temporary files are removed, interrupted swaps are complet
 opened. Unless the log was closed cleanly, every segment from the recovery point on is then checked.
 The tail is truncated at the first batch that is incomplete or invalid, segments after a truncation
 are removed, and indexes, epochs and producers are rebuilt from the batches. The duration is
-proportional to the bytes of those segments.
+proportional to the bytes of the checked segments.
 """
 
 import logging
@@ -53,8 +53,8 @@ _LOGGER = logging.getLogger(__name__)
 OLDER_EPOCHS = "%s/%s ends with epoch %d, and the log with %d: it is built again from the batches"
 
 Progress = Callable[[int, int], None]
-"""Callback for progress, called with the numbers of segments and bytes that were checked since the
-last call."""
+"""Function that is called with the numbers of segments and bytes that were checked since its last
+call."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class LoadedLog:
     end_offset: Offset
     recovery_point: Offset
     hole_offset: Offset | None = None
-    """Start of the first hole left by lost segments, or None if none is known."""
+    """Start of the first hole that lost segments left in the log, or None if no hole is known."""
     snapshots: list[int] | None = None
     """Offsets of the producer snapshots if the log was closed cleanly. None if they are unknown."""
     epochs_data: bytes | None = None
@@ -76,7 +76,8 @@ class LoadedLog:
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
-    """Return the directory's topic id, or `topic_id` if it has none yet.
+    """Return the topic id stored in the partition's directory, or `topic_id` if the directory has
+    none yet.
 
     Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another topic.
     """
@@ -122,8 +123,8 @@ class LogLoader:
         self._now_ms = now_ms
         self._progress = progress
         self._unsplit: set[Offset] = set()
-        """Base offsets of segments in which invalid bytes look like offsets too far from the base.
-        They are not split; the bytes are truncated like other damage."""
+        """Base offsets of segments in which invalid bytes look like offsets too far from the base
+        offset. These segments are not split; the bytes are truncated like other damage."""
         self._sealed = SealedSegments(disk, view)
         self._last_epoch = NO_EPOCH
         """Leader epoch of the last batch of a log that was closed cleanly."""
@@ -131,7 +132,7 @@ class LogLoader:
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
     ) -> LoadedLog:
-        """Load the log, and return it. With `is_clean` nothing is checked, because `close` wrote
+        """Load the log, and return it. With `is_clean`, nothing is checked, because `close` wrote
         the complete log."""
         while True:
             names = await self._view.names()
@@ -209,8 +210,8 @@ class LogLoader:
         )
 
     async def _remove_derived(self) -> None:
-        """Remove files derived from batches that no longer exist, so that the next start does not
-        use them."""
+        """Remove files that are derived from batches that no longer exist, so that the next start
+        does not use these files."""
         for name in await self._view.names():
             if name == LEADER_EPOCH_CHECKPOINT or offset_of(name, SNAPSHOT) is not None:
                 self._view.forget()
@@ -246,8 +247,8 @@ class LogLoader:
         return segment
 
     async def _load_epochs(self) -> EpochCache:
-        """Return the epochs in the epoch checkpoint. A corrupt checkpoint is ignored, because
-        batches contain their epochs."""
+        """Return the leader epochs in the epoch checkpoint. A corrupt checkpoint is ignored,
+        because batches contain their epochs."""
         with suppress(CorruptDataError):
             return decode_epochs(await self._epochs_data())
         return EpochCache()
@@ -364,8 +365,8 @@ class LogLoader:
     async def _recover(
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
-        """Check the segments from index `first` on, and rebuild all data that is derived from them.
-        Returns the producers and the end offset of the log."""
+        """Check the segments from index `first` on, and rebuild all data that are derived from
+        them. Returns the producers and the end offset of the log."""
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -399,13 +400,14 @@ class LogLoader:
                 await self._disk.unlink(f"{self._directory}/{file_name(offset, SNAPSHOT)}")
 
     def _is_followed(self, segments: list[Segment], index: int, end_offset: Offset) -> bool:
-        """Return whether the next segment may be kept: it must begin where this one ends.
+        """Return whether the next segment may be kept: it must begin where the segment at `index`
+        ends.
 
         After a power failure each unflushed file survives independently. A tail may therefore be
         lost exactly at a batch's end while the next segment survives. Compaction cannot explain a
-        gap here, because cleaned segments are flushed and below the recovery point. A gap is
-        accepted only if it is wider than a segment can span, because a lost tail cannot cause it
-        (`SegmentFiles.base_of_next`).
+        gap here, because compacted segments are flushed and below the recovery point. A gap is
+        accepted only if it is wider than a segment can span, because a lost tail cannot cause such
+        a gap (`SegmentFiles.base_of_next`).
         """
         if index + 1 == len(segments):
             return True
@@ -483,8 +485,8 @@ def replay(
     at: int,
     header: BatchHeader,
 ) -> None:
-    """Update producer states with one stored batch. With `segment`, an abort is added to its
-    index."""
+    """Update producer states with one stored batch. With `segment`, an aborted transaction is added
+    to the segment's transaction index."""
     marker = end_marker_of(data, at, header)
     completed = producers.apply(header, header.base_offset, marker, producers.replayed_ms)
     if completed is not None and completed.is_aborted and segment is not None:
@@ -493,7 +495,7 @@ def replay(
 
 
 def end_marker_of(data: Buffer, at: int, header: BatchHeader) -> EndMarker | None:
-    """Return the transaction's end in a control batch, or None for any other batch."""
+    """Return the end of a transaction from a control batch, or None for any other batch."""
     if not header.is_control:
         return None
     for record in scan(data, at, header):

@@ -53,13 +53,13 @@ class SealedSegments:
         self.hole_offset: Offset | None = None
         """Start of the first hole left by missing closed segments, or None if there is none."""
         self.has_swaps = False
-        """True if this start completed an interrupted cleaning, which is a valid reason for missing
-        segments."""
+        """True if this start completed the swap of an interrupted compaction, which is a valid
+        reason for missing segments."""
 
     async def load(
         self, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool
     ) -> None:
-        """Read the files. A file that is missing or corrupt is ignored.
+        """Read `closed-segments` and `abort-digests`. A file that is missing or corrupt is ignored.
 
         Segments that are completely below the log start offset may be missing.
         """
@@ -82,7 +82,8 @@ class SealedSegments:
             _LOGGER.error(GONE_SEGMENTS, self._view.path, len(gone), gone[0])
 
     def is_changed(self, segment: Segment) -> bool:
-        """Return whether the size of a segment's log differs from the listed one."""
+        """Return whether the size of a segment's log file differs from the size in
+        `closed-segments`."""
         listed = self._listed.get(segment.base_offset)
         if listed is None or listed.size_bytes == segment.size_bytes:
             return False
@@ -93,7 +94,7 @@ class SealedSegments:
         """Accept the indexes of a closed segment without opening them. Returns False if their sizes
         are not as listed.
 
-        A transaction index is read nevertheless if there are aborts.
+        A transaction index is read nevertheless if there are aborted transactions.
         """
         listed = self._listed.get(segment.base_offset)
         offsets, times = segment.offset_index, segment.time_index

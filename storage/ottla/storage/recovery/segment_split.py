@@ -1,10 +1,11 @@
-"""Splits a segment whose offsets are too far from its base into several valid ones (KAFKA-6264).
+"""Splits a segment whose offsets are too far from its base offset into several valid segments
+(KAFKA-6264).
 
 Old brokers let a segment span more offsets than an index entry can represent. The new segments
 (pieces) are written as `.cleaned`, flushed, and renamed to `.swap`, the one with the highest base
-offset first. The last rename is that of the piece with the old segment's base offset. If a crash
-occurs before that rename, the next start undoes the split. After it, the next start replaces the
-old segment by the pieces (`segment_swap.clean_directory`).
+offset first. The piece with the old segment's base offset is renamed last. If a crash occurs before
+that rename, the next start undoes the split. After it, the next start replaces the old segment by
+the pieces (`segment_swap.clean_directory`).
 """
 
 from ottla.storage.disk.disk_seam import Disk, DiskFile
@@ -17,7 +18,7 @@ COPY_BYTES = 1 << 20
 
 
 class OffsetOverflowError(Exception):
-    """A segment contains an offset that is too far from its base offset."""
+    """Raised for a segment that contains an offset too far from its base offset."""
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(f"segment {base_offset} holds offsets too far from it")

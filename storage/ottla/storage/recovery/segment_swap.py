@@ -1,4 +1,4 @@
-"""Replacement of segments by a cleaned one on disk: a crash leaves either the old or the new
+"""Replacement of segments by a compacted one on disk: a crash leaves either the old or the new
 segments.
 
 The new files are written and flushed as `.cleaned`. They are renamed to `.swap`, the log last; once
@@ -53,7 +53,7 @@ class CleanedFiles(Protocol):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest timestamp in ms, or -1 if the segment has none."""
+        """Largest timestamp in ms, or -1 if no record of the segment has a timestamp."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class CleanedFiles(Protocol):
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the first batch in ms, or -1 if it has none."""
+        """Timestamp of the first batch in ms, or -1 if the batch has none."""
         ...
 
 
@@ -74,7 +74,7 @@ async def open_cleaned(
     disk: Disk, directory: str, cleaned: CleanedFiles, config: LogConfig, *, now_ms: int
 ) -> Segment:
     """Open the `.cleaned` files of a new segment, and return the segment. After the swap, the files
-    belong to it.
+    have the segment's final names.
 
     Raises CorruptDataError if the files do not match `cleaned`.
     """
@@ -98,7 +98,8 @@ async def open_cleaned(
 async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
     """Return the end offset of the last batch of a sealed segment.
 
-    Raises CorruptDataError if the bytes after its last index entry are not complete batches.
+    Raises CorruptDataError if the bytes after the segment's last index entry are not complete
+    batches.
     """
     end_offset = segment.base_offset
     _, position = await when_cached(disk, lambda: segment.offset_index.last_entry)
@@ -111,7 +112,8 @@ async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
 
 
 async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Rename a cleaned segment's files to `.swap`. Once this returns, startup completes the swap.
+    """Rename the `.cleaned` files of a segment to `.swap`. Once this returns, startup completes the
+    swap.
 
     If this raises OSError, the caller does not know whether the swap is decided.
     """
@@ -141,7 +143,7 @@ def is_swap_decided(disk: Disk, directory: str, base_offset: int) -> bool:
 
 
 async def remove_cleaned(disk: Disk, directory: str) -> None:
-    """Remove the files of a cleaning that were not swapped in. `decide_swap` must not run at the
+    """Remove the files of a compaction that were not swapped in. `decide_swap` must not run at the
     same time."""
     names = await disk.listdir(directory)
     for name in [each for each in names if each.endswith(SWAP)] + names:
@@ -179,7 +181,7 @@ def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None
 def _begins_without_timestamp(segment: Segment) -> bool:
     """Return whether the first batch has no timestamp. The time index may then have no entries.
 
-    Such batches are old messages, or were emptied by a cleaning. Raises NotCachedError if the batch
+    Such batches are old messages, or were emptied by compaction. Raises NotCachedError if the batch
     is not in memory.
     """
     header = segment.file.read_cached(0, min(WALK_HEADER_BYTES, segment.size_bytes))
@@ -190,7 +192,8 @@ def _begins_without_timestamp(segment: Segment) -> bool:
 
 
 def is_tidy(names: list[str]) -> bool:
-    """Return whether a directory with these file names needs no `clean_directory`."""
+    """Return whether a directory with these file names contains no temporary files, so that it
+    needs no `clean_directory`."""
     logs = set(offsets_of(names, LOG))
     for name in names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):
@@ -203,7 +206,7 @@ def is_tidy(names: list[str]) -> bool:
 
 
 async def clean_directory(disk: Disk, directory: str) -> None:
-    """Remove the files of interrupted deletions and cleanings, and complete decided swaps."""
+    """Remove the files of interrupted deletions and compactions, and complete decided swaps."""
     names = await disk.listdir(directory)
     swaps = await _keep_decided(disk, directory, names)
     for name in names:
@@ -253,7 +256,7 @@ async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
 
 
 async def _remove_superseded(disk: Disk, directory: str, base: int) -> None:
-    """Remove the segments whose batches are also in a swap's log, the oldest first."""
+    """Remove the segments whose batches are also in the log file of a swap, the oldest first."""
     file = disk.open(f"{directory}/{file_name(base, LOG)}{SWAP}")
     found = BatchScan(
         disk,

@@ -3,8 +3,9 @@ segment's `.txnindex`.
 
 The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
 committed ones; only a check of all markers in the segment would detect it. Instead, startup
-compares the digests, and rebuilds an index that differs. A log without aborts has no such file, and
-neither has a directory that Kafka wrote, whose indexes are accepted unchecked.
+compares the digests, and rebuilds an index whose digest differs. A log without aborted transactions
+has no such file, and neither has a directory that Kafka wrote, whose indexes are accepted
+unchecked.
 
 Format: text with version, count, then one line `base-offset entries crc` for each segment; the last
 line is the CRC of the others.
@@ -31,7 +32,8 @@ NO_ABORTS = AbortDigest(0, 0)
 
 
 def format_digests(digests: Mapping[int, AbortDigest]) -> bytes:
-    """Return the bytes of the file. `digests` has the segments with aborts, by base offset."""
+    """Return the bytes of an `abort-digests` file. `digests` has the segments with aborted
+    transactions, by base offset."""
     lines = [str(VERSION), str(len(digests))]
     lines += [f"{base} {one.entry_count} {one.crc}" for base, one in sorted(digests.items())]
     text = ("\n".join(lines) + "\n").encode()
@@ -39,7 +41,7 @@ def format_digests(digests: Mapping[int, AbortDigest]) -> bytes:
 
 
 def parse_digests(data: bytes) -> dict[int, AbortDigest]:
-    """Return the digests by the base offsets of their segments.
+    """Return the digests in an `abort-digests` file, by the base offsets of their segments.
 
     Raises CorruptDataError if the file is malformed.
     """

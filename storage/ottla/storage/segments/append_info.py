@@ -10,15 +10,17 @@ class AppendOrigin(Enum):
     """Origin of an append, which decides which checks apply."""
 
     CLIENT = "client"
-    """A producer: every rule applies, and idempotent batches must follow their sequence."""
+    """Append by a producer: every rule applies, and idempotent batches must follow their sequence.
+    """
     COORDINATOR = "coordinator"
-    """A group or transaction coordinator of this broker. It may write markers, and its batches have
-    no sequences."""
+    """Append by a group or transaction coordinator of this broker. It may write markers, and its
+    batches have no sequences."""
     RAFT = "raft"
-    """The quorum's leader. It may write raft's control batches, and several batches at once."""
+    """Append by the quorum's leader. It may write raft's control batches, and several batches at
+    once."""
     REPLICATION = "replication"
-    """A follower's fetch. The leader has checked the batches; offsets, epochs and sequences are
-    accepted unchanged."""
+    """Append of records that a follower has fetched. The leader has checked the batches; offsets,
+    epochs and sequences are accepted unchanged."""
 
 
 @final

@@ -1,9 +1,10 @@
-"""Scan of the batches in a segment's file, in large blocks and with all checks, for recovery.
+"""Scan of the batches in a segment's file, in large blocks and with all checks, for recovery and
+compaction.
 
 Entries of the formats v0 and v1, which old brokers may have written, count as batches. A scan ends
 at the end of the range or at the first bytes that are not a complete, valid batch. `valid_end` is
-then the position, and `problem` the reason. A worker of the directory reads the blocks. Headers and
-CRCs are checked on the event loop, without any work per record.
+then the position, and `problem` the reason. A worker thread of the directory reads the blocks.
+Headers and CRCs are checked on the event loop, without any work per record.
 """
 
 from typing import NamedTuple
@@ -27,14 +28,14 @@ class ScannedBlock(NamedTuple):
     position: int
     """Position of the block in the file."""
     batches: list[tuple[int, BatchHeader]]
-    """Position in `data`, and header, of each batch."""
+    """Position in `data`, and header, of each batch in the block."""
     size_bytes: int
     """Total size of the batches in bytes."""
 
 
 class BatchScan:
     """One scan of the range `[position, end)` of a file. Call `next_block` until it returns None,
-    then read the result."""
+    then read `valid_end` and `problem`."""
 
     def __init__(
         self,
@@ -79,8 +80,8 @@ class BatchScan:
     def _check_block(
         self, data: memoryview, left: int
     ) -> tuple[list[tuple[int, BatchHeader]], int, int]:
-        """Return the complete batches of a block, their total size, and the size of the batch that
-        the block's end cuts off."""
+        """Return the complete batches of a block (each with its position), their total size in
+        bytes, and the size of the batch that the block's end cuts off."""
         batches: list[tuple[int, BatchHeader]] = []
         at = 0
         size = len(data)

@@ -33,8 +33,8 @@ def small_files(names: Sequence[str]) -> list[str]:
 
 
 class DirectoryView:
-    """The surveyed contents of one directory. `forget` must be called before anything in it is
-    changed."""
+    """Contents of one directory at the time of a survey. `forget` must be called before anything in
+    the directory is changed."""
 
     def __init__(self, disk: Disk, path: str, survey: DirectorySurvey | None = None) -> None:
         self.path = path

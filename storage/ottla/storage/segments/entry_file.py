@@ -2,7 +2,7 @@
 indexes.
 
 While the segment is active all entries are in memory, and are written to the file in groups. If a
-write fails, the next one writes the missing entries too, at the latest when the segment is sealed.
+write fails, the next write adds the missing entries too, at the latest when the segment is sealed.
 An index on a full disk therefore never prevents an append. A sealed file consists of exactly its
 entries, which are read from the file. It is not memory-mapped (a write to a mapped file kills the
 process if the disk is full), and its entries are cached only by the page cache.
@@ -16,7 +16,7 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile, NotCachedError
 
 LOOK_UP_BLOCK_BYTES = 1 << 18
 """Number of bytes of a sealed file that are loaded around an entry that is not cached. With fewer,
-a search waits for the disk more often. With more, more bytes are read than needed."""
+a search waits for the disk more often. With more, bytes are read that are not needed."""
 
 WRITTEN_AT_ONCE = 32
 """Number of pending entries of a rebuildable file at which an append writes them. With fewer, each
@@ -134,7 +134,8 @@ class EntryFile:
         self.count += 1
 
     def write(self) -> None:
-        """Write the entries that the file lacks. After an OSError the file still lacks them."""
+        """Write the entries that the file does not contain yet. After an OSError, the next write
+        adds them."""
         if self._memory is None or self._written_bytes == len(self._memory):
             return
         chunk = bytes(memoryview(self._memory)[self._written_bytes :])
@@ -147,8 +148,8 @@ class EntryFile:
         self._written_bytes += len(chunk)
 
     def write_if_possible(self) -> None:
-        """Write the entries that the file lacks. If the disk is full, they are left to the next
-        attempt. Raises OSError if the disk failed."""
+        """Write the entries that the file does not contain yet. If the disk is full, they are left
+        to the next attempt. Raises OSError if the disk failed."""
         try:
             self.write()
         except OSError as error:
@@ -187,11 +188,12 @@ class EntryFile:
             file.set_size(max(len(self._memory), self._capacity_bytes))
 
     async def trim(self) -> None:
-        """Make the file durable with exactly its entries. They remain in memory until `seal`.
+        """Make the file durable with exactly the entries of the index. They remain in memory until
+        `seal`.
 
         All entries are written again, which repairs earlier failed writes. The file is truncated
-        synchronously. A truncation on a worker could be delayed until the segment is active again
-        after a truncation of the log, and would then remove newer entries.
+        synchronously. A truncation in a worker thread could be delayed until the segment is active
+        again after a truncation of the log, and would then remove newer entries.
         """
         if self._memory is None or self._is_closed:
             return

@@ -1,4 +1,4 @@
-"""The leader epochs of one log and the offset at which each begins (KIP-101).
+"""The leader epochs of one log and the offset at which each epoch begins (KIP-101).
 
 Invariants: epochs and start offsets both strictly increase; a start offset never changes until it
 is truncated. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes the file before
@@ -23,7 +23,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochCache:
-    """The epochs of one log, oldest first."""
+    """The leader epochs of one log, oldest first."""
 
     __slots__ = ("_epochs", "_starts", "change_count", "latest")
 
@@ -31,11 +31,11 @@ class EpochCache:
         self._epochs = [entry.epoch for entry in entries]
         self._starts = [entry.start_offset for entry in entries]
         self.change_count = 0
-        """Number of changes. The writer of the file compares it to find out whether the file is out
-        of date."""
+        """Number of changes of the epochs. The writer of the file compares this number to find out
+        whether the file is out of date."""
         self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
-        """The newest epoch, or -1 if there is none. It is an attribute because every append reads
-        it."""
+        """The newest leader epoch, or -1 if there is none. It is an attribute because every append
+        reads it."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -56,8 +56,8 @@ class EpochCache:
         self.change_count += 1
 
     def end_offset_for(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
-        """Return the largest known epoch not above `epoch`, and its end offset. Returns (-1, -1) if
-        there is none."""
+        """Return the largest known epoch not above `epoch`, and the end offset of that epoch.
+        Returns (-1, -1) if there is no such epoch."""
         unknown = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
         if epoch == NO_EPOCH or epoch > self.latest:
             return unknown
@@ -69,7 +69,7 @@ class EpochCache:
         return OffsetAndEpoch(self._starts[following], self._epochs[following - 1])
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the epoch of an offset, or -1 if it is before the oldest epoch."""
+        """Return the leader epoch of an offset, or -1 if the offset is before the oldest epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
@@ -81,7 +81,7 @@ class EpochCache:
 
     def truncate_from_start(self, start_offset: Offset) -> None:
         """Remove epochs that end before the log's new start. The epoch that contains the new start
-        now begins there."""
+        offset now begins at that offset."""
         kept = bisect_right(self._starts, start_offset) - 1
         if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
             return
@@ -112,8 +112,8 @@ class EpochCache:
 
 
 def decode_epochs(data: bytes) -> EpochCache:
-    """Return the epochs in a checkpoint file. An empty file, as Kafka first creates it, has
-    none."""
+    """Return the leader epochs in a checkpoint file. An empty file, as Kafka first creates it, has
+    no epochs."""
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines:
         return EpochCache()

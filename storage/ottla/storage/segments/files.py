@@ -18,8 +18,8 @@ PRODUCER_BATCHES = "producer-batches"
 """Ottla's own side file of the newest producer snapshot."""
 
 OFFSET_DIGITS = 20
-"""Number of digits of an offset in a file name. Offsets are zero-padded, so that names sort as
-offsets do."""
+"""Number of digits of an offset in a file name. Offsets are zero-padded, so that names and offsets
+have the same order."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:

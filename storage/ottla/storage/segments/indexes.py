@@ -24,8 +24,8 @@ _OFFSET_ENTRY = Struct(">ii")
 
 NEAR_ENTRY_COUNT = 16
 """Number of entries that a look-up searches first, starting at the entry that the last look-up
-found. With more, larger reads can continue without a search of the whole index; with fewer, this
-first search is shorter."""
+found. With more entries, larger reads can continue without a search of the whole index. With fewer,
+the first search is shorter."""
 
 
 class OffsetIndex(EntryFile):
@@ -81,14 +81,14 @@ class OffsetIndex(EntryFile):
     def batch_start_before(self, position: int) -> int:
         """Return the start of the last batch with an entry that starts at or before `position`.
 
-        Returns 0 if there is none. Raises NotCachedError if the entries are not in memory.
+        Returns 0 if there is no such batch. Raises NotCachedError if the entries are not in memory.
         """
         at = bisect_right(range(self.count), position, key=lambda at: self.entry_at(at)[1])
         return self.entry_at(at - 1)[1] if at else 0
 
     def _narrowed(self, relative: int) -> tuple[int, int]:
-        """Return the range of entries to search: those just after the last look-up if they contain
-        the offset, otherwise all."""
+        """Return the range of index entries to search: the entries just after the last look-up if
+        they contain the offset, otherwise all entries."""
         first, count = self._found_last, self.count
         if first >= count or self._relative_at(first) > relative:
             return 0, count

@@ -32,7 +32,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
     codec: Codec | None = None
-    """The codec in which batches are stored, or None to keep the producer's."""
+    """The codec in which batches are stored, or None to keep the producer's codec."""
     compression_level: int | None = None
     """The compression level of `codec`, or None for the library's default."""
     is_compacted: bool = False
@@ -89,15 +89,15 @@ class LogConfig:
 
 
 def _record_bound_of(topic: TopicConfig) -> int | None:
-    """Return the bound on the size of decompressed records, or None if it has its default. Batches
-    are checked against it only if there is a bound."""
+    """Return the bound in bytes on the size of decompressed records, or None if the setting has its
+    default. Batches are checked against the bound only if there is one."""
     bound = topic.max_decompressed_message_bytes
     return None if bound == DECOMPRESSED_RECORD_BYTES_MAX else bound
 
 
 def _segment_ms_of(topic: TopicConfig) -> int:
-    """Return the age at which a segment rolls. It is at most max.compaction.lag.ms, because only
-    closed segments are compacted."""
+    """Return the age in ms at which a segment rolls. It is at most max.compaction.lag.ms, because
+    only closed segments are compacted."""
     if not topic.is_compacted:
         return topic.segment_ms
     return min(topic.segment_ms, topic.max_compaction_lag_ms)

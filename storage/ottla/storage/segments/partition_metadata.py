@@ -1,9 +1,10 @@
-"""The `partition.metadata` file, with the id of the topic that a directory belongs to.
+"""The `partition.metadata` file, with the id of the topic to which a directory belongs.
 
-It is written before the first record, so that the directory of a deleted topic is never mistaken
-for that of a new topic of the same name. It is durable before the first flush of the log completes.
-A power failure before that leaves a directory without the file, or with an incomplete one. No
-record in such a directory has been reported as flushed, and the next start renames the directory.
+The file is written before the first record, so that the directory of a deleted topic is never
+mistaken for that of a new topic of the same name. It is durable before the first flush of the log
+completes. A power failure before that leaves a directory without the file, or with an incomplete
+one. No record in such a directory has been reported as flushed, and the next start renames the
+directory.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -18,15 +19,15 @@ ID_AT = len("version: 0\ntopic_id: ")
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """Return the bytes of the file: version, and the id as Kafka writes ids (base64url, no
-    padding)."""
+    """Return the bytes of a `partition.metadata` file: version, and the topic id as Kafka writes it
+    (base64url, no padding)."""
     text = urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     return f"version: {VERSION}\ntopic_id: {text}".encode()
 
 
 def is_unfinished(data: bytes) -> bool:
-    """Return whether a power failure left the file incomplete: its end is missing, or some of its
-    bytes read as zero."""
+    """Return whether a power failure left a `partition.metadata` file incomplete: its end is
+    missing, or some of its bytes read as zero."""
     whole = encode_partition_metadata(ZERO_UUID)
     if len(data) > len(whole) or (len(data) == len(whole) and 0 not in data):
         return False
@@ -34,7 +35,8 @@ def is_unfinished(data: bytes) -> bool:
 
 
 def decode_partition_metadata(data: bytes) -> UUID:
-    """Return the topic id. Raises CorruptDataError if the file is not in Kafka's format."""
+    """Return the topic id in a `partition.metadata` file. Raises CorruptDataError if the file is
+    not in Kafka's format."""
     fields: dict[str, str] = {}
     for line in data.decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")

@@ -70,7 +70,7 @@ assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it ha
 
 HOT_BLOCK_COUNT_MAX = 64
 """Number of blocks that a scan over a segment's headers reads before other tasks run. With fewer,
-more calls are passed to the worker. With more, the event loop is blocked for longer."""
+more calls are passed to the worker thread. With more, the event loop is blocked for longer."""
 
 RECENT_BATCH_COUNT_MAX = 128
 """Number of recent batches whose positions are kept in memory, so that fetches near the log's end
@@ -78,13 +78,13 @@ and the high watermark need no look-up. With fewer, slow followers cause searche
 partition uses more memory."""
 
 SEGMENT_OFFSETS_MAX: Final = INT32_MAX + 1
-"""Maximum span of offsets of a segment. An index entry stores an offset relative to the segment's
-base offset as an int32."""
+"""Maximum number of offsets that a segment may span. An index entry stores an offset relative to
+the segment's base offset as an int32."""
 
 
 SIZE_MIN = {MAGIC: BATCH_HEADER_BYTES, **ENTRY_BYTES_MIN}
-"""Size of the smallest batch, by magic value. Magic values below 2 are those of old brokers
-(`wire.legacy`)."""
+"""Size in bytes of the smallest batch, by magic value. Magic values below 2 belong to the formats
+of old brokers (`wire.legacy`)."""
 
 
 def max_timestamp_of(header: bytes | bytearray) -> int:
@@ -97,7 +97,7 @@ def max_timestamp_of(header: bytes | bytearray) -> int:
 
 
 class Segment:
-    """The batches from `base_offset` up to the base offset of the next segment."""
+    """One segment: the batches from `base_offset` up to the base offset of the next segment."""
 
     __slots__ = (
         "_behind_found",
@@ -138,7 +138,8 @@ class Segment:
         """Create the segment object. `suffix` is appended to the file names while the files do not
         have their final names yet.
 
-        If `known_bytes` is given, the log file exists with that size, and need not be opened yet.
+        If `known_bytes` is given, the log file exists with that size in bytes, and need not be
+        opened yet.
         """
         self._disk = disk
         self.base_offset = base_offset
@@ -155,8 +156,9 @@ class Segment:
         self.time_index = TimeIndex(disk, prefix + TIME_INDEX + suffix, base_offset, size)
         self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + suffix)
         self.has_index_names = True
-        """True if the directory contains the index files. Their names are durable once the log's
-        name is. Index files of a log's first segment are created with their first entries."""
+        """True if the directory contains the index files. The names of the index files are durable
+        once the name of the log file is. Index files of a log's first segment are created with
+        their first entries."""
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
@@ -166,8 +168,8 @@ class Segment:
         self._is_removed = False
         self._is_preallocated = False
         self.first_timestamp_ms = NO_TIMESTAMP
-        """Timestamp of the first batch, from which segment.ms counts, or -1 if there is no batch
-        yet."""
+        """Timestamp in ms of the first batch, from which segment.ms counts, or -1 if there is no
+        batch yet."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset: int = base_offset
         self._bytes_since_entry = 0
@@ -188,8 +190,8 @@ class Segment:
         self.restart(config)
 
     def end_preallocation(self) -> bool:
-        """Release the preallocated space after the last batch. Recovery would mistake it for a torn
-        tail.
+        """Release the preallocated space after the last batch. Recovery would mistake this space
+        for a torn tail.
 
         Returns True if there was any: the file must then be flushed.
         """
@@ -220,7 +222,7 @@ class Segment:
     ) -> bool:
         """Return whether a batch must be written to a new segment instead of this one.
 
-        Called for each append, hence without keyword arguments.
+        This method is called for each append, hence without keyword arguments.
         """
         offsets, times = self.offset_index, self.time_index
         if (
@@ -255,9 +257,10 @@ class Segment:
         size: int,
         interval_bytes: int,
     ) -> bool:
-        """Record a batch that was written at `size_bytes`. Returns True if it got an index entry.
+        """Record a batch that was written at position `size_bytes`. Returns True if the batch got
+        an index entry.
 
-        Called for each append, hence without keyword arguments.
+        This method is called for each append, hence without keyword arguments.
         """
         position = self.size_bytes
         if position == 0:
@@ -285,8 +288,8 @@ class Segment:
         return is_indexed
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Add an aborted transaction to the index. The first one creates the index file. Raises
-        OSError if the creation fails."""
+        """Add an aborted transaction to the transaction index. The first one creates the index
+        file. Raises OSError if the creation fails."""
         if self.transaction_index.is_sealed:
             self.transaction_index.activate()
         self.transaction_index.append(aborted)
@@ -302,7 +305,8 @@ class Segment:
         return offset in self._recent or offset in self._recent_before
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
-        """Return (position, base offset, size) of the first batch that ends after `offset`.
+        """Return (position, base offset, size) of the first batch that ends after `offset`, or None
+        if there is none.
 
         Raises NotCachedError if that requires bytes that are not in memory.
         """
@@ -319,7 +323,7 @@ class Segment:
 
     def place_to_cut(self, offset: int) -> tuple[int, int, int] | None:
         """Return the position, base offset and size of the batch at which a truncation to `offset`
-        cuts the file, or None if there is none.
+        cuts the file, or None if there is no such batch.
 
         The result is that of `find`, except that a wrapper of an old format has the base offset of
         its first message. Also raises NotCachedError if `activate` would have to wait.
@@ -413,13 +417,15 @@ class Segment:
         self.transaction_index.cut_file()
 
     async def load_timestamps(self) -> None:
-        """Determine the first and the largest timestamp, which a truncation may have changed."""
+        """Determine the segment's first and largest timestamp, which a truncation may have
+        changed."""
         if self.size_bytes and self.first_timestamp_ms == NO_TIMESTAMP:
             await self.load_first_timestamp()
         await self.load_max_timestamp()
 
     async def load_max_timestamp(self) -> None:
-        """Determine the largest timestamp from the time index and the batches after its last entry.
+        """Determine the segment's largest timestamp from the time index and the batches after its
+        last entry.
 
         The time index is updated whenever the offset index gets an entry, so that no earlier batch
         has a larger timestamp. A full time index does not cover batches after its own last entry.
@@ -459,7 +465,7 @@ class Segment:
         return timestamp_ms, offset, self.offset_index.lookup(offset)[1]
 
     async def _header_block(self, position: int, may_be_cached: bool) -> bytes | bytearray:
-        """Return a block of the file, read by the worker if it is not cached or if other tasks
+        """Return a block of the file, read by a worker thread if it is not cached or if other tasks
         should run."""
         left = self.size_bytes - position
         if may_be_cached:
@@ -468,7 +474,7 @@ class Segment:
         return await self._disk.read(self.file, position, min(COLD_BLOCK_BYTES, left))
 
     async def load_first_timestamp(self) -> None:
-        """Determine the first batch's timestamp, from which segment.ms counts."""
+        """Determine the timestamp of the first batch, from which segment.ms counts."""
         if not self.size_bytes:
             return
         size = min(WALK_HEADER_BYTES, self.size_bytes)

@@ -40,7 +40,7 @@ def format_segments(segments: Iterable[ClosedSegment]) -> bytes:
 
 
 def parse_segments(data: bytes) -> dict[int, ClosedSegment]:
-    """Return the segments by their base offsets.
+    """Return the segments in a `closed-segments` file, by their base offsets.
 
     Raises CorruptDataError if the file is malformed.
     """

@@ -1,7 +1,7 @@
 """Look-up of an offset by time: time index, then offset index, then the records of one batch.
 
-This is the only read path that decodes records. It decodes only the batch with the result, and a
-few more if headers claim larger timestamps than their records have.
+No other reads of a log decode records. Only the batch with the result is decoded, and a few more if
+headers claim larger timestamps than their records have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from ottla.wire.legacy import LegacyMessage, header_of_any_format, messages
 from ottla.wire.records import Record, scan
 
 CLAIMS_INSPECTED_MAX = 16
-"""Maximum number of a segment's batches whose records are decoded if no record has the largest
+"""Maximum number of batches in a segment whose records are decoded if no record has the largest
 timestamp that a header claims. With fewer, wrong headers can hide the true maximum more easily.
 With more, the event loop is blocked for longer."""
 

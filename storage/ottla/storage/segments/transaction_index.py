@@ -1,4 +1,4 @@
-"""The index of aborted transactions (`.txnindex`), created by the first abort.
+"""The index of aborted transactions (`.txnindex`), created by the first aborted transaction.
 
 An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the marker's)
 and the last stable offset at that time, int64 each. Entries are ordered by last offset.
@@ -16,8 +16,8 @@ from ottla.storage.segments.entry_file import EntryFile
 VERSION = 0
 
 ENTRIES_PER_READ = 256
-"""Number of entries that a fetch reads at once. With fewer, there are more reads. With more, the
-fetch reads entries that it does not need."""
+"""Number of entries that a fetch request reads at once. With fewer, there are more reads. With
+more, entries are read that the fetch does not need."""
 
 _ENTRY = Struct(">hqqqq")
 
@@ -67,7 +67,7 @@ class TransactionIndex(EntryFile):
         """Return whether all entries can be aborted transactions of a segment that begins at
         `base_offset`.
 
-        Reads a sealed index completely, and stores its digest.
+        Reads a sealed index completely, and stores the digest of its entries.
         """
         previous = base_offset - 1
         entries = self.entry(0, self.count * self.entry_bytes)
