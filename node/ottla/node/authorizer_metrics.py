@@ -36,7 +36,7 @@ TEXTS = {
 
 
 class AuthorizerMetrics:
-    """Metrics of one node's authorizer. A node without an authorizer has none of them."""
+    """Metrics of one node's authorizer. A node without an authorizer has no such metrics."""
 
     def __init__(
         self,

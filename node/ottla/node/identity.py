@@ -150,7 +150,7 @@ async def prepare_controller_directory(
 
 
 def _check_formatted_for(directory: str, known: MetaProperties, voters: VoterSet) -> None:
-    """Raise ConfigError if a voter's directory is not the one that was formatted for it.
+    """Raise ConfigError if a voter's directory was not formatted for this voter.
 
     Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
     voters that lost their disks could outvote the voter that has the committed records.  Snapshots

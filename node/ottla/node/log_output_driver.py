@@ -20,8 +20,8 @@ from ottla.model.settings.logs import LEVELS, LogOutputConfig
 from ottla.model.visible_text import visible, visible_json
 
 LINES_MAX = 10_000
-"""Maximum number of lines that wait to be written. Larger uses more memory; smaller loses more
-lines in a burst of errors."""
+"""Maximum number of log lines that wait to be written. A larger number uses more memory. With a
+smaller one, more lines are lost in a burst of errors."""
 STOP_PATIENCE_S = 2.0
 """Maximum seconds that an ending process waits for a disk or terminal to accept the last lines."""
 

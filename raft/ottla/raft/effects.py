@@ -39,7 +39,8 @@ class LeaderAppend:
 
 @frozen(kw_only=True)
 class LeaderChangeAppend:
-    """Append of the control batch that opens an epoch (`control_records.leader_change_batch`)."""
+    """Append of the control batch that starts a leader's epoch
+    (`control_records.leader_change_batch`)."""
 
     leader_epoch: Epoch
     leader_id: NodeId

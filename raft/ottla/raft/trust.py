@@ -15,8 +15,8 @@ from ottla.model.limits import INT32_MAX
 
 EPOCH_JUMP_MAX = 1 << 24
 """Maximum increase of the epoch at once. Ten elections a second take 19 days to reach it. A smaller
-value excludes a replica that was offline for long; a larger one lets a few messages exhaust the
-epochs."""
+value excludes a replica that was offline for long. With a larger one, a few messages could exhaust
+the epochs."""
 
 EPOCHS_PER_SECOND = 10
 """Long-term rate at which requests may raise the epoch. Elections are not more frequent. A smaller

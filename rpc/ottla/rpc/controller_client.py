@@ -243,7 +243,7 @@ class ControllerClient:
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
         """Return the node to call next: the known leader. If no leader is known, return the last
-        node that responded, or else the voters in turn. Nodes in `tried` are skipped."""
+        node that responded, or else one voter after another. Nodes in `tried` are skipped."""
         addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
             if node_id in addresses and node_id not in tried:

@@ -142,8 +142,8 @@ class AdminApi:
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the response if this broker's image contains the change. Otherwise return None,
-        and complete the response slot when the image contains the change or the timeout ends.
+        """Return the response if this broker's metadata image contains the change. Otherwise return
+        None, and complete the response slot when the image contains the change or the timeout ends.
 
         Always returns None for an encoded response.
         """

@@ -33,8 +33,8 @@ TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
 feature, so that it is not finalised."""
 
 SOFTWARE_CHARS_MAX = 256
-"""Maximum stored characters of a client's software name and version, while its connection is open.
-A request may contain megabytes of them; real names are shorter."""
+"""Maximum number of characters that are stored of a client's software name and version, while its
+connection is open. A request may contain megabytes; real names are shorter."""
 
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -126,7 +126,7 @@ class DescribedNode:
         definitions: Mapping[str, Definition],
         loggers: LogLevels,
     ) -> None:
-        """`texts` contains the settings in the node's file."""
+        """`texts` contains the settings as written in the node's file."""
         self._node_id = node_id
         self._file_texts = texts
         self._loggers = loggers

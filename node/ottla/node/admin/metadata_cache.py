@@ -40,8 +40,8 @@ class MetadataCache:
 
 
 class ImageWatch:
-    """Metadata publisher that wakes the requests that wait for a newer image. It runs after the
-    publishers that apply the image."""
+    """Metadata publisher that wakes the requests that wait for a newer image. It runs after all
+    publishers that apply the metadata image."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory

@@ -114,8 +114,8 @@ class Gate:
         """Return whether a request for one or two resources, as most are, is allowed without
         dividing the check into steps.
 
-        Decisions made here are cached, so that a later check in steps neither decides nor logs them
-        again.
+        The decisions of this method are cached, so that a later check in steps neither decides nor
+        logs them again.
         """
         for needs in self._whole:
             need = needs[0]
@@ -174,8 +174,8 @@ class Gate:
         handler: Handler,
         elements: Elements,
     ) -> Answer:
-        """Pass the elements that the client may access to the handler, and answer all others with
-        errors."""
+        """Pass the elements that the client may access to the handler, and answer all other
+        elements with errors."""
         pace, version = StepPace(), context.api_version
         allowed: list[Any] = []
         places: list[Any] = []

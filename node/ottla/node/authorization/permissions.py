@@ -16,9 +16,9 @@ from ottla.node.network.response_cache import ClientKey
 from ottla.wire.api import Need
 
 KEPT_MAX = 128
-"""Maximum number of resource names cached for one connection, at some 200 bytes each. Smaller calls
-the authorizer more often for clients of more topics, at a microsecond each. Larger takes more
-memory for every connection."""
+"""Maximum number of resource names cached for one connection, at some 200 bytes each. With a
+smaller number, the authorizer is called more often for clients of more topics, at a microsecond for
+each call. A larger number takes more memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
 """Maximum characters of a cached name. A topic's name has at most 249 characters; a group's may
@@ -42,7 +42,7 @@ class PermissionCache:
         self.names: defaultdict[Granted, set[str]] = defaultdict(set)
         """Resource names by the operation allowed on them."""
         self.writable_topics = self.names[WRITE_TOPIC]
-        """Topics with WRITE allowed, which each Produce checks."""
+        """Topics to which the client may write. Each Produce request looks them up."""
         self.is_keeping = is_keeping
         """True if allowed operations may be cached. False if each decision must be logged."""
         self.client_key: ClientKey | None = None

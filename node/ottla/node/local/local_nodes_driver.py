@@ -223,7 +223,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listening_ports(given: str | None = None) -> range:
-    """Return a range of ports below the ones that the kernel uses for outgoing connections. The
+    """Return a range of ports below the ports that the kernel uses for outgoing connections. The
     range is empty if it would be too small.
 
     `given` is the text of net.ipv4.ip_local_port_range (default: the text on this machine).

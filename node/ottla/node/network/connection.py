@@ -35,9 +35,9 @@ FRAME_BYTES_MIN = 8
 """Size in bytes of the shortest request: a header v0 has api key, version and correlation id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
-"""Bytes that are read ahead while one request keeps the connection from starting the next request.
-Smaller stops reading sooner, and each stop and restart costs a system call. Larger holds more
-memory for clients that send far ahead."""
+"""Number of bytes that are read ahead while one request keeps the connection from starting the next
+request. With a smaller number, reading stops sooner, and each stop and restart costs a system call.
+With a larger one, more memory is held for clients that send far ahead."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
 """APIs whose request may still wait for its response when the next request of the connection is

@@ -18,9 +18,11 @@ class ConnectionLimits:
     frame_bytes_max: int = 100 * MIB
     """Rate of connections from one address, and the time of its last connection."""
     send_buffer_bytes: int = -1
-    """Size of the kernel's send buffer (`socket.send.buffer.bytes`); -1 is the kernel's choice."""
+    """Size of the kernel's send buffer in bytes (`socket.send.buffer.bytes`); -1 is the kernel's
+    choice."""
     receive_buffer_bytes: int = -1
-    """Size of the kernel's receive buffer (`socket.receive.buffer.bytes`)."""
+    """Size of the kernel's receive buffer in bytes (`socket.receive.buffer.bytes`); -1 is the
+    kernel's choice."""
     frames_per_turn_max: int = FRAMES_PER_TURN_MAX
     turn_ns_max: int = TURN_NS_MAX
     requests_in_flight_max: int = REQUESTS_IN_FLIGHT_MAX

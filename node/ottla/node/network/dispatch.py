@@ -45,7 +45,8 @@ from ottla.wire.headers import RequestHeader, trace_context_of
 
 INLINE_ELEMENTS_BYTES_MAX = 128 * KIB
 """Maximum memory, in bytes, of the array elements of a request that is decoded on the event loop:
-some hundred partitions. Larger blocks the loop longer; smaller sends ordinary requests to a thread.
+some hundred partitions. With a larger value, the event loop is blocked longer. With a smaller one,
+ordinary requests are decoded in a thread.
 """
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64

@@ -47,8 +47,8 @@ class PacedWork:
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Process a handler's coroutine or steps until they are done, and return the response.
 
-        A costly response is encoded off the event loop, and its slot is completed here. The result
-        is then None.
+        A costly response is encoded off the event loop, and this method completes its slot. The
+        result is then None.
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):

@@ -24,8 +24,8 @@ ANSWER_BYTES_MAX = 64 * KIB
 KEPT_BYTES_MAX = 2 * MIB
 """Maximum memory of one API's keys and responses, in bytes, in two generations of half the size.
 Responses that were not requested while the young generation filled up are dropped. A client that
-varies its requests, or logs in as many users, evicts the responses of others and occupies at most
-this memory."""
+varies its requests, or logs in as many users, evicts the responses of other clients and occupies at
+most this memory."""
 
 ENTRY_BYTES = 640
 """Memory of a cache entry in bytes, besides its response and the names in its key: tuples, listener

@@ -74,7 +74,7 @@ class Charge(Protocol):
 
     def complete(self, slot: "ResponseSlot", now_ns: int) -> None:
         """Charge the client for the time and bytes of building the response, which were used after
-        the charge was settled."""
+        `settle` was called."""
         ...
 
     def note_written(self, used_ns: int) -> None:

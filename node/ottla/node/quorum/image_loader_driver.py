@@ -34,7 +34,7 @@ class ImageLoader:
         self._errors = errors or UnexpectedErrors()
         self.image: MetadataImage = EMPTY
         self.applied_end_offset = Offset(0)
-        """End offset of the records that the image contains."""
+        """End offset of the records that the metadata image contains."""
         self.on_applied: Callable[[], None] = lambda: None
         """Number of bytes of batches that are loaded before other tasks run.  A larger value delays
         all other tasks of the process for longer."""
@@ -70,7 +70,7 @@ class ImageLoader:
         self._work.set()
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Wait until all records before `end_offset` are in the image and published."""
+        """Wait until all records before `end_offset` are in the metadata image and published."""
         while self.applied_end_offset < end_offset:
             await self._applied.wait()
 
@@ -83,7 +83,7 @@ class ImageLoader:
             await self._work.wait()
 
     async def load_latest_snapshot(self) -> None:
-        """Load the image from the latest snapshot, if there is one.
+        """Load the metadata image from the latest snapshot, if there is one.
 
         If the snapshot is deleted while it is being read, a newer one has replaced it, and the
         newer one is loaded instead.

@@ -128,7 +128,7 @@ class QuorumMember:
         self._lock = trio.Lock()
         self._progress = trio.Event()
         self._leader_end_offset: Offset | None = None
-        """Latest high watermark that the leader has sent.  None until the leader has sent one."""
+        """Latest high watermark that the leader has sent, or None if it has not sent any."""
         self._active_epoch: Epoch | None = None
         self._warned_of: str | None = None
         """Last warning about another directory id of this controller (`other_directory_problem`)
@@ -225,11 +225,12 @@ class QuorumMember:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the image contains all records that the leader has reported as committed.
+        """True if the metadata image contains all records that the leader has reported as
+        committed.
 
-        A new leader does not know what is committed until a record of its own epoch is committed
-        (raft paper, 5.4.2).  Until the image contains such a record, the leader's high watermark
-        may be too low.
+        A new leader does not know which records are committed until a record of its own epoch is
+        committed (raft paper, 5.4.2). Until the image contains such a record, the leader's high
+        watermark may be too low.
         """
         if self._core.is_leader:
             return self._active_epoch is not None
@@ -290,7 +291,8 @@ class QuorumMember:
         return self._core.describe()
 
     async def wait_caught_up(self) -> None:
-        """Wait until the image contains all records that the leader has reported as committed."""
+        """Wait until the metadata image contains all records that the leader has reported as
+        committed."""
         while not self.is_caught_up:
             await self._progress.wait()
 

@@ -1,4 +1,5 @@
-"""Writes a snapshot of the image whenever enough log bytes were added or enough time has passed.
+"""Writes a snapshot of the metadata image whenever enough log bytes were added or enough time has
+passed.
 
 The image is immutable, so it can be written while newer images are created. Other tasks may run
 after each batch.

@@ -22,8 +22,8 @@ from ottla.model.quotas.rates import IDLE_MS_MAX, SampledRate, WindowShape, whol
 from ottla.model.quotas.token_bucket import TokenBucket
 
 USAGES_MAX = 20_000
-"""Maximum number of clients whose usage is stored. Larger takes more memory, some 1 KiB each;
-smaller drops busy clients."""
+"""Maximum number of clients whose usage is stored. A larger number takes more memory, some 1 KiB
+for each client. With a smaller one, the usage of busy clients is dropped."""
 
 REPORT_MS = 60_000
 """Milliseconds between reports about a client that stays throttled."""

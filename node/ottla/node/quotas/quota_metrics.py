@@ -14,8 +14,8 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 from ottla.telemetry.metrics.kafka_families import gauge, gauges
 
 SERIES_MAX = 1_000
-"""Maximum clients of a quota that have series, and maximum addresses. Clients choose their names,
-and every series costs the collector memory."""
+"""Maximum number of clients that have metric series, for each quota, and maximum number of
+addresses. Clients choose their names, and every series costs the metrics collector memory."""
 
 SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 

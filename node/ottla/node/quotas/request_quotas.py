@@ -157,10 +157,10 @@ class RequestCharge:
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
         """Charge the client for the time and bytes of building the response, which were used after
-        the charge was settled.
+        `settle` was called.
 
-        A request that was never settled has no response (acks=0) or comes from a broker.  Its time
-        is exempt, as in Kafka.
+        A request for which `settle` was never called has no response (acks=0) or comes from a
+        broker.  Its time is exempt, as in Kafka.
         """
         usage = self._fetch_usage
         if usage is not None:

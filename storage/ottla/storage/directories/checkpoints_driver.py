@@ -85,7 +85,8 @@ class Checkpoints:
     # ---- the start
 
     async def load(self) -> None:
-        """Read the files. A file that is missing or unreadable counts as empty."""
+        """Read the checkpoint files and the topic id side file. A file that is missing or
+        unreadable counts as empty."""
         found = {name: await self._read(name, parse_checkpoint) for name in CHECKPOINT_FILES}
         self._lines = {name: lines or {} for name, lines in found.items()}
         topic_ids = await self._read(CHECKPOINT_TOPICS_FILE, parse_topic_ids)

@@ -341,8 +341,8 @@ class OpenRealFiles:
                 yield target + path[len(source) :]
 
     def make_room(self, path: str) -> None:
-        """Ensure that a descriptor is free for opening a log's file, if necessary by closing
-        others.
+        """Ensure that a descriptor is free for opening a log's file, if necessary by closing other
+        files.
 
         Raises OSError(EMFILE) if no descriptor can be freed.
         """

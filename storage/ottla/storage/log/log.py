@@ -164,7 +164,7 @@ class Log:
 
     @property
     def log_start_offset(self) -> Offset:
-        """Offset of the first record that readers may see."""
+        """Offset of the first record that clients may read."""
         return self.state.log_start_offset
 
     @property

@@ -31,27 +31,31 @@ class LogHooks:
 
     def __init__(self) -> None:
         self.on_disk_failed: Callable[[str], None] = lambda reason: None
-        """Called once, with the reason, when a file of the log has failed. The log manager then
-        takes the whole log directory offline, because a disk that failed once is not trusted."""
+        """Function that is called once, with the reason, when a file of the log has failed. The log
+        manager then takes the whole log directory offline, because a disk that failed once is not
+        trusted."""
         self.on_disk_full: Callable[[], None] = lambda: None
-        """Called each time that a write fails because the disk is full."""
+        """Function that is called each time that a write fails because the disk is full."""
         self.on_roll: Callable[[], None] = lambda: None
-        """Called after each roll of the log. The log manager then flushes the log up to
-        `unflushed_roll_offset`."""
+        """Function that is called after each roll of the log. The log manager then flushes the log
+        up to `unflushed_roll_offset`."""
         self.on_offsets_decreased: Callable[[], Awaitable[None]] = _ignore
-        """Awaited when a truncation lowered the recovery point or the high watermark, before the
-        next append. The log manager then writes the checkpoints, which the next start reads."""
+        """Async function that is called when a truncation lowered the recovery point or the high
+        watermark, before the next append. The log manager then writes the checkpoints, which the
+        next start reads."""
         self.on_log_start_raised: Callable[[], Awaitable[None]] = _ignore
-        """Awaited when records were deleted, before the response is sent. The log manager writes
-        the log start checkpoint; otherwise the records would reappear after a kill."""
+        """Async function that is called when records were deleted, before the response is sent. The
+        log manager writes the log start checkpoint; otherwise the records would reappear after a
+        kill."""
         self.remove_later: Callable[[list[str], int], None] | None = None
-        """Called with the paths of files that were renamed to `.deleted`, and the delay of their
-        removal in ms. If it is None, the files are removed immediately."""
+        """Function that is called with the paths of files that were renamed to `.deleted`, and the
+        delay of their removal in ms. If it is None, the files are removed immediately."""
         self.on_truncated: Callable[[Offset], None] = lambda offset: None
-        """Called as soon as all records from an offset on are removed, so that a copy of the log
-        can remove them too."""
+        """Function that is called as soon as all records from an offset on are removed, so that a
+        copy of the log can remove them too."""
         self.before_truncation: Callable[[Offset], Awaitable[None]] = _ignore_offset
-        """Awaited before all records from an offset on are removed. The cleaner then stops a
-        compaction of the log."""
+        """Async function that is called before all records from an offset on are removed. The
+        cleaner then stops a compaction of the log."""
         self.after_truncation: Callable[[], None] = lambda: None
-        """Called after a truncation. The cleaner may then compact the log again."""
+        """Function that is called after a truncation. The cleaner may then compact the log again.
+        """

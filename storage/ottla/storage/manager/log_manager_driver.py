@@ -109,7 +109,8 @@ class LogManager:
         event loop."""
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
-        """Called once for each directory that goes offline, so that the broker can report it."""
+        """Function that is called once for each directory that goes offline, so that the broker can
+        report the failure."""
         self.nursery: trio.Nursery | None = None
         self._disk = disk
         self._config = config
@@ -130,8 +131,8 @@ class LogManager:
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
         self._every_directory_failed = trio.Event()
         self.on_moved: Callable[[TopicPartition, Log], None] = lambda partition, log: None
-        """Called with the new log of a partition, in the event-loop iteration in which the move
-        switches to that log."""
+        """Function that is called with the new log of a partition, in the event-loop iteration in
+        which the move switches to that log."""
         self.moves = LogMoves(
             disk, clock, rng, self._errors, self, most=config.move_threads or len(directories)
         )
@@ -307,9 +308,9 @@ class LogManager:
         `directory_id`, or by default in the directory with the fewest logs.
 
         `holds_nothing` means that the replica cannot have had committed records (see
-        `choose_place`). Raises RefusedError: INCONSISTENT_TOPIC_ID if another topic of the same
-        name has its log here, KAFKA_STORAGE_ERROR if the disk fails or the log may be on a missing
-        disk.
+        `choose_place`). Raises RefusedError: INCONSISTENT_TOPIC_ID if this broker has a log of
+        another topic with the same name, KAFKA_STORAGE_ERROR if the disk fails or the log may be on
+        a missing disk.
         """
         async with self._changing.alone_with(partition):
             log = self.get(partition)

@@ -73,15 +73,15 @@ async def _unthrottled(size: int) -> None:
 
 
 async def _announce_nothing(partition: TopicPartition, directory_id: UUID) -> None:
-    """Default hook without a cluster to inform. Returns at once."""
+    """Default hook, used without a cluster to inform. Returns at once."""
 
 
 def _ignore_move(partition: TopicPartition, directory_id: UUID) -> None:
-    """Default hook without a cluster to inform. Does nothing."""
+    """Default hook, used without a cluster to inform. Does nothing."""
 
 
 async def _not_cleaned(partition: TopicPartition) -> None:
-    """Default hook without a cleaner. Returns at once."""
+    """Default hook, used without a cleaner. Returns at once."""
 
 
 class LogMoves:

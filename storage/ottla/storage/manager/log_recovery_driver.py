@@ -459,8 +459,8 @@ async def rename_to_stray(
     """Durably add the suffix `-stray` to a partition's directory, so that no log uses it and the
     partition's name is free. The operator may inspect its files.
 
-    Used for partitions that the cluster does not place here, for logs without a topic id, and for
-    logs of another topic with the same name. Also used for the log that was not chosen if a
+    Used for partitions that the cluster does not place on this broker, for logs without a topic id,
+    and for logs of another topic with the same name. Also used for the log that was not chosen if a
     partition has two logs, and by a move if the target directory already has the partition's name.
     """
     source = f"{directory.path}/{partition}"

@@ -157,9 +157,9 @@ class EntryFile:
                 raise
 
     def write_if_due(self) -> None:
-        """Write like `write_if_possible`: the first entry at once, later ones in groups.
+        """Write like `write_if_possible`: the first entry at once, later entries in groups.
 
-        Only entries that startup can rebuild may be delayed; all others are written at once.
+        Only entries that startup can rebuild may be delayed; all other entries are written at once.
         """
         assert self._memory is not None
         missing_bytes = len(self._memory) - self._written_bytes

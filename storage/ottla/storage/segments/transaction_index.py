@@ -64,8 +64,8 @@ class TransactionIndex(EntryFile):
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
     def is_sound(self, base_offset: Offset) -> bool:
-        """Return whether all entries can be aborted transactions of a segment that begins at
-        `base_offset`.
+        """Return whether all entries are plausible for aborted transactions of a segment that
+        begins at `base_offset`.
 
         Reads a sealed index completely, and stores the digest of its entries.
         """

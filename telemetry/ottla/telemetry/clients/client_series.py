@@ -26,9 +26,9 @@ from ottla.telemetry.clients.outline import Outline, Series, Value
 SERIES_PER_CLIENT_MAX = 2_000
 """Maximum number of series of one client.
 
-A Java client with every metric on some hundred partitions has about this many. A lower limit drops
-series of such a client; with a higher limit, one client can use up more of the total that all
-clients share.
+A Java client with every metric on some hundred partitions has about this many. With a lower limit,
+series of such a client are dropped. With a higher one, one client can use up more of the total that
+all clients share.
 """
 SERIES_MAX = 200_000
 """Maximum number of series of all clients.  Each takes some hundred bytes, and twice that in every

@@ -52,7 +52,8 @@ SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
 parts, so the parts need not be counted."""
 GATHER_MS = 50
 """Time in ms for which an already answered push waits for further pushes, to form one batch for the
-worker.  A lower value makes batches smaller; a higher value delays the exporters."""
+worker.  With a lower value, batches are smaller. With a higher one, the exporters get pushes later.
+"""
 GATHER_PUSHES = 8
 """Number of waiting pushes at which they are passed to the worker thread without further delay."""
 MISSES_MAX = 8

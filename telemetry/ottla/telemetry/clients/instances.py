@@ -39,16 +39,16 @@ takes about a kilobyte of memory, in addition to the data that exporters keep ab
 """
 
 INSTANCES_PER_CONNECTION_MAX = 64
-"""Maximum number of instance ids of one connection.  A client normally has one id.  A client that
-requests new ids endlessly evicts its own instances, not those of other clients."""
+"""Maximum number of instance ids of one connection.  A client normally has one id.  If a client
+requests new ids endlessly, it evicts its own instances, not the instances of other clients."""
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
 """Number of push intervals without a request (but at least a minute) after which a client is
-forgotten."""
+deleted from the known clients."""
 
 EXPIRED_AT_ONCE_MAX = 64
-"""Maximum number of clients that are forgotten before other tasks run.
+"""Maximum number of clients that are deleted before other tasks run.
 
 Deleting the series of one client takes some 100 µs, and a network failure may silence thousands of
 clients in the same second.
@@ -149,16 +149,16 @@ class InstanceCounts:
     exported: int = 0
     failed: int = 0
     evicted: int = 0
-    """Number of clients that were forgotten because there were too many."""
+    """Number of clients that were deleted because there were too many."""
 
 
 class ClientInstances:
     """All clients that report to this broker, and the times from which their next requests are
     accepted.  Their number is limited.
 
-    `fresh_id` returns ids for clients without one.  `on_stale` is called for each instance that is
-    forgotten or gets another subscription, so that other data about it is deleted.  `on_crowded` is
-    called when the limit is reached, at most once in five minutes.
+    `fresh_id` returns ids for clients without an id.  `on_stale` is called for each instance that
+    is deleted or gets another subscription, so that other data about it is deleted.  `on_crowded`
+    is called when the limit is reached, at most once in five minutes.
     """
 
     def __init__(
@@ -298,15 +298,15 @@ class ClientInstances:
         return unreadable
 
     def on_disconnect(self, connection_id: int) -> None:
-        """Forget the clients of a closed connection, except those that have moved to another
+        """Delete the clients of a closed connection, except those that have moved to another
         connection."""
         for instance_id in self._by_connection.pop(connection_id, ()):
             self._forget(self._instances[instance_id])
 
     def expire(self, now_ms: int) -> None:
-        """Forget clients that have been silent for too long, up to `EXPIRED_AT_ONCE_MAX` clients.
+        """Delete clients that have been silent for too long, up to `EXPIRED_AT_ONCE_MAX` clients.
 
-        More clients have to be forgotten as long as `next_deadline_ms` is in the past.
+        More clients have to be deleted as long as `next_deadline_ms` is in the past.
         """
         forgotten_count = 0
         while self._alarms and self._alarms[0][0] <= now_ms:

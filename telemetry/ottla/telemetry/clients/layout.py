@@ -53,7 +53,8 @@ class PushShape(NamedTuple):
     fixed_hash: int
 
     def values_of(self, data: bytes) -> list[Value] | None:
-        """Return the values of a push of this shape, or None if it has another shape."""
+        """Return the values in a push of this shape. Returns None if the push has another shape:
+        other positions of numbers, or other bytes between them."""
         layout = self.layout
         if len(data) != layout.size_bytes or hash(layout.fixed.unpack(data)) != self.fixed_hash:
             return None
@@ -67,7 +68,8 @@ class Layouts:
         self._known: dict[tuple[int, int, tuple[NumberSlot, ...]], Layout] = {}
 
     def shape_of(self, data: bytes, values: Sequence[Value]) -> PushShape | None:
-        """Return the shape of a push that decodes to these values.
+        """Return the shape of a push: the positions of its numbers, and a hash of its other bytes.
+        `values` are the values to which the push decodes.
 
         Returns None if the push has values that are not numbers, more than one resource, or any
         other unusual content.

@@ -68,7 +68,8 @@ class Point(NamedTuple):
     started."""
     is_monotonic: bool
     attributes: Attributes
-    """Attributes of the resource (without the broker's labels), then those of the point."""
+    """Attributes of the resource (without the labels that the broker adds), then the attributes of
+    the point."""
     start_ns: int
     """Start of the interval of the value, in ns since 1970.  0 if the client did not send it."""
     end_ns: int
@@ -159,7 +160,7 @@ def _points_of_numbers(
     shape: tuple[PointKind, bool, bool],
     of_resource: Attributes,
 ) -> Iterator[Point]:
-    """Yield the points of a gauge or a sum. `shape` contains the point's kind, is_delta and
+    """Yield the points of a gauge or a sum. `shape` contains the kind of the points, is_delta and
     is_monotonic."""
     for number in numbers:
         if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:

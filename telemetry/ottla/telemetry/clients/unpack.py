@@ -9,8 +9,9 @@ from ottla.model.limits import MIB
 from ottla.wire.compression import UnpacksToTooMuchError, codec_of, decompress
 
 UNPACKED_BYTES_MAX = 16 * MIB
-"""Largest decompressed size of a push, in bytes.  A lower limit refuses clients with very many
-metrics; with a higher limit, a few hostile clients could exhaust the memory of the broker."""
+"""Largest decompressed size of a push, in bytes.  With a lower limit, clients with very many
+metrics are refused. With a higher one, a few hostile clients could exhaust the memory of the
+broker."""
 
 
 def unpack(

@@ -60,9 +60,9 @@ network."""
 GZIP_WINDOW_BITS = 31
 
 ANSWER_PATIENCE_S = 10.0
-"""Time in seconds after which the connection of a slow reader may be closed in favour of a new one.
-A lower value cuts off scrapes over slow networks; with a higher value, slow readers exclude others
-for longer."""
+"""Time in seconds after which the connection of a slow reader may be closed in favour of a new
+connection. With a lower value, scrapes over slow networks are cut off. With a higher one, slow
+readers exclude other clients for longer."""
 
 Render = Callable[[], Iterator[bytes]]
 """Function that renders the metrics text of a new scrape, piece by piece. An empty piece only lets

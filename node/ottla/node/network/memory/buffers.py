@@ -17,8 +17,9 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.wire.codec_types import Chunk
 
 HELD_BYTES_MIN = 4096
-"""Minimum size of a buffer in bytes. Smaller copies more when a frame arrives in small pieces;
-larger takes more memory for every connection with an incomplete frame."""
+"""Minimum size of a receive buffer in bytes. With a smaller size, more bytes are copied when a
+frame arrives in small pieces. A larger size takes more memory for every connection with an
+incomplete frame."""
 
 GROWTH = 4
 GROWTH_OF_LARGE = 2
@@ -115,8 +116,8 @@ GATHER_COUNT_MAX = 64
 """Maximum byte chunks in one gather write (the kernel accepts 1024)."""
 
 GATHER_BYTES_MAX = 512 * 1024
-"""Bytes from which no further chunk is added to one gather write. Larger offers more than a socket
-accepts in one call."""
+"""Number of bytes from which no further chunk is added to one gather write. A larger number offers
+more bytes than a socket accepts in one call."""
 
 JOIN_BYTES_MAX = 16 * 1024
 """Size in bytes up to which several chunks, including file slices, are copied into one.  Copying is

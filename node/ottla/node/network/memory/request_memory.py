@@ -46,16 +46,16 @@ KiB). A larger number makes logins with large tokens wait for each other sooner.
 unauthenticated clients take more memory."""
 
 CHUNK_BYTES = 16 * KIB
-"""Bytes of one read when the pool is exhausted.  Small requests are still served, and the first
-bytes of others exceed the pool only slightly."""
+"""Number of bytes of one read when the pool of request memory is exhausted.  Small requests are
+still served, and the first bytes of larger ones exceed the pool only slightly."""
 
 UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
-"""Bytes of one read from an unauthenticated connection."""
+"""Number of bytes of one read from an unauthenticated connection."""
 
 UNAUTHENTICATED_GRACE_MS = 5_000
-"""Maximum milliseconds for a frame before login while other connections wait for memory. The
-frame's own waits count. Smaller cuts off logins with large tokens over slow lines; larger makes the
-other connections wait longer."""
+"""Maximum milliseconds for which a frame before login may take to arrive while other connections
+wait for memory. The frame's own waits count. With a smaller value, logins with large tokens over
+slow lines are cut off. With a larger one, the other connections wait longer."""
 
 TRIM_BYTES = 8 * MIB
 """Number of bytes by which the held memory must fall below its last peak before the process returns
@@ -95,8 +95,8 @@ class RequestMemoryHolder(Protocol):
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, because it holds memory that others need, or has held memory for
-        too long."""
+        """Close the connection, because it holds memory that other connections need, or has held
+        memory for too long."""
         ...
 
 
@@ -371,7 +371,8 @@ class RequestMemory:
         return frame_timeout_ms(frame_bytes)
 
     def _check_progress(self) -> None:
-        """Close the largest connections that make no progress, if others wait for memory."""
+        """Close the largest connections that make no progress, if other connections wait for
+        memory."""
         idle: list[MemoryShare] = []
         for share in self._holders:
             frame_bytes = share.holder.unfinished_frame_bytes
@@ -390,9 +391,9 @@ class RequestMemory:
             self._make_room_for_smallest()
 
     def _make_room_for_smallest(self) -> None:
-        """Close the largest waiting connections until the smallest waiting one can continue.
+        """Close the largest waiting connections until the smallest waiting connection can continue.
 
-        Otherwise each of the large ones would grow beyond the pool in turn, perhaps without sending
+        Otherwise each large connection would grow beyond the pool in turn, perhaps without sending
         anything.
         """
         waiters = sorted(self._waiters, key=_held_bytes)

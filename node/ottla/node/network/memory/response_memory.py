@@ -14,8 +14,8 @@ class ResponseMemoryHolder(Protocol):
     """Method that the pool of response memory calls on a connection."""
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, because its client does not read its responses while others need
-        the memory."""
+        """Close the connection, because its client does not read its responses while other
+        connections need the memory."""
         ...
 
 

@@ -21,8 +21,9 @@ from ottla.storage.disk.slice import FileSlice, SliceError
 EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
 
 READ_BUFFER_BYTES = 256 * KIB
-"""Size of the shared read buffer.  Larger copies more when a frame crosses its end; smaller costs
-more system calls for large batches.  A batch of 128 KiB should arrive in one read."""
+"""Size of the shared read buffer in bytes. With a larger buffer, more bytes are copied when a frame
+crosses its end. A smaller buffer costs more system calls for large batches. A batch of 128 KiB
+should arrive in one read."""
 
 WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 """Bytes that one connection may write per event-loop iteration.  A response of 1 MiB, the default

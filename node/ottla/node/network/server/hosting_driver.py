@@ -32,8 +32,8 @@ from ottla.node.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.wire.codec_types import Message
 
 IDLE_CHECKS_PER_PERIOD = 20
-"""Number of checks for idle connections per idle period. A silent connection lives at most a
-twentieth longer."""
+"""Number of checks for idle connections per idle period. An idle connection is closed at most a
+twentieth of the period late."""
 
 REQUEST_MEMORY_BYTES_MAX = 256 * MIB
 """Size of the pool of request memory, in bytes, if `queued.max.request.bytes` is not set."""

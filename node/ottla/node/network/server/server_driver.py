@@ -40,12 +40,12 @@ EPOLLIN = select.EPOLLIN
 BROKEN = select.EPOLLHUP | select.EPOLLERR
 
 EVENTS_PER_TURN_MAX = 256
-"""Maximum number of sockets that one epoll call reports. Larger saves system calls."""
+"""Maximum number of sockets that one epoll call reports. A larger number saves system calls."""
 
 GATHERING_NS_MAX = 500_000
-"""Nanoseconds up to which an iteration still reads requests that arrived since it started, if work
-is scheduled for its end. Larger does that work less often under load; smaller makes the first
-request wait less. An iteration never waits for requests."""
+"""Time in nanoseconds for which an iteration still reads requests that arrived since it started, if
+work is scheduled for its end. With a longer time, that work is done less often under load. With a
+shorter one, the first request waits less. An iteration never waits for requests."""
 
 ACCEPTS_PER_TURN_MAX = 64
 
@@ -95,7 +95,8 @@ class SocketServer(ConnectionServer[Channel]):
         resume. The time is None if the socket waits until another connection has closed."""
         self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
         self._closing: dict[socket.socket, None] = {}
-        """Accepted sockets that are kept only until they are closed."""
+        """Rejected sockets that stay open for a while before they are closed, which delays the next
+        attempt of their clients."""
         self._epoll = select.epoll()
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wakeup_fd, select.EPOLLIN)

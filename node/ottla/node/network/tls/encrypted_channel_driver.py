@@ -32,15 +32,15 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import FileSlice, SliceError
 
 CIPHERTEXT_BYTES = 64 * KIB
-"""Ciphertext bytes per system call. Larger costs fewer calls; smaller takes less memory for a
-connection with small records."""
+"""Number of ciphertext bytes per system call. A larger number needs fewer calls; a smaller one
+takes less memory for a connection with small records."""
 
 SHAKING_BYTES = 4 * KIB
 """Ciphertext bytes read by one step of a handshake.  Further bytes wait in the kernel."""
 
 SEND_BUFFER_BYTES = 64 * KIB
-"""Plaintext bytes that are encrypted per system call. Larger costs fewer calls for file slices;
-smaller takes less memory for clients that do not read."""
+"""Number of plaintext bytes that are encrypted per system call. A larger number needs fewer calls
+for file slices; a smaller one takes less memory for clients that do not read."""
 
 
 class SharedBuffers:

@@ -13,12 +13,14 @@ from typing import Generic, TypeVar
 from ottla.model.quotas.token_bucket import TokenBucket
 
 HANDSHAKE_MS_MAX = 30_000
-"""Maximum milliseconds of a handshake, including waits.  Smaller cuts off clients when very many
-connect at once; larger lets unauthenticated clients hold connections longer."""
+"""Maximum milliseconds of a TLS handshake, including waits. With a smaller value, clients are cut
+off when very many connect at once. With a larger one, unauthenticated clients hold connections
+longer."""
 
 LOOP_SHARE = 0.5
-"""Fraction of the event loop's time that handshakes may use. Larger admits many simultaneous
-clients sooner; smaller delays the open connections less."""
+"""Fraction of the event loop's time that TLS handshakes may use. With a larger value, many
+simultaneous clients are admitted sooner. With a smaller one, the open connections are delayed less.
+"""
 
 BURST_MS = 200
 """Milliseconds for which unused handshake time accumulates, so that a single client never waits."""

@@ -83,7 +83,7 @@ class ServedTls:
         return PreparedTls(config, material, server_context(config, material))
 
     def take_up(self, prepared: "PreparedTls") -> None:
-        """Use a certificate that `prepared` returned for all new connections."""
+        """For all new connections, use a certificate that `prepared` has returned."""
         self.config = prepared.config
         self.material = prepared.material
         self.context = prepared.context
