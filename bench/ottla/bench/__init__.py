@@ -28,6 +28,7 @@ instructions.py     CPU instructions of a broker per request, counted under call
 
 kafka/           comparisons with Apache Kafka
 performance/     the rows of docs/performance.md
+queues/          consumers of share groups, and many share groups
 faults/          a steady load for a cluster under faults
 client_metrics/  clients that push metrics
 spark/           benchmarks in Spark

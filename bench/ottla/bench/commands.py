@@ -336,6 +336,7 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
             rounds=arguments.rounds,
             timeout_s=arguments.timeout,
             forms=forms_of(arguments.form),
+            queue_records=arguments.queue_records,
         ).run(lambda text: print(text, file=sys.stderr, flush=True))
     elif arguments.page is None:
         raise ConfigError("--kafka", "or --page must be given: measure, or make the page")

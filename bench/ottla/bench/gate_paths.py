@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from ottla.bench.queues.share_paths import share_acknowledgements, share_fetches
 from ottla.bench.requests import BENCH_CLIENT_ID, frame_of
 from ottla.jepsen.fuzz.mini_broker import NOW_MS, TOPIC, MiniBroker, id_of
 from ottla.metadata.acl_table import AclTable
@@ -125,6 +126,8 @@ def paths() -> dict[str, Path]:
             MiniBroker(frame_bytes_max=MIB), _commit(), COMMIT_VERSION, COMMITS_PER_TURN
         ),
         "group heartbeat": _in_turn(group, heartbeat, HEARTBEAT_VERSION),
+        "share fetch": share_fetches(),
+        "share acknowledge": share_acknowledgements(),
         "append": lambda: log.append_as_leader(
             memoryview(bytearray(batch)), leader_epoch=Epoch(0), now_ms=NOW_MS
         ),

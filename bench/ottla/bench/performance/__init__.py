@@ -2,6 +2,7 @@
 
 performance.py        measures groups of rows and stores their values: start here
 performance_rows.py   the rows and their goals
+queue_rows.py         the rows about share groups
 conditions.py         quotas and log sizes that some rows require
 performance_page.py   generates the tables of the page
 performance_plots.py  draws the plots of the page

@@ -33,10 +33,12 @@ from ottla.bench.performance.performance_rows import (
     SETTLE_S,
     THREE,
     Figures,
+    PerformanceRow,
     deaths,
     memory_with_partitions,
     rows_of,
 )
+from ottla.bench.performance.queue_rows import QUEUE_RECORDS, queue_rows
 from ottla.bench.processes import shared_once_bytes, usage_of
 from ottla.bench.result import MB
 from ottla.bench.topics import RunTopics
@@ -47,6 +49,8 @@ FORM_TIMEOUT_S = 60
 CLIENT_RECORDS = 200_000
 DEATHS_OF = THREE
 CLIENTS_OF = ONE
+QUEUES = "queues"
+QUEUES_OF = ONE
 LIBRDKAFKA = "librdkafka"
 MEASURED_CLIENTS = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}
 """Column of the page for each client of the client comparison."""
@@ -178,6 +182,8 @@ class PerformanceRun:
     timeout_s: float
     forms: Mapping[str, str]
     """Further Python interpreters in which Ottla is installed, by their columns' labels."""
+    queue_records: int = QUEUE_RECORDS
+    """Number of records that a run of the group `queues` consumes."""
 
     def run(self, say: Say) -> None:
         """Measure each group, and store its values after every round. Stops at the deadline."""
@@ -194,6 +200,13 @@ class PerformanceRun:
             if set(self.groups) - {"lifecycle"}:
                 with self._servers() as servers:
                     self._measure(servers, sittings, say, deadline)
+
+    def _rows(self) -> list[tuple[str, PerformanceRow]]:
+        """Return the rows to measure in rounds, as pairs (group, row)."""
+        rows = rows_of(self.groups, self.topology)
+        if QUEUES in self.groups and self.topology == QUEUES_OF:
+            rows += [(QUEUES, row) for row in queue_rows(self.jars, self.queue_records)]
+        return rows
 
     def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
         """Write the values of all groups measured so far, so that a failure loses at most one
@@ -213,7 +226,7 @@ class PerformanceRun:
         memory = sittings.get("memory")
         time.sleep(SETTLE_S)
         self._weigh(memory, "idle", servers)
-        rows = rows_of(self.groups, self.topology)
+        rows = self._rows()
         for _, row in rows:
             for cluster in servers.values() if row.prepare else ():
                 assert row.prepare is not None
@@ -309,6 +322,8 @@ class PerformanceRun:
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": str((count + 1) // 2),
             "min.insync.replicas": str((count + 1) // 2),
             "log.cleaner.backoff.ms": "200",
         }

@@ -32,6 +32,7 @@ GROUPS = {
     "memory": "Memory of all nodes",
     "lifecycle": "Start and deaths",
     "admin": "Topics created and deleted at once",
+    "queues": "Share groups: consume and acknowledge",
     "client": "The client",
 }
 UNITS = {

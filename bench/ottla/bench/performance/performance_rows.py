@@ -97,6 +97,10 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
         "cpu_s_per_gb": RatioGoal(None, False),
     },
     "admin": {"create_s": RatioGoal(1.0, False), "delete_s": RatioGoal(1.0, False)},
+    "queues": {
+        "records_per_second": RatioGoal(1.0, True),
+        "cpu_us_per_record": RatioGoal(1.0, False),
+    },
     "client": {
         "cpu_us_per_record": RatioGoal(1.5, False),
         "records_per_second": RatioGoal(1.0, True),

@@ -886,8 +886,8 @@ _ottla_row() {
       argument='' ;;
     'bench performance')
       verbs=''
-      options='-h --help --kafka --groups --topology --form --rounds --out --page --timeout'
-      values='--kafka=@dir --groups= --topology=one|three --form= --rounds= --out=@dir --page=@file --timeout='
+      options='-h --help --kafka --groups --topology --form --rounds --queue-records --out --page --timeout'
+      values='--kafka=@dir --groups= --topology=one|three --form= --rounds= --queue-records= --out=@dir --page=@file --timeout='
       argument='' ;;
     'bench security')
       verbs=''

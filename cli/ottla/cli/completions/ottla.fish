@@ -1067,8 +1067,8 @@ function __ottla_row
         case 'bench performance'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--kafka' '--groups' '--topology' '--form' '--rounds' '--out' '--page' '--timeout'
-            set -g __ottla_values '--kafka=@dir' '--groups=' '--topology=one|three' '--form=' '--rounds=' '--out=@dir' '--page=@file' '--timeout='
+            set -g __ottla_options '-h' '--help' '--kafka' '--groups' '--topology' '--form' '--rounds' '--queue-records' '--out' '--page' '--timeout'
+            set -g __ottla_values '--kafka=@dir' '--groups=' '--topology=one|three' '--form=' '--rounds=' '--queue-records=' '--out=@dir' '--page=@file' '--timeout='
             set -g __ottla_argument ''
         case 'bench security'
             set -g __ottla_verbs

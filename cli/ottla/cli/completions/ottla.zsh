@@ -887,8 +887,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'bench performance')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--kafka' '--groups' '--topology' '--form' '--rounds' '--out' '--page' '--timeout')
-      ottla_values=('--kafka=@dir' '--groups=' '--topology=one|three' '--form=' '--rounds=' '--out=@dir' '--page=@file' '--timeout=')
+      ottla_options=('-h' '--help' '--kafka' '--groups' '--topology' '--form' '--rounds' '--queue-records' '--out' '--page' '--timeout')
+      ottla_values=('--kafka=@dir' '--groups=' '--topology=one|three' '--form=' '--rounds=' '--queue-records=' '--out=@dir' '--page=@file' '--timeout=')
       ottla_argument='' ;;
     'bench security')
       ottla_verbs=()

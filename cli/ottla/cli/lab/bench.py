@@ -182,7 +182,13 @@ OPTIONS: dict[str, Option] = {
     "performance": option(
         "--groups GROUP,…",
         "groups of rows (default: %(default)s)",
-        default="requests,throughput,latency,memory,lifecycle,admin,client",
+        default="requests,throughput,latency,memory,lifecycle,admin,queues,client",
+    ),
+    "queue-records": option(
+        "--queue-records N",
+        "number of records of each row of the group 'queues' (default: %(default)s)",
+        type=number,
+        default=400000,
     ),
     "kafka-jars": option(
         "--kafka DIR",
@@ -343,7 +349,7 @@ BENCHES: dict[str, Bench] = {
     ),
     "performance": Bench(
         "every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page",
-        "kafka-jars performance topology form few-rounds out page timeout",
+        "kafka-jars performance topology form few-rounds queue-records out page timeout",
         {"timeout": 1200.0},
     ),
     "security": Bench(

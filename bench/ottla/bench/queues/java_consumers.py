@@ -1,0 +1,120 @@
+"""Share consumers of Kafka's own client: its tool ShareConsumerPerformance, in a Java process.
+
+The tool's own figures contain the time of joining, and at the end the time in which single
+consumers wait. Its reports while it runs are therefore what is measured.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.bench.kafka.kafka_server import java_program
+from ottla.model.errors import ErrorCode, RefusedError
+
+TOOL = "org.apache.kafka.tools.ShareConsumerPerformance"
+HEAP = "-Xmx512m"
+SILENCE_MS = 20_000
+"""Time in milliseconds without records after which the tool ends."""
+REPORT_MS = 50
+"""Interval in milliseconds of the reports of each consumer."""
+RUN_TIMEOUT_S = 300.0
+MEASURED_SHARE = 0.9
+"""Share of the records with which the measurement ends. The consumers are not all busy with the
+last ones."""
+REPORT = re.compile(r" (\d+), \d+ for share consumer (\d+?)(?=\d{4}-|\D|$)")
+"""Number of records so far, and number of the consumer. Consumers report at the same time, so that
+one report may directly follow another on a line."""
+
+
+class ConsumedShare(NamedTuple):
+    """Records that were consumed from the first report until almost all were, and their cost."""
+
+    records: int
+    seconds: float
+    cpu_s: float
+    """CPU seconds of the servers."""
+
+
+class ToolReports:
+    """Progress of a run of the tool, from its reports."""
+
+    def __init__(self, count: int, cpu_s: Callable[[], float]) -> None:
+        """`count` is the number of records to read. `cpu_s` returns the CPU seconds of the servers
+        so far."""
+        self.result: ConsumedShare | None = None
+        """Result of the run, once most of the records are read."""
+        self._count = count
+        self._cpu_s = cpu_s
+        self._counts: dict[str, int] = {}
+        self._first: tuple[int, float, float] | None = None
+        """Records, time and CPU seconds at the first report."""
+
+    def take(self, line: str, now_s: float) -> None:
+        """Read the reports in a line that the tool printed at a time in seconds."""
+        for count, consumer in REPORT.findall(line):
+            self._counts[consumer] = int(count)
+        count = sum(self._counts.values())
+        if not count or self.result is not None:
+            return
+        if self._first is None:
+            self._first = count, now_s, self._cpu_s()
+        elif count >= MEASURED_SHARE * self._count:
+            first_count, first_s, first_cpu_s = self._first
+            self.result = ConsumedShare(
+                count - first_count, now_s - first_s, self._cpu_s() - first_cpu_s
+            )
+
+
+def consume_by_tool(
+    jars: Path,
+    bootstrap: str,
+    topic: str,
+    *,
+    group: str,
+    count: int,
+    consumers: int,
+    cpu_s: Callable[[], float],
+) -> ConsumedShare:
+    """Let the tool read `count` records as a share group, with a thread for each consumer. `cpu_s`
+    returns the CPU seconds of the servers so far.
+
+    Raises RefusedError with the end of its output if it fails or reads fewer records.
+    """
+    words = {
+        "--bootstrap-server": bootstrap,
+        "--topic": topic,
+        "--group": group,
+        "--num-records": count,
+        "--threads": consumers,
+        "--timeout": SILENCE_MS,
+        "--reporting-interval": REPORT_MS,
+    }
+    arguments = [str(word) for pair in words.items() for word in pair]
+    command = [java_program(os.environ), HEAP, "-cp", f"{jars}/*", TOOL, *arguments]
+    reports, line = ToolReports(count, cpu_s), ""
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [*command, "--show-detailed-stats"], stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        watch = threading.Timer(RUN_TIMEOUT_S, process.kill)
+        watch.start()
+        try:
+            for line in process.stdout:
+                reports.take(line, time.perf_counter())
+        finally:
+            process.kill()
+            watch.cancel()
+        if reports.result is None:
+            errors.seek(0)
+            reason = (line + errors.read()).strip()[-300:]
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{TOOL}: {reason}")
+    return reports.result
