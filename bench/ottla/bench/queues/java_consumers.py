@@ -21,8 +21,9 @@ TOOL = "org.apache.kafka.tools.ShareConsumerPerformance"
 HEAP = "-Xmx512m"
 SILENCE_MS = 20_000
 """Time in milliseconds without records after which the tool ends."""
-REPORT_MS = 50
-"""Interval in milliseconds of the reports of each consumer."""
+REPORT_MS = 1
+"""Interval in milliseconds of the reports of each consumer: one for each poll with records. Longer
+leaves the last records of each of many consumers without a report."""
 RUN_TIMEOUT_S = 300.0
 MEASURED_SHARE = 0.9
 """Share of the records with which the measurement ends. The consumers are not all busy with the
