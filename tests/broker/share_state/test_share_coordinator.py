@@ -290,6 +290,7 @@ async def test_the_state_of_a_deleted_topic_is_deleted_now_or_at_the_next_load(
             assert not shard.states
         await here.publish()
         (shard,) = here.coordinator.shards()
+        await trio.testing.wait_all_tasks_blocked()
         assert not shard.states
         assert codes(await here.ask(request)) == [E.UNKNOWN_TOPIC_OR_PARTITION]
         assert led.log is not None

@@ -6,10 +6,11 @@ import pytest
 
 from ottla.broker.metrics.share_metrics import share_families
 from ottla.broker.shares import share_fetch
-from ottla.broker.shares.led_share import Stage
+from ottla.broker.shares.led_share import LOCKS_COST, Stage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.settings.share_groups import ShareGroupSettings
+from ottla.node.network import purgatory
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import ControlType, build_end_transaction_marker
@@ -606,3 +607,33 @@ async def test_a_session_has_a_bounded_number_of_partitions(
     names = [("t", index) for index in range(3)]
     assert code_of(bench.fetch(*names, epoch=0)) == ErrorCode.INVALID_REQUEST
     assert code_of(bench.fetch(*names[:2], epoch=0)) == 0
+
+
+async def test_a_session_of_very_many_partitions_reads_all_of_them_within_a_few_requests(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_fetch, "PARTITIONS_READ_MAX", 4)
+    names = [(f"t{index}", 0) for index in range(10)]
+    for name, _ in names:
+        bench.append(await bench.add(name), b"a")
+    found = acquired(bench.fetch(*names, epoch=0))
+    for epoch in range(1, 4):
+        found += acquired(bench.fetch(epoch=epoch))
+    assert found == [(0, 0, 1)] * 10
+
+
+async def test_an_iteration_of_the_event_loop_ends_the_locks_of_few_share_partitions(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purgatory, "COST_PER_TURN", 3 * LOCKS_COST)
+    names = [(f"t{index}", 0) for index in range(7)]
+    for name, _ in names:
+        bench.append(await bench.add(name), b"a")
+    bench.fetch(*names, epoch=0)
+    shares = [led.share for led in bench.apis.delivery.shares]
+    bench.world.clock.now_ms += 30_000
+    ended = []
+    for _ in range(3):
+        bench.world.purgatory.expire(bench.world.clock.now_ms)
+        ended.append(sum(share.lock_end_count for share in shares))
+    assert ended == [3, 6, 7]

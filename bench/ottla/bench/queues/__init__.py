@@ -3,4 +3,5 @@
 raw_consumers.py   consumers that speak ShareFetch over raw sockets
 java_consumers.py  Kafka's ShareConsumerPerformance tool
 share_paths.py     the code paths of the gate, see gate_paths.py
+share_scale.py     memory and event-loop holds of very many share partitions
 """

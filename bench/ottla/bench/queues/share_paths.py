@@ -72,7 +72,7 @@ def _one_by_one(broker: MiniBroker, frames: Iterator[bytes]) -> Callable[[], obj
 
 def share_broker() -> MiniBroker:
     """Return a broker with records, and with a member's share session in epoch 1."""
-    broker = MiniBroker(frame_bytes_max=MIB, image=_image())
+    broker = MiniBroker(frame_bytes_max=MIB, image=image_with(((SHARE_STATE_TOPIC, 1),)))
     batch = build_batch([(NOW_MS, b"key", b"v" * 100)])
     data = [PartitionProduceData(index=0, records=batch)]
     produce = ProduceRequest(
@@ -96,18 +96,20 @@ def share_broker() -> MiniBroker:
 
 
 @cache
-def _image() -> MetadataImage:
-    """Return the metadata of the simulated broker's cluster with a topic of share states."""
+def image_with(topics: tuple[tuple[str, int], ...]) -> MetadataImage:
+    """Return the metadata of the simulated broker's cluster with further topics, each given as its
+    name and its number of partitions."""
     made = copy(cluster())
     made.rng = CountingRng(drawn=made.rng.drawn)
-    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[LOCAL])
-    topic = CreatableTopic(
-        name=SHARE_STATE_TOPIC,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[assignment],
-    )
-    made.forward(CreateTopicsRequest(topics=[topic]))
+    for name, count in topics:
+        assignments = [
+            CreatableReplicaAssignment(partition_index=at, broker_ids=[LOCAL])
+            for at in range(count)
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        made.forward(CreateTopicsRequest(topics=[topic]))
     return made.image
 
 

@@ -7,6 +7,7 @@ write and delete requests are answered when their record is committed.
 Invariants: the ones of `share_state_shard.py`, and OneCoordinatorPerEpoch.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -92,6 +93,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         self.config = config
         self.writes = RecentWrites(clock.monotonic_ms())
         """Writes of the state that were answered."""
+        self._deleted: deque[frozenset[UUID]] = deque()
+        """Deleted topics whose states are left to delete, by metadata publication."""
         self.pruned_ends: dict[int, Offset] = {}
         """Rate and latency of the writes of states that were answered."""
 
@@ -112,17 +115,28 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Start to coordinate the partitions that this broker leads now, and resign from all
-        others. Also delete the states of deleted topics."""
+        others. Also begin to delete the states of deleted topics."""
         await super().publish(delta, image)
         for index in self.pruned_ends.keys() - self._led.keys():
             del self.pruned_ends[index]
         if delta.deleted_topics:
-            deleted = frozenset(topic.id for topic in delta.deleted_topics)
+            self._deleted.append(frozenset(topic.id for topic in delta.deleted_topics))
+            self.work_soon()
+
+    @property
+    def has_work(self) -> bool:
+        """True if states of deleted topics are left to delete."""
+        return bool(self._deleted)
+
+    def work(self) -> Iterator[None]:
+        """Delete the states of deleted topics, one step per iteration of the returned iterator."""
+        while self._deleted:
+            topics = self._deleted.popleft()
             for led in list(self._led.values()):
+                # A shard that is being loaded deletes them once it is loaded.
                 if led.is_active:
                     with self._reload_on_error(led):
-                        led.shard.delete_states_of(deleted)
-                        self._perform(led)
+                        yield from self._work_through(led, led.shard.delete_states_of(topics))
 
     def _has_partition(self, topic_id: UUID, partition: int) -> bool:
         return self._table.image.partition(TopicIdPartition(topic_id, partition)) is not None

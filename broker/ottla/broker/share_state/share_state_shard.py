@@ -303,10 +303,13 @@ class ShareStateShard:
 
     # ---- upkeep
 
-    def delete_states_of(self, topics: Collection[UUID]) -> None:
-        """Delete the states of deleted topics."""
-        for key in [key for key in self.states if key.topic_id in topics]:
-            self._write_snapshot(key, None)
+    def delete_states_of(self, topics: Collection[UUID]) -> Iterator[None]:
+        """Delete the states of deleted topics, in steps."""
+        for at, key in enumerate(list(self.states)):
+            if key in self.states and key.topic_id in topics:
+                self._write_snapshot(key, None)
+            if at % STATES_PER_STEP == STATES_PER_STEP - 1:
+                yield
 
     def delete_states_without_topic(self) -> Iterator[None]:
         """Delete, in steps, the states of partitions that the metadata does not have."""

@@ -12,6 +12,7 @@ whenever a session begins to fetch the partition.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
@@ -58,6 +59,17 @@ GONE = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTI
 REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
 """Error codes of the persister that mean that the cached state is outdated. INVALID_REQUEST: the
 state was deleted."""
+
+LOCKS_COST = 4
+"""Cost of ending acquisition locks of a share partition and of writing its state, in partitions
+read. Smaller ends more locks per event-loop iteration and blocks the loop longer; larger releases
+the records later if very many locks end at one time."""
+
+RULES_KEPT = 1_000
+"""Number of different settings of groups whose rules are kept for further share partitions."""
+
+SPANS_PER_COST = 4
+"""Number of spans that change in the time of reading one partition."""
 
 Answered = Callable[[ErrorCode], None]
 
@@ -112,6 +124,13 @@ class LockTimer(WaitingEntry):
         self._share = share
         self.deadline_ms = deadline_ms
 
+    @property
+    def cost(self) -> int:
+        """Cost of ending the locks and writing the change, in partitions read. It grows with the
+        number of spans whose state changes."""
+        spans = len(self._share.share.window.spans) if self._share.has_state else 0
+        return LOCKS_COST + spans // SPANS_PER_COST
+
     def try_complete(self) -> bool:
         """Return False, since only its deadline ends a timer."""
         return False
@@ -130,6 +149,27 @@ class LockTimer(WaitingEntry):
 
 class LedShare:
     """One share partition led by this broker, as the leader in one leader epoch."""
+
+    __slots__ = (
+        "_answers",
+        "_is_closing",
+        "_on_dropped",
+        "_on_loaded",
+        "_ports",
+        "_rules",
+        "_state_epoch",
+        "_stored_start",
+        "_timer",
+        "_topic",
+        "failure",
+        "is_reading_ahead",
+        "key",
+        "leader_epoch",
+        "partition",
+        "share",
+        "stage",
+        "started_ms",
+    )
 
     def __init__(
         self,
@@ -192,7 +232,7 @@ class LedShare:
         return settings
 
     def _rules_of(self, settings: ShareGroupSettings) -> ShareRules:
-        return rules_of(settings)._replace(has_dead_letters=self._has_letters(settings))
+        return rules_of(settings, self._has_letters(settings))
 
     def _has_letters(self, settings: ShareGroupSettings) -> bool:
         sender = self._ports.letters
@@ -552,13 +592,16 @@ def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
     return min(first_ms, second_ms)
 
 
-def rules_of(settings: ShareGroupSettings) -> ShareRules:
-    """Return the rules for share partitions that follow from a group's settings."""
+@lru_cache(maxsize=RULES_KEPT)
+def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules:
+    """Return the rules for share partitions that follow from a group's settings, and from whether
+    records become dead letters. Equal settings share one object."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
         delivery_count_limit=settings.delivery_count_limit,
         record_locks_max=settings.partition_max_record_locks,
         is_renewable=settings.is_renew_enabled,
+        has_dead_letters=has_dead_letters,
     )
 
 

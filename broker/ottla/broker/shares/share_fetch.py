@@ -148,7 +148,8 @@ class ShareFetch:
         self.session = session
         self.is_full = is_full
         targets = list(session.targets.values())
-        at = session.epoch % len(targets) if targets else 0
+        step = 1 if len(targets) <= PARTITIONS_READ_MAX else PARTITIONS_READ_MAX - 1
+        at = step * session.epoch % len(targets) if targets else 0
         self.targets = (targets[at:] + targets[:at])[:PARTITIONS_READ_MAX]
         for target in self.targets:
             with suppress(RefusedError):

@@ -4,6 +4,7 @@ Its logs are on the simulated disk, its controller decides immediately, and its 
 advance. Each input gets a new broker, so that an input always has the same effect.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -28,6 +29,7 @@ from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.limits import KIB
 from ottla.model.log_limiter import LogLimiter
 from ottla.model.run_now import run_now
+from ottla.model.seams import Clock
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.groups import GroupConfig
 from ottla.node.network.connection import Pending
@@ -160,15 +162,20 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     """A broker core and its only client connection, without sockets and tasks."""
 
     def __init__(
-        self, *, frame_bytes_max: int = FRAME_BYTES_MAX, image: MetadataImage | None = None
+        self,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        image: MetadataImage | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """Start the broker with an image of the metadata, by default the image of `cluster()`."""
+        """Start the broker with an image of the metadata, by default the image of `cluster()`. By
+        default its clock does not advance."""
         self.faults: list[BaseException] = []
         """Unexpected exceptions in the broker. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
         """Transaction markers to write. Each partition receives its marker immediately."""
         self._are_groups_due = False
-        clock, rng = FrozenClock(), SeededRng(1)
+        clock, rng = clock or FrozenClock(), SeededRng(1)
         dispatcher = Dispatcher(errors=NotedErrors(self.faults.append))
         super().__init__(
             dispatcher,
@@ -312,6 +319,24 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         if count := connection.output.byte_count:
             connection.on_sent(count, NOW_MS)
         return size + count
+
+    def exchange_in_turns(self, data: bytes) -> Iterator[None]:
+        """Deliver frames, and yield after each event-loop iteration that serves them. Responses are
+        not read."""
+        turn_end, connection = self.dispatcher.turn_end, self._channel.connection
+        now_ms = self._clock.monotonic_ms()
+        turn_end.begin()
+        connection.on_bytes(memoryview(data), now_ms)
+        while True:
+            turn_end.end(self._errors)
+            if count := connection.output.byte_count:
+                connection.on_sent(count, now_ms)
+            yield
+            if not (self._ready or connection.has_more_to_take_up):
+                return
+            self._ready.clear()
+            turn_end.begin()
+            connection.resume(now_ms)
 
     def _end_waits(self) -> None:
         """End all delayed requests, so that their responses are sent now."""
