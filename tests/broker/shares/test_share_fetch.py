@@ -12,6 +12,7 @@ from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.settings.share_groups import ShareGroupSettings
 from ottla.node.network import purgatory
 from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.telemetry.metrics.instruments import Summary
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import ControlType, build_end_transaction_marker
 from ottla.wire.messages.share_acknowledge_response import ShareAcknowledgeResponse
@@ -574,10 +575,20 @@ async def test_requests_locks_and_sessions_are_measured(bench: ShareBench) -> No
     assert values["sharesessioncache_sharesessionscount"] == [((), 1)]
     labels = ("g", "t", "0")
     assert values["sharepartitionmetrics_inflightmessagecount"] == [(labels, 1)]
+    assert values["sharegroupmetrics_requesttopicpartitionsfetchratio"] == [(("g",), 100)]
+    waiting = bench.fetch(epoch=3, max_wait_ms=500)
+    bench.world.clock.now_ms += 40
+    bench.append(partition, b"d")
+    assert acquired(waiting) == [(3, 3, 1)]
+    assert bench.apis.delivery.figures.by_group["g"].acquisition_ms == 40
     bench.world.pass_time(30_000)
     ended = {one.name.lower(): list(one.samples) for one in share_families(bench.apis.delivery)}
     lock_ends = "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total"
-    assert ended[lock_ends] == [(labels, 1)]
+    assert ended[lock_ends] == [(labels, 2)]
+    acquisitions = ended["kafka_server_sharegroupmetrics_topicpartitionsacquiretimems"]
+    assert acquisitions == [(("g",), Summary(2, 40, ()))]
+    bench.apis.delivery.on_closed(bench.world.peer)
+    assert not bench.apis.delivery.figures.by_group
 
 
 async def test_a_share_partition_that_loads_when_its_last_session_ends_is_dropped(

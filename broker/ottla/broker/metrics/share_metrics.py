@@ -7,7 +7,7 @@ from ottla.broker.shares.delivery_window import DeliveryState
 from ottla.broker.shares.led_share import LedShare
 from ottla.broker.shares.share_delivery import ShareDelivery
 from ottla.broker.shares.share_partition import AckType
-from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.instruments import Family, MetricKind, Summary
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
@@ -87,10 +87,24 @@ def _request_families(delivery: ShareDelivery) -> Iterator[Family]:
         ("ackType",),
         [((name,), figures.acknowledged_records[kind]) for kind, name in ACK_TYPES],
     )
-    yield gauge(
+    yield gauges(
         f"{groups}ShareGroupMetrics,name=RequestTopicPartitionsFetchRatio",
         "Percentage of the partitions of ShareFetch requests that gave records.",
-        100 * figures.acquired_partition_count / max(1, figures.requested_partition_count),
+        ("group",),
+        [
+            ((group,), 100 * one.acquired_partition_count / max(1, one.partition_count))
+            for group, one in figures.by_group.items()
+        ],
+    )
+    yield Family(
+        prometheus_name(f"{groups}ShareGroupMetrics,name=TopicPartitionsAcquireTimeMs"),
+        MetricKind.SUMMARY,
+        "Time from the arrival of a ShareFetch request until it acquired records.",
+        ("group",),
+        [
+            ((group,), Summary(one.acquisition_count, one.acquisition_ms, ()))
+            for group, one in figures.by_group.items()
+        ],
     )
     yield gauge(
         f"{groups}ShareGroupMetrics,name=PartitionLoadTimeMs",

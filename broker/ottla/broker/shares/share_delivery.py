@@ -173,6 +173,7 @@ class ShareDelivery:
                 led.release_member(member_id)
         if not self.sessions.has_group(group_id):
             self.shares.close_group(group_id)
+            self.figures.by_group.pop(group_id, None)
 
 
 class LeaderHints:

@@ -301,8 +301,10 @@ class ShareFetch:
         if self.is_full:
             for target in self.targets:
                 self.part(target.id)
-        figures.requested_partition_count += len(self.targets)
-        figures.acquired_partition_count += len(acquired)
+        group_id = self.key.group_id
+        if self.api.delivery.sessions.has_group(group_id):
+            took_ms = self.api.delivery.ports.clock.monotonic_ms() - self.context.arrived_ms
+            figures.note_read(group_id, len(self.targets), len(acquired), took_ms)
 
     # ---- response
 

@@ -6,6 +6,28 @@ from collections.abc import Sequence
 from ottla.broker.shares.share_partition import AckBatch
 
 
+class GroupFigures:
+    """Counters of the ShareFetch requests of one group, while the group has sessions here."""
+
+    __slots__ = (
+        "acquired_partition_count",
+        "acquisition_count",
+        "acquisition_ms",
+        "partition_count",
+    )
+
+    def __init__(self) -> None:
+        self.partition_count = 0
+        """Number of partitions that ShareFetch requests have read."""
+        self.acquired_partition_count = 0
+        """Number of partitions from which ShareFetch requests have acquired records."""
+        self.acquisition_count = 0
+        """Number of ShareFetch requests that have acquired records."""
+        self.acquisition_ms = 0
+        """Total time in milliseconds from the arrival of these requests until they acquired
+        records."""
+
+
 class ShareFigures:
     """Counters of share requests and their records since the start of this broker."""
 
@@ -22,16 +44,26 @@ class ShareFigures:
         """Number of acknowledged records by type of acknowledgement."""
         self.expired_count = 0
         """Number of ShareFetch requests that waited until their timeout."""
-        self.requested_partition_count = 0
-        """Number of partitions that ShareFetch requests have read."""
-        self.acquired_partition_count = 0
-        """Number of partitions from which ShareFetch requests have acquired records."""
+        self.by_group: dict[str, GroupFigures] = {}
+        """Counters of single groups that have sessions on this broker."""
         self.load_ms_max = 0
         """Longest time to load the state of a share partition, in milliseconds."""
 
     def note_load(self, load_ms: int) -> None:
         """Record the milliseconds that loading the state of a share partition took."""
         self.load_ms_max = max(self.load_ms_max, load_ms)
+
+    def note_read(self, group_id: str, count: int, acquired_count: int, took_ms: int) -> None:
+        """Count a ShareFetch of a group that read `count` partitions, and acquired records of
+        `acquired_count` of them `took_ms` milliseconds after it arrived."""
+        figures = self.by_group.get(group_id)
+        if figures is None:
+            figures = self.by_group[group_id] = GroupFigures()
+        figures.partition_count += count
+        if acquired_count:
+            figures.acquired_partition_count += acquired_count
+            figures.acquisition_count += 1
+            figures.acquisition_ms += took_ms
 
     def note_acks(self, acks: Sequence[AckBatch]) -> None:
         """Count acknowledged records by the type of acknowledgement."""
