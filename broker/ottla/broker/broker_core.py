@@ -234,7 +234,7 @@ class BrokerCore:
             run_look_ups=ports.run_look_ups,
             until_done=ports.work.until_done,
         )
-        settings = SettingsOfGroups(self.config.groups)
+        settings = SettingsOfGroups(self.config.groups, self.config.node_id)
         self.shares = ShareApis(
             table=self.table,
             ports=DeliveryPorts(

@@ -6,8 +6,10 @@ import pytest
 
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.controller import load_controller_config
+from ottla.model.settings.dynamic import check_texts
 from ottla.model.settings.group_overrides import check_group_texts, group_settings_of
 from ottla.model.settings.groups import GroupConfig, group_config_of
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.share_groups import ShareGroupConfig, ShareGroupSettings
 
 CONFIG = GroupConfig()
@@ -66,3 +68,22 @@ def test_brokers_and_controllers_read_the_bounds_of_share_groups() -> None:
     settings = {"node.id": "1", "controller.quorum.voters": "1@localhost:9093", **texts}
     controller, _unknown = load_controller_config(settings)
     assert controller.groups.share.delivery_count_limit_max == 20
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        ("group.share.assignment.interval.ms", "15001", "less than or equal to group.share.max"),
+        ("group.consumer.assignment.interval.ms", "99", "greater than or equal to group.consumer."),
+    ],
+)
+def test_a_dynamic_assignment_interval_is_within_the_bounds_of_the_brokers(
+    key: str, text: str, reason: str
+) -> None:
+    groups = GroupConfig(
+        consumer_assignment_interval_ms_min=100, consumer_assignment_interval_ms=200
+    )
+    check_texts(ConfigKind.BROKER, {key: "200"}, {}, groups=groups)
+    with pytest.raises(RefusedError, match=reason) as refused:
+        check_texts(ConfigKind.BROKER, {key: text}, {}, groups=groups)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST

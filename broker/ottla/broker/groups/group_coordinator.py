@@ -75,7 +75,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         )
         self._config = config
         self._rng = rng
-        self._settings = SettingsOfGroups(config)
+        self._settings = SettingsOfGroups(config, local_id)
         self._share_ports: SharePorts | None = None
         if share_persister is not None:
             self._share_ports = SharePorts(share_persister, self._perform_on_shares)

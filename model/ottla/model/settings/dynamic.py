@@ -20,7 +20,11 @@ from ottla.model.settings.connections import (
 )
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.settings.declare import Definition, definitions
-from ottla.model.settings.group_overrides import GROUP_DEFINITIONS, check_group_texts
+from ottla.model.settings.group_overrides import (
+    GROUP_DEFINITIONS,
+    check_broker_intervals,
+    check_group_texts,
+)
 from ottla.model.settings.groups import GroupConfig
 from ottla.model.settings.kafka_keys import UNKEPT_PROMISES, idle_definitions
 from ottla.model.settings.logs import LogOutputConfig
@@ -130,6 +134,7 @@ def check_texts(
             check_topic_as_a_whole(in_all)
         case ConfigKind.BROKER:
             check_broker_texts(given, is_of_all=is_of_all_brokers)
+            check_broker_intervals(given, groups)
         case ConfigKind.CLIENT_METRICS:
             check_subscription_texts(in_all)
         case ConfigKind.GROUP:

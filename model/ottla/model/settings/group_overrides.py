@@ -81,6 +81,27 @@ def group_settings_of(
     )
 
 
+def check_broker_intervals(texts: Mapping[str, str], config: GroupConfig) -> None:
+    """Raise RefusedError(INVALID_REQUEST) if a dynamic assignment interval of brokers is outside
+    the bounds of `config`."""
+    for noun, part, field_name in (
+        ("group.consumer", config, "consumer_assignment_interval_ms"),
+        ("group.share", config.share, "assignment_interval_ms"),
+    ):
+        text = texts.get(f"{noun}.assignment.interval.ms")
+        if text is None:
+            continue
+        value = int(text)
+        relation = "greater" if value < getattr(part, f"{field_name}_min") else "less"
+        bound = "min" if relation == "greater" else "max"
+        if relation == "greater" or value > getattr(part, f"{field_name}_max"):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{noun}.assignment.interval.ms must be {relation} than or equal to "
+                f"{noun}.{bound}.assignment.interval.ms",
+            )
+
+
 def check_group_texts(texts: Mapping[str, str], config: GroupConfig) -> None:
     """Raise RefusedError(INVALID_CONFIG) if one of a group's settings is unknown or invalid."""
     unknown = sorted(set(texts) - set(GROUP_DEFINITIONS))

@@ -152,6 +152,7 @@ class GroupConfig:
         0,
         key="group.consumer.assignment.interval.ms",
         at_least=0,
+        is_dynamic=True,
         doc="Minimum interval between two assignments of a group of the consumer protocol. Changes "
         "within the interval are assigned together, and joining members wait for it. Kafka 4.4's "
         "default is 1000.",

@@ -58,6 +58,7 @@ class ShareGroupConfig:
         1_000,
         key="group.share.assignment.interval.ms",
         at_least=0,
+        is_dynamic=True,
         doc="Minimum interval between two assignments of a share group. Changes within the "
         "interval are assigned together, and joining members wait for it.",
     )

@@ -12,6 +12,8 @@ broker's file, default. Dynamic settings, and the components that apply them, ar
 * `log.cleaner.*` that is the broker's own: the log cleaner, through `DynamicSettings`;
 * `max.connection*`, of the broker and of single listeners: the quotas of connections, through
   `node/admin/connection_bounds`;
+* `group.consumer.assignment.interval.ms`, `group.share.assignment.interval.ms`: the settings of
+  groups, in `groups/group_settings`;
 * `listener.name.NAME.ssl.*` of certificates: the certificates of the listeners, through
   `OwnSettingsPublisher`.
 """
