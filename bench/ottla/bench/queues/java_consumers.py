@@ -25,16 +25,17 @@ REPORT_MS = 1
 """Interval in milliseconds of the reports of each consumer: one for each poll with records. Longer
 leaves the last records of each of many consumers without a report."""
 RUN_TIMEOUT_S = 300.0
-MEASURED_SHARE = 0.9
-"""Share of the records with which the measurement ends. The consumers are not all busy with the
-last ones."""
+MEASURED_SHARE = 0.5
+"""Share of the records with which the measurement ends. A consumer reports at the first record of a
+poll, so that the last 500 of each of 64 consumers have no report, and not all consumers are busy
+until the end."""
 REPORT = re.compile(r" (\d+), \d+ for share consumer (\d+?)(?=\d{4}-|\D|$)")
 """Number of records so far, and number of the consumer. Consumers report at the same time, so that
 one report may directly follow another on a line."""
 
 
 class ConsumedShare(NamedTuple):
-    """Records that were consumed from the first report until almost all were, and their cost."""
+    """Records that were consumed from the first report until half of them were, and their cost."""
 
     records: int
     seconds: float
@@ -49,7 +50,7 @@ class ToolReports:
         """`count` is the number of records to read. `cpu_s` returns the CPU seconds of the servers
         so far."""
         self.result: ConsumedShare | None = None
-        """Result of the run, once most of the records are read."""
+        """Result of the run, once half of the records are read."""
         self._count = count
         self._cpu_s = cpu_s
         self._counts: dict[str, int] = {}
