@@ -10,11 +10,15 @@ from ottla.broker.coordinators.share_persister import ShareState, StateBatch
 from ottla.broker.share_state import share_partition_state
 from ottla.broker.share_state.share_partition_state import SharePartitionState, Update
 from ottla.broker.share_state.share_state_shard import ShareStateShard
+from ottla.broker.shares.dead_letter_topic import HEADER_PREFIX
+from ottla.broker.shares.dead_letters import DeadLetter, LetterStep
 from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState, Span
+from ottla.broker.shares.letter_batches import LetterBatch
 from ottla.broker.shares.ordering.delivery_order import DeliveryOrder
 from ottla.broker.shares.share_partition import SharePartition, ShareRules
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched, walk_mutant
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.wire.records import Record
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
@@ -300,6 +304,53 @@ def _dropped_record_keeps_its_key() -> Iterator[None]:
         yield
 
 
+# --- dead letters ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def _lost_letter_counts() -> Iterator[None]:
+    """Archive records whose dead letter was not written."""
+    original = SharePartition.on_letter
+
+    def on_letter(
+        self: SharePartition, letter: DeadLetter, *, is_written: bool, now_ms: int
+    ) -> None:
+        original(self, letter, is_written=True, now_ms=now_ms)
+
+    with patched(SharePartition, on_letter=on_letter):
+        yield
+
+
+@contextmanager
+def _letters_without_headers() -> Iterator[None]:
+    """Write dead letters without the headers of their records."""
+    original = LetterBatch.add
+
+    def add(self: Any, owner: object, letter: DeadLetter, record: Record) -> bool:
+        own = tuple(one for one in record.headers if one[0].startswith(HEADER_PREFIX))
+        return original(self, owner, letter, record._replace(headers=own))
+
+    with patched(LetterBatch, add=add):
+        yield
+
+
+@contextmanager
+def _written_letter_sent_again() -> Iterator[None]:
+    """Send a dead letter a second time although it was acknowledged."""
+    original = SharePartition.on_letter
+
+    def on_letter(
+        self: SharePartition, letter: DeadLetter, *, is_written: bool, now_ms: int
+    ) -> None:
+        original(self, letter, is_written=is_written, now_ms=now_ms)
+        if is_written and self.letters.get(letter.offset) is letter and not letter.is_alone:
+            letter.is_alone = True
+            letter.advance(LetterStep.SEND)
+
+    with patched(SharePartition, on_letter=on_letter):
+        yield
+
+
 _row = partial(walk_mutant, subject="shares")
 
 
@@ -370,6 +421,21 @@ WALKED: tuple[Mutant, ...] = (
         _dropped_record_keeps_its_key,
     ),
     _row("share-start-gap", "the start offset passes a gap", _start_passes_gap),
+    _row(
+        "share-letter-lost",
+        "a record is archived although its dead letter was not written",
+        _lost_letter_counts,
+    ),
+    _row(
+        "share-letter-headers",
+        "a dead letter lacks the headers of its record",
+        _letters_without_headers,
+    ),
+    _row(
+        "share-letter-again",
+        "a dead letter is sent again after it was acknowledged",
+        _written_letter_sent_again,
+    ),
 )
 CLUSTERED: tuple[Mutant, ...] = (
     _of_cluster("cluster-share-load-nothing", "a new leader loads no batches", _batches_not_loaded),

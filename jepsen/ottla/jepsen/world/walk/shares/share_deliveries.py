@@ -4,12 +4,13 @@ The tables know nothing of spans, batches and windows. A reset of the group's of
 state epoch, in which every record may be delivered again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.broker.coordinators.share_persister import StateBatch
 from ottla.broker.share_state.share_partition_state import SharePartitionState
 from ottla.broker.shares.acquired_ranges import AcquiredRange
-from ottla.broker.shares.delivery_window import TERMINAL
+from ottla.broker.shares.dead_letters import DeadLetter
+from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState
 from ottla.broker.shares.share_partition import SharePartition
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
@@ -28,6 +29,10 @@ class ShareFacts:
         self.ended: set[int] = set()
         """Offsets of records that a member has accepted or rejected, whether or not this became
         durable."""
+        self.accepted: set[int] = set()
+        """Offsets of records that a member has accepted, whether or not this became durable."""
+        self.dead: dict[int, int] = {}
+        """First leader epoch in which a dead letter was sent, by offset."""
         self.used_up: set[int] = set()
         """Offsets of records that were delivered as often as the delivery limit allows."""
         self.applied: set[int] = set()
@@ -58,6 +63,8 @@ class LeaderTable:
         """Delivery count at the last delivery of each record, by offset."""
         self.released: dict[int, int] = {}
         """Time in milliseconds of the last release of each record at this leader, by offset."""
+        self.acknowledged_letters: set[int] = set()
+        """Offsets whose dead letter this leader knows to be written."""
 
     def held_by(self, member_id: str) -> list[int]:
         """Return the offsets that a member has acquired and not acknowledged, ascending."""
@@ -76,6 +83,8 @@ class ShareInvariants:
         self._limit = limit
         self.facts: dict[int, ShareFacts] = {}
         """Facts about the share partition, by state epoch."""
+        self.written_letters: Mapping[tuple[int, int], int] | None = None
+        """Dead letters by state epoch and offset, or None if the group has no topic of them."""
         self.delivered_count = 0
 
     def on_delivered(
@@ -93,6 +102,8 @@ class ShareInvariants:
                     raise Violation("OneOwner", f"{where}: {table.holdings[offset].member_id}")
                 if facts.settled.get(offset, table.epoch + 1) <= table.epoch:
                     raise Violation("SettledStaysSettled", where)
+                if facts.dead.get(offset, table.epoch + 1) <= table.epoch:
+                    raise Violation("NotDeliveredAfterItsLetter", where)
                 if count > self._limit:
                     raise Violation("DeliveredWithinTheLimit", f"{where}: {count} times")
                 if count <= table.counts.get(offset, 0):
@@ -123,7 +134,26 @@ class ShareInvariants:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 if not self.may_settle(state_epoch, offset):
                     raise Violation("OnlyAcknowledgedIsSettled", f"offset {offset}")
+                if batch.delivery_state == DeliveryState.ARCHIVED:
+                    self._check_letter(state_epoch, offset)
                 self.facts[state_epoch].applied.add(offset)
+
+    def _check_letter(self, state_epoch: int, offset: int) -> None:
+        """Check ArchivedAfterItsLetter for a record that is archived."""
+        written = self.written_letters
+        if written is None or offset not in self._log.records:
+            return
+        if not written.get((state_epoch, offset)):
+            raise Violation("ArchivedAfterItsLetter", f"offset {offset}")
+
+    def on_letters_sent(self, table: LeaderTable, letters: Iterable[DeadLetter]) -> None:
+        """Check and note dead letters that a leader sends."""
+        dead = self.facts[table.state_epoch].dead
+        for letter in letters:
+            offset = letter.offset
+            if offset in table.acknowledged_letters:
+                raise Violation("WrittenLettersAreNotRepeated", f"offset {offset}")
+            dead[offset] = min(table.epoch, dead.get(offset, table.epoch))
 
     def check_state(self, state: SharePartitionState | None) -> None:
         """Check NothingSkipped and LagIsNotNegative for the share state of the coordinator."""
@@ -149,6 +179,8 @@ class ShareInvariants:
             is_gone = offset not in self._log.records or offset < facts.start_offset
             if not (is_known or is_gone):
                 raise Violation("NothingSkipped", f"leader epoch {table.epoch}, offset {offset}")
+            if not is_gone and offset not in facts.accepted:
+                self._check_letter(table.state_epoch, offset)
 
     def check_released(
         self, table: LeaderTable, share: SharePartition, offsets: Iterable[int]
@@ -161,7 +193,10 @@ class ShareInvariants:
 
     def check_all_delivered(self, state_epoch: int) -> None:
         """Check EverythingIsDelivered: each record was accepted, rejected, or delivered up to the
-        limit."""
+        limit. Those that no member has accepted have a dead letter, if the group has a topic."""
         for offset in sorted(self._log.records):
             if not self.may_settle(state_epoch, offset):
                 raise Violation("EverythingIsDelivered", f"offset {offset}")
+            facts = self.facts[state_epoch]
+            if offset >= facts.start_offset and offset not in facts.accepted:
+                self._check_letter(state_epoch, offset)

@@ -6,6 +6,7 @@ can refuse its calls.
 
 from ottla.broker.coordinators.share_persister import ShareState
 from ottla.broker.shares.acquired_ranges import AcquiredRange, count_of
+from ottla.broker.shares.dead_letters import DeadLetter
 from ottla.broker.shares.share_partition import (
     AckBatch,
     AckType,
@@ -17,6 +18,7 @@ from ottla.broker.shares.share_partition import (
 from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.walk.shares.share_deliveries import LeaderTable, ShareInvariants
+from ottla.jepsen.world.walk.shares.share_letters import WalkedLetters
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
 from ottla.jepsen.world.walk.shares.share_order import JITTER_SALT, WalkedOrder
 from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
@@ -38,6 +40,7 @@ class WalkedLeader:
         *,
         order: WalkedOrder,
         coordinator: WalkedCoordinator,
+        letters: WalkedLetters["WalkedLeader"],
         invariants: ShareInvariants,
         rare: RareStates,
     ) -> None:
@@ -48,6 +51,7 @@ class WalkedLeader:
         self._rules = rules
         self._order = order
         self._coordinator = coordinator
+        self._letters = letters
         self._invariants = invariants
         self._rare = rare
         self._is_loading = False
@@ -129,6 +133,8 @@ class WalkedLeader:
     def _on_written(self, share: SharePartition, code: ErrorCode) -> None:
         now_ms, holdings = self._now_ms, self.table.holdings
         for transition in share.on_written(code, now_ms):
+            if transition.is_of_letters:
+                continue
             for offset, kind in self._sent.pop(transition):
                 holding = holdings.get(offset)
                 if holding is None or not holding.is_pending:
@@ -149,12 +155,35 @@ class WalkedLeader:
             self.forget()
             return
         self._invariants.check_leader(self.table, share)
+        self.send_letters()
 
     def forget(self) -> None:
         """Drop the share state that this leader has in memory."""
         self.share = None
         self._sent.clear()
         self.table = LeaderTable(self.epoch, -1)
+
+    # ---- dead letters
+
+    def send_letters(self) -> None:
+        """Begin the steps of dead letters that are due."""
+        share, table = self.share, self.table
+        if share is None:
+            return
+        letters = share.begin_letter_steps(self._now_ms)
+        self._invariants.on_letters_sent(table, letters)
+
+        def on_done(done: list[DeadLetter], is_written: bool) -> None:
+            if self.share is not share:
+                self._rare.sometimes("letters: an outcome arrives at a leader without state")
+                return
+            for letter in done:
+                share.on_letter(letter, is_written=is_written, now_ms=self._now_ms)
+                if is_written:
+                    table.acknowledged_letters.add(letter.offset)
+
+        if letters:
+            self._letters.send(self, table.state_epoch, letters, on_done, self._now_ms)
 
     # ---- members
 
@@ -234,6 +263,8 @@ class WalkedLeader:
             holding.is_pending = True
             if kind in ENDS:
                 facts.ended.add(offset)
+            if kind == AckType.ACCEPT:
+                facts.accepted.add(offset)
         if transition is not None:
             pairs = zip(offsets, types, strict=True)
             self._sent[transition] = tuple(pair for pair in pairs if pair[1] != AckType.RENEW)

@@ -2,6 +2,9 @@
 
 from ottla.broker.shares.share_partition import LogBatch
 from ottla.jepsen.world.chance import Chance
+from ottla.model.ids import Offset
+from ottla.wire.batch_builder import BatchBuilder
+from ottla.wire.records import Record
 
 BATCH_RECORDS_MAX = 5
 READ_BATCHES_MAX = 4
@@ -48,6 +51,17 @@ class ShareLog:
         found = [one for one in self.batches if one.last_offset >= offset]
         return found[: 1 + self._chance.below(READ_BATCHES_MAX)]
 
+    def encoded(self, offset: int) -> bytes:
+        """Return the encoded batches of a read from an offset."""
+        found = []
+        for batch in self.read(offset):
+            builder = BatchBuilder()
+            for at in range(batch.first_offset, batch.last_offset + 1):
+                builder.append(*record_at(at)[1:])
+            base_offset = Offset(batch.first_offset)
+            found.append(builder.build(base_offset=base_offset, is_control=not batch.is_delivered))
+        return b"".join(found)
+
     def _count_records(self) -> None:
         self.records = {
             offset
@@ -55,3 +69,9 @@ class ShareLog:
             if batch.is_delivered
             for offset in range(max(batch.first_offset, self.start_offset), batch.last_offset + 1)
         }
+
+
+def record_at(offset: int) -> Record:
+    """Return the content of the record at an offset."""
+    headers = (("trace", b"%d" % offset),)
+    return Record(Offset(offset), 5_000 - offset, b"k%d" % offset, b"v%d" % offset, headers)

@@ -33,8 +33,9 @@ class WalkedOrder:
         self._rare = rare
         self._records: dict[int, AheadRecord] = {}
         """Due time, key and priority of each record, by offset."""
-        self._released: dict[int, tuple[int, int]] = {}
-        """Leader epoch and time of the last durable release of each record, by offset."""
+        self._released: dict[tuple[int, int], tuple[int, int]] = {}
+        """Leader epoch and time of the last durable release of each record, by state epoch and
+        offset. A leader of an earlier state epoch may learn late that its release was stored."""
         self.is_crowded = False
         """True if only records of high priority are appended."""
         self.rules = self._drawn_rules()
@@ -131,11 +132,7 @@ class WalkedOrder:
     def on_stored_release(self, table: LeaderTable, offset: int, now_ms: int) -> None:
         """Note that the release of a record was reported as durable."""
         table.released[offset] = now_ms
-        self._released[offset] = table.epoch, now_ms
-
-    def forget_releases(self) -> None:
-        """Forget all releases, since the group's offsets were reset."""
-        self._released.clear()
+        self._released[table.state_epoch, offset] = table.epoch, now_ms
 
     # --- checks -------------------------------------------------------------------------------
 
@@ -165,7 +162,7 @@ class WalkedOrder:
         if due_ms > now_ms:
             raise Violation("NotBeforeItsTime", f"{where}: due at {due_ms} ms")
         times = [table.released.get(offset)]
-        epoch, stored_ms = self._released.get(offset, (table.epoch + 1, 0))
+        epoch, stored_ms = self._released.get((table.state_epoch, offset), (table.epoch + 1, 0))
         if epoch <= table.epoch:
             times.append(stored_ms)
         for released_ms in times:

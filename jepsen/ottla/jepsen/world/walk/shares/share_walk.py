@@ -6,6 +6,7 @@ caller has given up. The coordinator fails over and loses what was not committed
 takes over while the former one continues to act. The log is compacted and cut from the start, and
 the group's offsets are reset. In half of the runs, records are delayed, have a back-off, and are
 ordered by key and priority.
+In half of the runs, the group has a topic of dead letters (KIP-1191), which breaks and is repaired.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ottla.jepsen.world.violation import Violation, violation_in
 from ottla.jepsen.world.walk.actions import actions_taken, drawn_actions
 from ottla.jepsen.world.walk.shares.share_deliveries import ShareFacts, ShareInvariants
 from ottla.jepsen.world.walk.shares.share_leader import WalkedLeader
+from ottla.jepsen.world.walk.shares.share_letters import WalkedLetters
 from ottla.jepsen.world.walk.shares.share_log import ShareLog
 from ottla.jepsen.world.walk.shares.share_order import WalkedOrder
 from ottla.jepsen.world.walk.shares.share_states import KEY, ShareCall, WalkedCoordinator
@@ -39,6 +41,7 @@ TYPES = (
     AckType.REJECT,
     AckType.RENEW,
 )
+TYPES_WITH_LETTERS = (*TYPES, AckType.REJECT, AckType.REJECT)
 SETTLING_ROUNDS = 400
 CROWDED_ROUNDS = 30
 
@@ -70,6 +73,16 @@ class ShareWalk:
         "a record is removed before its turn",
         "the look-ahead is full",
         "a low priority has its turn",
+        "letters: the topic is its own source",
+        "letters: the topic is deleted",
+        "letters: the topic is unauthorised",
+        "letters: the topic is full",
+        "letters: the topic is of small batches",
+        "letters: a record is no longer in the log",
+        "letters: an answer is lost",
+        "letters: a letter is lost",
+        "letters: a letter arrives after its sender gave up",
+        "letters: a record has two",
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
@@ -95,10 +108,14 @@ class WalkedShare:
             lock_duration_ms=LOCK_MS,
             delivery_count_limit=limit,
             record_locks_max=chance.pick(RECORDS_IN_FLIGHT),
+            has_dead_letters=bool(chance.below(2)),
         )
         self._log = ShareLog(chance)
         self._order = WalkedOrder(chance, self._log, self.rare)
         self.invariants = ShareInvariants(self._log, limit)
+        self._letters: WalkedLetters[WalkedLeader] = WalkedLetters(chance, self.rare, self._log)
+        if self._rules.has_dead_letters:
+            self.invariants.written_letters = self._letters.written
         self.coordinator = WalkedCoordinator(chance, self.rare, self._now)
         self._leaders: list[WalkedLeader] = []
         self._epoch = 0
@@ -137,6 +154,14 @@ class WalkedShare:
             (self._reset, 2, False),
             (self._snapshot_idle, 2, False),
         )
+        if self._rules.has_dead_letters:
+            rows += (
+                (self._send_letters, 20, True),
+                (self._deliver_letters, 40, True),
+                (self._give_up_letters, 10, False),
+                (self._lose_letters, 10, False),
+                (self._change_letter_topic, 12, False),
+            )
         return drawn_actions(self.chance, rows)
 
     def _now(self) -> Instant:
@@ -179,7 +204,8 @@ class WalkedShare:
         self._leader().acknowledge(self.chance.pick(MEMBERS), offsets, self._types(len(offsets)))
 
     def _types(self, count: int) -> tuple[int, ...]:
-        return tuple(self.chance.pick(TYPES) for _ in range(count))
+        types = TYPES_WITH_LETTERS if self._rules.has_dead_letters else TYPES
+        return tuple(self.chance.pick(types) for _ in range(count))
 
     def _vanish(self) -> None:
         """End the session of a member."""
@@ -205,6 +231,7 @@ class WalkedShare:
             self._rules,
             order=self._order,
             coordinator=self.coordinator,
+            letters=self._letters,
             invariants=self.invariants,
             rare=self.rare,
         )
@@ -214,6 +241,28 @@ class WalkedShare:
     def _depose(self) -> None:
         """Let the former leader learn that another leader was elected."""
         del self._leaders[:-1]
+
+    # --- dead letters -------------------------------------------------------------------------
+
+    def _send_letters(self) -> None:
+        """Let a leader begin the due steps of dead letters."""
+        self._leader().send_letters()
+
+    def _deliver_letters(self) -> None:
+        """Let a request with letters arrive at their topic."""
+        self._letters.deliver()
+
+    def _give_up_letters(self) -> None:
+        """Let a leader give up waiting for the answer to letters."""
+        self._letters.give_up()
+
+    def _lose_letters(self) -> None:
+        """Lose a request with letters."""
+        self._letters.lose()
+
+    def _change_letter_topic(self) -> None:
+        """Break or repair the topic of dead letters."""
+        self._letters.change()
 
     # --- coordinator --------------------------------------------------------------------------
 
@@ -256,7 +305,6 @@ class WalkedShare:
         self._state_epoch += 1
         state_epoch = self._state_epoch
         self.invariants.facts[state_epoch] = ShareFacts(start_offset)
-        self._order.forget_releases()
         call = ShareCall(
             lambda shard, responder: shard.initialize(
                 KEY, responder, self._now(), state_epoch=state_epoch, start_offset=start_offset
@@ -297,6 +345,7 @@ class WalkedShare:
             self._elect()
         del self._leaders[:-1]
         (leader,) = self._leaders
+        self._letters.repair()
         self._check_priorities(leader)
         for _ in range(SETTLING_ROUNDS):
             has_work = self._accept(leader, 50)
@@ -316,6 +365,9 @@ class WalkedShare:
         self._settle_calls()
         self.now_ms += LOCK_MS
         leader.end_locks()
+        leader.send_letters()
+        while self._letters.posts:
+            self._letters.deliver()
         count = leader.fetch(MEMBERS[0], records_max, False)
         held = leader.table.held_by(MEMBERS[0])
         if held:
