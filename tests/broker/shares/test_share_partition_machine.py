@@ -43,6 +43,8 @@ class Record:
     stored_archiving: bool = False
     lettered: bool = False
     """True if the dead letter is written."""
+    acknowledged: bool = False
+    """True if the present leader knows that the dead letter is written."""
     in_write: bool = False
     """True if a step of the dead letter waits for a write."""
 
@@ -68,6 +70,9 @@ class Shares(RuleBasedStateMachine):
         self.rules_of_group = ShareRules(LOCK_MS, LIMIT, WINDOW_MAX, True, has_letters)
         self.was_switched = False
         self.letters: list[DeadLetter] = []
+        """Letters on their way."""
+        self.former_letters: list[DeadLetter] = []
+        """Letters of former leaders on their way."""
         self.stored = SharePartitionState()
         self.stored.apply_snapshot(
             self.stored.initial_snapshot(state_epoch=1, start_offset=0, now_ms=0, is_new=True)
@@ -102,6 +107,10 @@ class Shares(RuleBasedStateMachine):
             assert record.state == "archiving"
             assert record.stored_archiving, "a letter is sent once Archiving is durable"
             assert letter.count == record.count
+            assert letter.due_ms <= self.now_ms, "a letter that failed waits"
+            assert not record.acknowledged, "a letter that is written is not sent again"
+        due = self.share.letters.next_due_ms
+        assert due is None or due > self.now_ms, "each step that is due has begun"
         for span in self.share.window.spans:
             if isinstance(span.transition, Transition) and span.transition.is_of_letters:
                 for offset in range(span.first, span.last + 1):
@@ -111,12 +120,58 @@ class Shares(RuleBasedStateMachine):
     @rule(data=st.data(), is_written=st.booleans())
     def answer_letter(self, data: st.DataObject, is_written: bool) -> None:
         letter = self.letters.pop(data.draw(st.integers(0, len(self.letters) - 1)))
+        self.answer_one(letter, is_written)
+
+    def answer_one(self, letter: DeadLetter, is_written: bool) -> None:
         is_known = self.share.letters.get(letter.offset) is letter
         self.share.on_letter(letter, is_written=is_written, now_ms=self.now_ms)
         if is_written and is_known:
             self.records[letter.offset].lettered = True
+            self.records[letter.offset].acknowledged = True
         elif is_known:
             assert letter.due_ms > self.now_ms, "a letter that failed waits"
+
+    @precondition(lambda self: self.former_letters)
+    @rule(is_written=st.booleans())
+    def answer_former_letter(self, is_written: bool) -> None:
+        """Pass an outcome to a leader that has not sent the letter."""
+        letter = self.former_letters.pop()
+        before = [(one.offset, one.step, one.is_under_way) for one in self.all_letters()]
+        self.share.on_letter(letter, is_written=is_written, now_ms=self.now_ms)
+        after = [(one.offset, one.step, one.is_under_way) for one in self.all_letters()]
+        assert after == before
+
+    def all_letters(self) -> list[DeadLetter]:
+        return list(self.share.letters.within(0, self.end))
+
+    @precondition(lambda self: self.letters)
+    @rule(is_written=st.booleans())
+    def answer_all_letters(self, is_written: bool) -> None:
+        """Pass one outcome to all letters on their way, as a request with a batch of them does."""
+        while self.letters:
+            self.answer_one(self.letters.pop(), is_written)
+
+    @precondition(lambda self: any(r.state == "acquired" for r in self.records))
+    @rule(data=st.data())
+    def reject_for_good(self, data: st.DataObject) -> None:
+        """Reject a run of records, store that, and send their letters."""
+        offsets = [at for at, record in enumerate(self.records) if record.state == "acquired"]
+        first = data.draw(st.sampled_from(offsets))
+        owner, length = self.records[first].owner, 1
+        while length < 4 and first + length in offsets:
+            if self.records[first + length].owner != owner:
+                break
+            length += 1
+        self.acknowledge_range(owner, first, length, AckType.REJECT)
+        self.store_all()
+        self.begin_letter_steps()
+
+    def store_all(self) -> None:
+        """Have all writes succeed that are due or in flight."""
+        self.send()
+        while self.write is not None:
+            self.answer_as(ErrorCode.NONE)
+            self.send()
 
     @precondition(lambda self: self.share.rules.has_dead_letters)
     @rule(is_rare=st.integers(0, 9))
@@ -255,9 +310,11 @@ class Shares(RuleBasedStateMachine):
     @precondition(lambda self: self.write is not None)
     @rule(fails=st.sampled_from(["no", "before", "no"]))
     def answer(self, fails: str) -> None:
+        self.answer_as(ErrorCode.COORDINATOR_NOT_AVAILABLE if fails == "before" else ErrorCode.NONE)
+
+    def answer_as(self, code: ErrorCode) -> None:
         write, self.write = self.write, None
         assert write is not None
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if fails == "before" else ErrorCode.NONE
         ended = self.share.on_written(code, self.now_ms)
         if code is ErrorCode.NONE:
             self.stored.apply_update(
@@ -309,6 +366,7 @@ class Shares(RuleBasedStateMachine):
     def fail_over(self) -> None:
         """Load the stored state at the next leader. Writes of the old one are lost."""
         self.write = None
+        self.former_letters += self.letters
         self.letters = []
         read = self.stored.as_read()
         self.share = SharePartition.load(read, self.rules_of_group)
@@ -316,6 +374,7 @@ class Shares(RuleBasedStateMachine):
             self.share.on_log_start(self.log_start)
         for offset, record in enumerate(self.records):
             record.owner, record.transition, record.in_write = "", None, False
+            record.acknowledged = False
             if record.stored:
                 record.state = "settled"
                 continue
@@ -358,6 +417,51 @@ class Shares(RuleBasedStateMachine):
         assert at == window.end_offset
         for offset in range(min(window.start_offset, self.end)):
             assert self.records[offset].state == "settled", "NothingSkipped"
+
+    @invariant()
+    def each_dying_record_has_one_letter(self) -> None:
+        if not hasattr(self, "share"):
+            return
+        dying = set()
+        for span in self.share.window.spans:
+            transition = span.transition
+            is_of_letters = isinstance(transition, Transition) and transition.is_of_letters
+            is_dying = span.state == DeliveryState.ARCHIVING and transition is None
+            if is_dying or is_of_letters:
+                dying |= set(range(span.first, span.last + 1))
+        letters = self.all_letters()
+        assert len(letters) == len(self.share.letters)
+        assert {letter.offset for letter in letters} == dying
+
+    @invariant()
+    def stored_records_are_archived_after_their_letter(self) -> None:
+        if not hasattr(self, "share") or self.was_switched:
+            return
+        for offset, record in enumerate(self.records):
+            if not record.stored_archiving or record.lettered or offset < self.log_start:
+                continue
+            assert offset >= self.stored.start_offset, "ArchivedAfterItsLetter"
+            (state,) = (
+                batch.delivery_state
+                for batch in self.stored.batches
+                if batch.first_offset <= offset <= batch.last_offset
+            )
+            assert state == DeliveryState.ARCHIVING, "ArchivedAfterItsLetter"
+
+    def teardown(self) -> None:
+        """End all letters: each record in state Archiving is archived then."""
+        if not hasattr(self, "share"):
+            return
+        self.store_all()
+        for _ in range(20):
+            self.now_ms += 30_000
+            self.begin_letter_steps()
+            while self.letters:
+                self.answer_one(self.letters.pop(), True)
+            self.store_all()
+        assert not self.share.letters
+        self.each_dying_record_has_one_letter()
+        assert not any(record.state == "archiving" for record in self.records)
 
     @invariant()
     def stored_start_passes_settled_records_only(self) -> None:
