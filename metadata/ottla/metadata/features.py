@@ -49,6 +49,9 @@ SHARE_VERSION_OF_DEAD_LETTERS = 2
 KRAFT_VERSION_OF_VOTER_CHANGES = 1
 """First level of kraft.version at which the voters of the quorum may change (KIP-853)."""
 
+METADATA_VERSION_OF_DEAD_LETTERS = 31
+"""First level of metadata.version whose release gives new clusters share.version 2."""
+
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which hosts of ACLs may be ranges (KIP-1276)."""
 

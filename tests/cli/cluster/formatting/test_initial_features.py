@@ -23,9 +23,16 @@ def test_a_cluster_without_options_has_the_latest_levels() -> None:
     assert levels_of(None) == INITIAL_LEVELS
 
 
-@pytest.mark.parametrize(("release", "level"), [("4.3", 30), ("4.3-IV0", 30), ("4.4-IV0", 31)])
-def test_a_release_is_the_level_of_metadata_version(release: str, level: int) -> None:
-    assert levels_of(release) == {**INITIAL_LEVELS, "metadata.version": level}
+@pytest.mark.parametrize(
+    ("release", "level", "share_level"), [("4.3", 30, 1), ("4.3-IV0", 30, 1), ("4.4-IV0", 31, 2)]
+)
+def test_a_release_has_the_levels_of_kafka(release: str, level: int, share_level: int) -> None:
+    own = {"metadata.version": level, "share.version": share_level}
+    assert levels_of(release) == {**INITIAL_LEVELS, **own}
+
+
+def test_a_feature_may_differ_from_its_release() -> None:
+    assert levels_of("4.3", "share.version=2")["share.version"] == 2
 
 
 def test_a_release_without_a_step_is_its_highest_supported_level() -> None:

@@ -8,6 +8,9 @@ from ottla.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
+    METADATA_VERSION_OF_DEAD_LETTERS,
+    SHARE_VERSION,
+    SHARE_VERSION_OF_GROUPS,
     SUPPORTED,
 )
 from ottla.metadata.records import Record, feature_level_record
@@ -27,7 +30,9 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
     if release is not None:
         if METADATA_VERSION in levels:
             raise ConfigError(RELEASE_OPTION, f"excludes {FEATURE_OPTION} {METADATA_VERSION}=…")
-        levels[METADATA_VERSION] = _level_of_release(release)
+        level = levels[METADATA_VERSION] = _level_of_release(release)
+        if level < METADATA_VERSION_OF_DEAD_LETTERS:
+            levels.setdefault(SHARE_VERSION, SHARE_VERSION_OF_GROUPS)
     # metadata.version is first, so that a reader of the log can interpret the rest.
     names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
     return [
