@@ -84,6 +84,7 @@ PATIENT = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
