@@ -28,6 +28,7 @@ QUICK = [
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
     "share-late-write": 4_100,
+    "share-merge-last": 1_740,
     "members-snapshot-old": 900,
     "members-removed-joins": 420,
     "members-added-twice": 2_160,
