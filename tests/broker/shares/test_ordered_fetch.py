@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES
+from ottla.broker.coordinators.share_persister import SharePartitionKey
+from ottla.broker.share_state.share_state_records import record_bytes_of
 from ottla.broker.shares import look_ahead, share_partition
 from ottla.broker.shares.acquired_ranges import AcquiredRange
 from ottla.broker.shares.led_share import LedShare
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
+from ottla.model.settings.storage.topic import TOPIC_DEFAULTS
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
@@ -20,6 +25,8 @@ from tests.broker.shares.test_share_fetch import append_batch, end_transaction
 
 T = ("t", 0)
 ACCEPT, RELEASE, REJECT = [1], [2], [3]
+RECORD_LOCKS_MAX = 10_000
+"""Highest limit of records in flight in a partition."""
 
 
 def delay(ms: int) -> tuple[tuple[str, bytes], ...]:
@@ -222,7 +229,7 @@ async def test_the_look_ahead_is_bounded(bench: ShareBench) -> None:
 async def test_a_window_with_too_many_ranges_delivers_near_its_start_only(
     bench: ShareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share_partition, "SPANS_MAX", 4)
+    monkeypatch.setattr(share_partition, "STORED_SPANS_MAX", 4)
     partition = await delayed(bench)
     use(bench, partition_max_record_locks=100)
     for _ in range(3):
@@ -234,6 +241,25 @@ async def test_a_window_with_too_many_ranges_delivers_near_its_start_only(
     assert max(more) < 100
     acks = {T: [(offset, offset, ACCEPT) for offset in more]}
     assert offsets(bench.fetch(epoch=2, acks=acks)) == []
+    assert led(bench, partition).share.is_spread
+
+
+def test_the_largest_state_fits_a_record() -> None:
+    batch_count = share_partition.STORED_SPANS_MAX + RECORD_LOCKS_MAX
+    size = record_bytes_of(SharePartitionKey("g" * 255, UUID(int=1), 0), batch_count)
+    assert size <= TOPIC_DEFAULTS.max_message_bytes - RECORD_OVERHEAD_BYTES
+
+
+async def test_spans_that_are_not_stored_do_not_count_for_the_size_of_the_state(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_partition, "STORED_SPANS_MAX", 4)
+    partition = await delayed(bench)
+    append(bench, partition, *[(None, delay(60_000)), (None, ())] * 3)
+    bench.fetch(T, epoch=0)
+    share = led(bench, partition).share
+    assert len(share.window.spans) == 6
+    assert not share.is_spread
 
 
 async def test_delayed_records_below_the_log_start_are_dropped(bench: ShareBench) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from ottla.broker.shares.delivery_window import DeliveryState
 from ottla.broker.shares.led_share import LedShare
 from ottla.broker.shares.share_delivery import ShareDelivery
-from ottla.broker.shares.share_partition import SPANS_MAX
 from ottla.model.errors import ErrorCode
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import HandlerResult, RequestContext
@@ -69,7 +68,7 @@ def described(led: LedShare) -> DescribedShareDelivery:
         partition_index=led.partition.index,
         acquired_count=share.count_in(DeliveryState.ACQUIRED),
         dead_letter_count=len(share.letters),
-        is_spread=len(share.window.spans) >= SPANS_MAX,
+        is_spread=share.is_spread,
         next_due_ms=NEVER_MS,
         next_backoff_ms=NEVER_MS,
     )

@@ -46,11 +46,11 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 
 NEVER_MS = 1 << 62
 
-SPANS_MAX = 80_000
-"""Number of spans of a window from which on only records near its start are acquired out of order.
-At most half of them are stored, in 20 bytes each, so that a snapshot has about 800 KB at most.
-Smaller delays due records if many others before them are not due; larger exceeds the size of a
-record of the state."""
+STORED_SPANS_MAX = 40_000
+"""Number of stored spans of a window from which on only records near its start are acquired out of
+order. Each has 20 bytes, so that a snapshot stays below 1 MB with the records in flight. Smaller
+delays due records if many others before them are not due; larger exceeds the size of a record of
+the state, so that nothing can be stored."""
 
 
 class AckType:
@@ -452,6 +452,16 @@ class SharePartition:
         order.scanned_offset = last + 1
         self.window.advance()
 
+    @property
+    def is_spread(self) -> bool:
+        """True if the durable state has nearly as many batches as one record can hold."""
+        spans = self.window.spans
+        if len(spans) < STORED_SPANS_MAX:
+            return False
+        new = DeliveryState.AVAILABLE
+        stored_count = sum(1 for span in spans if span.count or span.state != new)
+        return stored_count >= STORED_SPANS_MAX
+
     def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
         """Take the next records to acquire, as ranges in order of their offsets.
 
@@ -460,8 +470,7 @@ class SharePartition:
         """
         window, rules = self.window, self.rules
         room = rules.record_locks_max - order.taken_count - len(self.letters)
-        is_spread = len(window.spans) >= SPANS_MAX
-        end = window.start_offset + rules.record_locks_max if is_spread else NEVER_MS
+        end = window.start_offset + rules.record_locks_max if self.is_spread else NEVER_MS
         found: list[tuple[int, int]] = []
         is_ended = False
         for first, last in order.take(min(records_max, room), end):
