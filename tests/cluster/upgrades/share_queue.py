@@ -6,6 +6,7 @@ continues later with the records that it has not accepted.
 
 import itertools
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -43,6 +44,8 @@ class ShareQueue:
         self.accepted: dict[str, list[int]] = {BY_OTTLA: []}
         if java:
             self.accepted[BY_JAVA] = []
+        self.duration_s = 0.0
+        """Time that the steps of share groups took, in seconds."""
         self._cluster = cluster
         self._admin = admin
         self._java = java
@@ -50,7 +53,7 @@ class ShareQueue:
 
     def consume_half_and_turn_off(self) -> None:
         """Turn share groups on, accept some records, and turn them off while a member consumes."""
-        cluster = self._cluster
+        cluster, began_at = self._cluster, time.monotonic()
         raised = cluster.ottla("cluster", "features", "upgrade", ON, "--yes")
         assert "no broker can return to release 0.2.0" in raised.stderr, raised
         topic = NewTopic(TOPIC, PARTITION_COUNT, 3)
@@ -61,15 +64,18 @@ class ShareQueue:
         unready = cluster.ottla("cluster", "upgrade", "status").stdout
         assert f"cluster features downgrade {OFF}'" in unready, unready
         self._run(self._accept_until_turned_off)
+        self.duration_s += time.monotonic() - began_at
 
     def turn_on_and_consume_rest(self) -> None:
         """Turn share groups on again, and accept all other records and further ones."""
+        began_at = time.monotonic()
         self._cluster.ottla("cluster", "features", "upgrade", ON, "--yes")
         self._send()
         self._accept_by_java(2 * RECORD_COUNT)
         self._run(self._accept_all)
         for group, accepted in self.accepted.items():
             assert sorted(accepted) == list(range(2 * RECORD_COUNT)), group
+        self.duration_s += time.monotonic() - began_at
 
     # ---- records
 

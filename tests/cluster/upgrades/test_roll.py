@@ -191,6 +191,7 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
         finalise(cluster, release)
     with capsys.disabled():
         print_pauses(roll.phases, writers, groups)
+        print(f"share groups: {queue.duration_s:.0f} s of the test")
     for member in (one for members in groups.values() for one in members):
         assert member.fault is None, member.fault
     if java:
