@@ -29,12 +29,13 @@ class Invocation(NamedTuple):
 
 
 OTHER_ORDER = "the order in a set"
+OTHER_START_OFFSETS = "Kafka stores a new start offset of a share partition with its next write"
 OTHER_EPOCHS = "a group starts at epoch 1, in Kafka at 2, and has no record while it is empty"
 EMPTY_INDEX = "an index without entries is an empty file, also while it is written"
 OTHER_TEXT = "the sentence is Ottla's own"
 OTHER_SETTINGS = "the settings and loggers are Ottla's own"
 OTHER_FEATURES = "the features of this release"
-NO_SHARE_GROUPS = "APIs of share groups at share.version 0, and of streams groups, are not listed"
+NO_STREAMS_GROUPS = "APIs and settings of streams groups do not exist"
 CHECKED_VALUES = "Kafka stores values that no broker can use"
 NO_SETTINGS_OF_CONTROLLERS = "Kafka stores them, and none has an effect"
 NODES_USE_GRPC = "nodes use gRPC"
@@ -218,11 +219,23 @@ CONFIG_ROWS = (
                " consumer.session.timeout.ms=50000"),
     Invocation(CONFIGS, "{b} --describe --entity-type groups --entity-name readers"),
     Invocation(CONFIGS, "{b} --describe --all --entity-type groups --entity-name readers",
-               NO_SHARE_GROUPS),
+               NO_STREAMS_GROUPS),
     Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name readers --add-config"
                " consumer.session.timeout.ms=1", OTHER_TEXT),
     Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name readers --delete-config"
                " consumer.session.timeout.ms"),
+    *(Invocation(CONFIGS, f"{{b}} --alter --entity-type groups --entity-name {group} --add-config"
+                 " share.auto.offset.reset=earliest")
+      for group in ("shared", "tried", "dropped", "measured", "verified-3", "sharing")),
+    Invocation(CONFIGS, "{b} --describe --entity-type groups --entity-name shared"),
+    Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name shared --add-config"
+               " share.auto.offset.reset=first", OTHER_TEXT),
+    Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name shared --add-config"
+               " share.record.lock.duration.ms=1", OTHER_TEXT),
+    Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name shared --add-config"
+               " share.delivery.count.limit=4,share.isolation.level=read_committed"),
+    Invocation(CONFIGS, "{b} --alter --entity-type groups --entity-name shared --delete-config"
+               " share.delivery.count.limit,share.isolation.level"),
     Invocation(CONFIGS, "{b} --describe --entity-type broker-loggers --entity-name 1",
                OTHER_SETTINGS),
     Invocation(CONFIGS, "{b} --alter --entity-type broker-loggers --entity-name 1 --add-config"
@@ -296,8 +309,25 @@ RECORD_ROWS = (
     Invocation(CONSUMER, "{b} --include 'ord.*|eve.*' --from-beginning --max-messages 7"
                " --isolation-level read_committed --consumer-property"
                " group.protocol=consumer --group all", any_order=True),
-    Invocation(SHARE_CONSUMER, "{b} --topic orders --group shared --max-messages 1"
-               " --timeout-ms 3000", seconds=10),
+    Invocation(SHARE_CONSUMER, "{b} --topic orders --group shared --max-messages 6"
+               " --timeout-ms 10000 --formatter-property print.key=true"
+               " --formatter-property print.delivery=true --formatter-property print.offset=true"
+               " --formatter-property print.partition=true", any_order=True, seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic orders --group shared --timeout-ms 1000", seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic events --group tried --max-messages 1 --release"
+               " --timeout-ms 10000 --formatter-property print.delivery=true", seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic events --group tried --max-messages 1 --reject"
+               " --timeout-ms 10000 --formatter-property print.delivery=true", seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic events --group tried --timeout-ms 1000", seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic numbers --group dropped --max-messages 3"
+               " --reject-message-on-error --enable-systest-events --timeout-ms 10000",
+               any_order=True, seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic unknown --group shared --timeout-ms 1000",
+               seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic orders --group readers --timeout-ms 1000",
+               seconds=30),
+    Invocation(SHARE_CONSUMER, "{b} --topic orders --release --reject"),
+    Invocation(SHARE_CONSUMER, "{b} --group shared"),
     Invocation("VerifiableProducer", "{b} --topic events --max-messages 5 --throughput 100",
                is_alone=True, any_numbers=True),
     Invocation("VerifiableProducer", "{b} --topic events --max-messages 2 --acks 1"
@@ -308,8 +338,9 @@ RECORD_ROWS = (
     Invocation("VerifiableConsumer", "{b} --topic events --group-id verified-2 --max-messages 5"
                " --reset-policy earliest --group-protocol consumer --enable-autocommit",
                is_alone=True),
-    Invocation("VerifiableShareConsumer", "{b} --topic events --group-id shared --max-messages 5",
-               is_alone=True, seconds=10),
+    Invocation("VerifiableShareConsumer", "{b} --topic events --group-id verified-3"
+               " --max-messages 5 --offset-reset-strategy earliest --acknowledgement-mode sync",
+               is_alone=True, seconds=20, any_numbers=True),
     Invocation("ProducerPerformance", "{b} --topic events --num-records 100 --record-size 10"
                " --throughput -1", any_numbers=True),
     Invocation("ProducerPerformance", "{b} --topic events --num-records 20 --record-size 10"
@@ -317,8 +348,14 @@ RECORD_ROWS = (
                any_numbers=True),
     Invocation("ConsumerPerformance", "{b} --topic events --num-records 100 --timeout 10000",
                any_numbers=True),
-    Invocation("ShareConsumerPerformance", "{b} --topic events --num-records 100 --timeout 3000",
-               any_numbers=True, seconds=20),
+    Invocation("ShareConsumerPerformance", "{b} --topic events --num-records 100 --timeout 10000"
+               " --group measured", any_numbers=True, seconds=30),
+    Invocation("ShareConsumerPerformance", "{b} --topic events --num-records 10 --timeout 1000"
+               " --group measured --show-detailed-stats --hide-header", any_numbers=True,
+               seconds=30),
+    Invocation("ShareConsumerPerformance", "{b} --topic unknown --num-records 1 --timeout 1000",
+               any_numbers=True, seconds=30),
+    Invocation("ShareConsumerPerformance", "{b} --topic events"),
     Invocation("EndToEndLatency", "{b} --topic events --num-records 10 --producer-acks all"
                " --record-size 20", any_numbers=True),
     Invocation("LogCompactionTester", "{b} --messages 500 --topics 1 --duplicates 5"
@@ -385,7 +422,8 @@ OFFSET_ROWS = (
 GROUP_ROWS = (
     Invocation(GROUPS, "{b} --list", any_order=True),
     Invocation(GROUPS, "{b} --list --consumer", any_order=True),
-    Invocation(GROUPS, "{b} --list --share"),
+    Invocation(GROUPS, "{b} --list --share", any_order=True),
+    Invocation(GROUPS, "{b} --list --group-type share", any_order=True),
     Invocation(GROUPS, "{b} --list --streams"),
     Invocation(GROUPS, "{b} --list --group-type classic", any_order=True),
     Invocation(GROUPS, "{b} --list --protocol consumer", any_order=True),
@@ -424,23 +462,75 @@ GROUP_ROWS = (
     Invocation(CONSUMER_GROUPS, "{b} --validate-regex 'ord.*'"),
     Invocation(CONSUMER_GROUPS, "{b} --delete --group unknown"),
     Invocation(CONSUMER_GROUPS, "{b} --delete --group new-one"),
-    Invocation(SHARE_GROUPS, "{b} --list"),
-    Invocation(SHARE_GROUPS, "{b} --describe --group shared", NO_SHARE_GROUPS),
-    Invocation(SHARE_GROUPS, "{b} --describe --all-groups"),
-    Invocation(SHARE_GROUPS, "{b} --delete --group shared"),
-    Invocation(SHARE_GROUPS, "{b} --reset-offsets --group shared --topic orders --to-earliest"
-               " --execute", NO_SHARE_GROUPS),
-    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group shared --topic orders",
-               NO_SHARE_GROUPS),
-    Invocation(SHARE_GROUPS, "{b} --describe --group readers", NO_SHARE_GROUPS),
+    Invocation(SHARE_GROUPS, "{b} --list", any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --list --state", any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --list --state empty", any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --list --state stable"),
+    Invocation(SHARE_GROUPS, "{b} --list --state assigning"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared", OTHER_START_OFFSETS,
+               any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --offsets --verbose",
+               OTHER_START_OFFSETS, any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --state"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --state --verbose", OTHER_EPOCHS),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --members"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --members --verbose"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --members --state"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group tried --group dropped",
+               OTHER_START_OFFSETS, any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --all-groups --state", any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --all-groups", OTHER_START_OFFSETS, any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --group unknown"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group unknown --members"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group readers"),
+    Invocation(SHARE_GROUPS, "{b} --describe"),
+    *(Invocation(SHARE_GROUPS, f"{{b}} --reset-offsets --group shared {change}", any_order=True)
+      for change in (
+          "--topic orders --to-earliest --dry-run",
+          "--topic orders --to-earliest",
+          "--topic orders --to-earliest --execute",
+          "--topic orders:0 --to-latest --execute",
+          "--topic orders:0 --to-offset 1 --execute",
+          "--topic orders --to-offset 99 --execute",
+          "--topic orders --to-current --dry-run",
+          "--topic orders --to-current --export --dry-run",
+          "--all-topics --to-latest --execute",
+          "--topic orders --to-datetime 2020-01-01T00:00:00.000 --execute",
+          "--topic orders --to-datetime tomorrow --execute",
+          "--topic orders:9 --to-earliest --execute",
+          "--topic unknown --to-earliest --execute",
+          "--topic events --to-earliest --execute",
+          "--from-file {dir}/offsets.csv --execute",
+          "--to-earliest --execute",
+      )),
+    Invocation(SHARE_GROUPS, "{b} --reset-offsets --group new-share --topic orders --to-latest"
+               " --execute", any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --reset-offsets --group readers --topic orders --to-latest"
+               " --execute"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group shared --offsets", any_order=True),
+    Invocation(SHARE_CONSUMER, "{b} --topic orders --group shared --max-messages 3"
+               " --timeout-ms 10000", any_order=True, seconds=30),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group shared --topic events"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group shared --topic events"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group shared --topic unknown"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group unknown --topic orders"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group readers --topic orders"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group shared"),
+    Invocation(SHARE_GROUPS, "{b} --delete --group new-share"),
+    Invocation(SHARE_GROUPS, "{b} --delete --group new-share"),
+    Invocation(SHARE_GROUPS, "{b} --delete --group readers"),
+    Invocation(SHARE_GROUPS, "{b} --delete"),
+    Invocation(CONSUMER_GROUPS, "{b} --describe --group shared"),
+    Invocation(CONSUMER_GROUPS, "{b} --delete --group tried"),
+    Invocation(GROUPS, "{b} --list --share", any_order=True),
     Invocation(STREAMS_GROUPS, "{b} --list"),
-    Invocation(STREAMS_GROUPS, "{b} --describe --group app", NO_SHARE_GROUPS),
+    Invocation(STREAMS_GROUPS, "{b} --describe --group app", NO_STREAMS_GROUPS),
     Invocation(STREAMS_GROUPS, "{b} --describe --all-groups"),
     Invocation(STREAMS_GROUPS, "{b} --delete --group app"),
     Invocation(STREAMS_GROUPS, "{b} --reset-offsets --group app --input-topic orders"
-               " --to-earliest --execute", NO_SHARE_GROUPS),
+               " --to-earliest --execute", NO_STREAMS_GROUPS),
     Invocation(STREAMS_GROUPS, "{b} --delete-offsets --group app --input-topic orders"),
-    Invocation(STREAMS_GROUPS, "{b} --describe --group readers", NO_SHARE_GROUPS),
+    Invocation(STREAMS_GROUPS, "{b} --describe --group readers", NO_STREAMS_GROUPS),
 )  # fmt: skip
 
 MEMBER_ROWS = (
@@ -464,6 +554,18 @@ MEMBER_ROWS = (
     Invocation(CONSUMER_GROUPS, "{b} --delete --group consumer"),
     Invocation(CONSUMER_GROUPS, "{b} --delete-offsets --group classic --topic orders"),
     Invocation(CONSUMER_GROUPS, "{b} --delete-offsets --group consumer --topic orders"),
+    Invocation(SHARE_GROUPS, "{b} --list --state stable"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group sharing", OTHER_START_OFFSETS,
+               any_order=True),
+    Invocation(SHARE_GROUPS, "{b} --describe --group sharing --members"),
+    Invocation(SHARE_GROUPS, "{b} --describe --group sharing --members --verbose",
+               OTHER_EPOCHS),
+    Invocation(SHARE_GROUPS, "{b} --describe --group sharing --state --verbose", OTHER_EPOCHS),
+    Invocation(SHARE_GROUPS, "{b} --reset-offsets --group sharing --topic numbers --to-earliest"
+               " --execute"),
+    Invocation(SHARE_GROUPS, "{b} --delete-offsets --group sharing --topic numbers"),
+    Invocation(SHARE_GROUPS, "{b} --delete --group sharing"),
+    Invocation(SHARE_GROUPS, "{b} --delete --all-groups", any_order=True),
 )  # fmt: skip
 
 UNKNOWN_DIRECTORY = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -473,12 +575,12 @@ CLUSTER_ROWS = (
     Invocation(CLUSTER, "list-endpoints {b}"),
     Invocation(CLUSTER, "list-endpoints {b} --include-fenced-brokers"),
     Invocation(CLUSTER, "list-endpoints {c}"),
-    Invocation(CLUSTER, "api-versions {b}", NO_SHARE_GROUPS),
+    Invocation(CLUSTER, "api-versions {b}", NO_STREAMS_GROUPS),
     Invocation(CLUSTER, "api-versions {c}", NODES_USE_GRPC),
     Invocation(CLUSTER, "unregister {b} --id 55"),
     Invocation(CLUSTER, "unregister {c} --id 55"),
     Invocation(CLUSTER, "unregister-controller {c} --id 55"),
-    Invocation("BrokerApiVersionsCommand", "{b}", NO_SHARE_GROUPS),
+    Invocation("BrokerApiVersionsCommand", "{b}", NO_STREAMS_GROUPS),
     Invocation("BrokerApiVersionsCommand", "{c}"),
     Invocation(FEATURES, "{b} describe", OTHER_FEATURES),
     Invocation(FEATURES, "{c} describe", OTHER_FEATURES),
@@ -588,6 +690,13 @@ FILE_ROWS = (
     Invocation(CONSUMER, "{b} --topic __transaction_state --from-beginning --timeout-ms 2000"
                f" --formatter {FORMATTERS}.TransactionLogMessageFormatter", OTHER_ORDER,
                any_numbers=True),
+    Invocation(DUMP, "--files {data}/__share_group_state-0/00000000000000000000.log"
+               " --share-group-state-decoder", OTHER_START_OFFSETS, any_numbers=True,
+               any_order=True),
+    Invocation(CONSUMER, "{b} --topic __share_group_state --from-beginning --timeout-ms 2000"
+               " --formatter org.apache.kafka.tools.consumer.group.share"
+               ".ShareGroupStateMessageFormatter", OTHER_START_OFFSETS, any_numbers=True,
+               any_order=True),
     Invocation(STORAGE, "info -c {broker_file}"),
     Invocation(STORAGE, "info -c {controller_file}"),
     Invocation(STORAGE, "format -t ID -c {broker_file}"),

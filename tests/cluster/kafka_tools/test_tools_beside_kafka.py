@@ -25,14 +25,14 @@ from tests.cluster.kafka_tools.two_systems import (
     ottla_cluster,
     plan_cluster,
 )
-from tests.cluster.upgrades.group_readers import LibrdkafkaReader
+from tests.cluster.upgrades.group_readers import GroupReader, LibrdkafkaReader, ShareReader
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 JARS = "OTTLA_KAFKA_JARS"
 NODE_COUNT = 3 if os.environ.get("OTTLA_TESTS") == "full" else 1
 MEMBER_TOPIC = "numbers"
-PROTOCOLS = ("classic", "consumer")
+PROTOCOLS, SHARING = ("classic", "consumer"), "sharing"
 READ_TIMEOUT_S = 30.0
 CHANGES = ("--add", "--alter", "--create", "--delete", "--execute", "--remove", "upgrade")
 FOLLOWED_S = 0.3
@@ -98,7 +98,10 @@ class Script:
         self.run(BEFORE)
         client = {"bootstrap.servers": self._cluster.bootstrap}
         with ExitStack() as running:
-            readers = [LibrdkafkaReader(client, one, [MEMBER_TOPIC], one) for one in PROTOCOLS]
+            readers: list[GroupReader] = [
+                LibrdkafkaReader(client, one, [MEMBER_TOPIC], one) for one in PROTOCOLS
+            ]
+            readers.append(ShareReader(client, SHARING, [MEMBER_TOPIC], "share"))
             for reader in readers:
                 running.enter_context(reader).wait_until_reading(READ_TIMEOUT_S)
             self.run(WITH_MEMBERS)

@@ -41,6 +41,9 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "log.cleaner.backoff.ms": "500",
 }
 
@@ -88,6 +91,7 @@ class PlannedCluster(NamedTuple):
                 "offsets.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
                 "transaction.state.log.min.isr": "1",
+                "share.coordinator.state.topic.replication.factor": replicas,
             }
             if is_controller:
                 own["early.start.listeners"] = "CONTROLLER"
@@ -97,7 +101,7 @@ class PlannedCluster(NamedTuple):
 
     def format_options(self, file: Path) -> list[str]:
         """Return the options of `storage format` for the node of a settings file."""
-        options = ["-t", CLUSTER_ID, "-c", str(file), "--feature", "share.version=0"]
+        options = ["-t", CLUSTER_ID, "-c", str(file)]
         if file in map(self.file, self.controllers):
             voters = (
                 f"{node}@{HOST}:{port}:{directory_id(node)}"

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 import trio
 from confluent_kafka import Consumer
 
-from ottla.client import ConsumerConfig, open_consumer
+from ottla.client import (
+    ConsumerConfig,
+    ShareConsumerConfig,
+    open_consumer,
+    open_share_consumer,
+)
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS, TlsDialer
 from tests.cluster.conftest import security_of
@@ -112,6 +117,23 @@ class OwnReader(GroupReader):
             consumer.subscribe(self.topics)
             while not self.is_stopping.is_set():
                 for record in await consumer.poll(POLL_S):
+                    self.note(record.topic, record.partition, record.value or b"")
+
+
+class ShareReader(GroupReader):
+    """A member of a share group, by our own client, that accepts all records."""
+
+    def run(self) -> None:
+        """Read until it is to stop."""
+        trio.run(self._read)
+
+    async def _read(self) -> None:
+        config = ShareConsumerConfig(group_id=self.group)
+        async with open_share_consumer(self.client["bootstrap.servers"], config) as consumer:
+            consumer.subscribe(self.topics)
+            while not self.is_stopping.is_set():
+                for record in await consumer.poll(POLL_S):
+                    record.accept()
                     self.note(record.topic, record.partition, record.value or b"")
 
 

@@ -324,10 +324,17 @@ DIFFERENCES_OF_TOOLS = (
         "features of this release",
     ),
     (
-        "`kafka-consumer-groups --describe --verbose` shows epochs of KIP-848 that are lower by "
-        "one, and `__consumer_offsets` has no record of an empty classic group before its first "
-        "generation",
-        "a group starts at epoch 1 here, in Kafka 4.4 at epoch 2; members compare epochs only",
+        "`kafka-share-groups --describe` shows start offsets behind accepted records, and "
+        "`__share_group_state` has them in the record of the acknowledgement",
+        "Kafka stores a new start offset of a share partition with its next write only; lags are "
+        "equal",
+    ),
+    (
+        "`kafka-consumer-groups` and `kafka-share-groups --describe --verbose` show epochs that "
+        "are lower by one, and `__consumer_offsets` has no record of an empty classic group before "
+        "its first generation",
+        "a group starts at epoch 1 here, in Kafka 4.4 at epoch 2, and a share group without "
+        "members gets no new assignment; members compare epochs only",
     ),
     (
         "`kafka-dump-log` ends with 1 for an index without entries",

@@ -166,6 +166,9 @@ class ShareGroups(GroupKind[ShareGroup]):
         request = heartbeat.request
         if request.member_epoch < JOINING_EPOCH:
             return self._rebalancer.leave(self.existing(request.group_id), request)
+        if request.member_epoch != JOINING_EPOCH and request.group_id not in self._groups:
+            reason = f"Share group {request.group_id} not found."
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         if request.member_epoch != JOINING_EPOCH or request.group_id in self._groups:
             group = self.existing(request.group_id)
         else:
@@ -181,7 +184,7 @@ class ShareGroups(GroupKind[ShareGroup]):
             reason = f"Group {group_id} is not a share group."
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
         if group is None:
-            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
     # ---- offsets of share partitions
@@ -214,7 +217,8 @@ class ShareGroups(GroupKind[ShareGroup]):
             topic = self._topics.image.topic(name)
             if topic is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                found.append(DeletedOffsets(name, ZERO_UUID, code))
+                reason = "This server does not host this topic-partition."
+                found.append(DeletedOffsets(name, ZERO_UUID, code, reason))
             elif topic.id not in group.partitions.topic_ids():
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 reason = "There is no offset information to delete."
@@ -243,7 +247,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         members."""
         group = self.existing(group_id)
         if group.members:
-            raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
+            raise RefusedError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         return group
 
     # ---- outcomes of requests to share coordinators
