@@ -155,6 +155,9 @@ ENGINES: dict[str, dict[str, str]] = {
         "compacted": "ottla.jepsen.world.whole.whole_cluster:CompactedLogsOfCluster",
         "encrypted": "ottla.jepsen.world.whole.whole_cluster:EncryptedCluster",
         "acls": "ottla.jepsen.world.whole.acls:AclsOfCluster",
+        "controller-clients": (
+            "ottla.jepsen.world.whole.controller_clients:ControllerClientsOfCluster"
+        ),
         "throttled": "ottla.jepsen.world.whole.throttles:ThrottledCluster",
         "shares": "ottla.jepsen.world.whole.shares:SharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",

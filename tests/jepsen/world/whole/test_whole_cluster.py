@@ -75,6 +75,19 @@ def test_acknowledged_entries_stay_whatever_goes_wrong(explored: Any) -> None:
     assert outcome.rare["a broker authorizes by ACLs"] > 0
 
 
+def test_controllers_keep_what_they_acknowledge_to_kafkas_clients(explored: Any) -> None:
+    outcome = run(8, subject="controller-clients")
+    explored("C controller clients", outcome)
+    assert outcome.violation is None
+    for state in (
+        "the active controller answers a client",
+        "a controller that is not active refuses a client",
+        "a controller describes its quorum",
+        "another controller is active",
+    ):
+        assert outcome.rare[state] > 0
+
+
 def test_encrypted_listeners_bear_what_plain_ones_bear_and_refuse_strangers(explored: Any) -> None:
     outcomes = [run(seed, 4_000, "encrypted") for seed in (1, 5)]
     for outcome in outcomes:

@@ -9,13 +9,19 @@ from ottla.broker.replicas.follower_fetch import FollowedPartition, FollowerFetc
 from ottla.broker.replicas.partition import Partition
 from ottla.controller import producer_ids
 from ottla.controller.decision import Decision
+from ottla.controller.local_forwarding_driver import LocalForwarding
 from ottla.controller.replication import elections
 from ottla.controller.security import acls
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.metadata.image import MetadataImage
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Offset
+from ottla.proto import controller_pb2 as pb
 from ottla.storage.log.appender import Appender
+from ottla.wire.apis import CREATE_ACLS
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages.create_acls_request import CreateAclsRequest
+from ottla.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from ottla.wire.messages.fetch_response import PartitionData
 
 ENGINE = "whole"
@@ -90,6 +96,26 @@ def _delete_no_entries() -> Any:
         return replace(original(image, context, request), records=())
 
     return patched(acls, delete_acls=delete_acls)
+
+
+def _answer_without_leading() -> Any:
+    original = LocalForwarding.forward
+
+    async def forward(
+        self: LocalForwarding, request: pb.ForwardRequest, *, deadline_ms: int
+    ) -> pb.ForwardResponse:
+        try:
+            return await original(self, request, deadline_ms=deadline_ms)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.NOT_CONTROLLER or request.api_key != CREATE_ACLS:
+                raise
+            version = request.api_version
+            wanted = decode(CreateAclsRequest, version, request.body)
+            results = [AclCreationResult() for _ in wanted.creations]
+            answer = encode(CreateAclsResponse(results=results), version)
+            return pb.ForwardResponse(body=answer)
+
+    return patched(LocalForwarding, forward=forward)
 
 
 def _mutant(
@@ -169,5 +195,12 @@ MUTANTS: tuple[Mutant, ...] = (
         _delete_no_entries,
         60,
         subject="acls",
+    ),
+    _mutant(
+        "standby-acknowledges",
+        "a controller that is not active acknowledges a client's new ACLs",
+        _answer_without_leading,
+        20,
+        subject="controller-clients",
     ),
 )

@@ -14,6 +14,7 @@ client_events.py  the same results as a history for the checkers of real cluster
 encryption.py     TLS of a run: certificates, and failures that must not happen
 authority.py      certificates with the same bytes in every run
 acls.py           the subject whose clients create and delete ACLs
+controller_clients.py  the subject whose clients send admin requests to controllers
 throttles.py      the subject whose replicas are throttled
 transactions.py   the subjects whose clients write in transactions
 transactional_workload.py  the clients that write in transactions

@@ -7,6 +7,7 @@ A request without a response proves nothing, because it may still be carried out
 touched again. All requests of all clients are authorized by the ACLs meanwhile.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar, NoReturn
 
 import trio
@@ -131,17 +132,22 @@ class AclWorkload(ClientWorkload):
                 continue
             # One attempt each: a second one could be carried out after the ACL's deletion.
             with ignoring_faults(), trio.fail_after(PATIENCE_S):
-                async with open_connection(*chance.pick(self._cluster.bootstrap)) as connection:
+                async with open_connection(*self._address(chance)) as connection:
                     standing = self.book.standing
                     if standing and chance.below(3) == 0:
                         await self._delete(connection, chance.pick(standing))
                     else:
                         await self._create(connection, chance)
 
+    def _address(self, chance: Chance) -> tuple[str, int]:
+        """Return the address of the node that gets the next request."""
+        return chance.pick(self._cluster.bootstrap)
+
     async def _create(self, connection: BrokerConnection, chance: Chance) -> None:
         entries = [self._entry(chance) for _ in range(1 + chance.below(ENTRIES_MAX))]
         request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await connection.request(request, CreateAclsResponse)
+        self._check_codes(one.error_code for one in answer.results)
         for entry, result in zip(entries, answer.results, strict=True):
             if result.error_code == ErrorCode.NONE:
                 self.book.acknowledged(entry, is_there=True)
@@ -161,8 +167,12 @@ class AclWorkload(ClientWorkload):
         (result,) = (await connection.request(request, DeleteAclsResponse)).filter_results
         # Nothing is found if a broker had to forward the request a second time.
         codes = {result.error_code, *(one.error_code for one in result.matching_acls)}
+        self._check_codes(codes)
         if codes == {ErrorCode.NONE}:
             self.book.acknowledged(entry, is_there=False)
+
+    def _check_codes(self, codes: Iterable[int]) -> None:
+        """Check the error codes of a response."""
 
     def _entry(self, chance: Chance) -> AclEntry:
         return AclEntry(
@@ -204,13 +214,13 @@ class AclsOfCluster(WholeCluster):
 
     subject = "acls"
     is_light = True
-    workload = AclWorkload
+    workload: type[AclWorkload] = AclWorkload
     settings: ClassVar[dict[str, str]] = {
         AUTHORIZER_CLASS: STANDARD_AUTHORIZER,
         # So every request is authorized by the ACLs, and none of them is about a client.
         "allow.everyone.if.no.acl.found": "true",
     }
-    required = (
+    required: tuple[str, ...] = (
         "a broker authorizes by ACLs",
         "another controller is active",
         "all of a kind are killed",

@@ -14,10 +14,11 @@ import trio
 from ottla.broker.broker_driver import Broker
 from ottla.broker.opening_driver import open_broker
 from ottla.controller.controller_driver import Controller
+from ottla.controller.front.front_seam import OpenFront
 from ottla.controller.main_driver import serve_controller
 from ottla.jepsen.world.noted_errors import NotedErrors
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
-from ottla.jepsen.world.whole.net.front import serve_nodes
+from ottla.jepsen.world.whole.net.front import front_opener, serve_nodes
 from ottla.jepsen.world.whole.net.server import server_opener
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId
@@ -28,6 +29,8 @@ from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.directories.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
+CONTROLLER_KAFKA_PORT = 9_094
+"""Port of Kafka's protocol at a controller.  A simulated port has one protocol only."""
 BROKER_PORT = 9_092
 LOG_DIRECTORIES = ("/logs", "/more")
 """Log directories of a broker. Only some runs use the second one."""
@@ -48,6 +51,7 @@ class SimulatedCluster:
         directory_count: int,
         settings: Mapping[str, str],
         drifts_ppm: Mapping[str, int],
+        serves_admins: bool = False,
     ) -> None:
         self.world = world
         self.faults: list[tuple[str, BaseException]] = []
@@ -61,6 +65,9 @@ class SimulatedCluster:
         here."""
         self.log_directories = LOG_DIRECTORIES[:directory_count]
         self._settings = dict(settings)
+        self._open_front: OpenFront = (
+            front_opener(world.ports, CONTROLLER_KAFKA_PORT) if serves_admins else serve_nodes
+        )
         self._controller_ids = [NodeId(101 + index) for index in range(controller_count)]
         self._voters = ",".join(
             f"{node}@controller-{node}:{CONTROLLER_PORT}" for node in self._controller_ids
@@ -99,6 +106,13 @@ class SimulatedCluster:
     def bootstrap(self) -> list[tuple[str, int]]:
         """The bootstrap addresses for clients."""
         return [(machine.name, BROKER_PORT) for machine in self.broker_machines.values()]
+
+    @property
+    def controller_bootstrap(self) -> list[tuple[str, int]]:
+        """The addresses at which controllers serve Kafka's protocol, if they do."""
+        return [
+            (machine.name, CONTROLLER_KAFKA_PORT) for machine in self.controller_machines.values()
+        ]
 
     @property
     def latest_image(self) -> MetadataImage | None:
@@ -210,7 +224,7 @@ class SimulatedCluster:
             seams=machine.seams,
             errors=errors,
             opened=lambda controller: self._note_controller(machine, node, controller),
-            open_front=serve_nodes,
+            open_front=self._open_front,
         )
 
     def _note_controller(self, machine: Machine, node: NodeId, controller: Controller) -> None:

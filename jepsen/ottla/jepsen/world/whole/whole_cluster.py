@@ -76,6 +76,8 @@ class WholeCluster:
     is_quiet_at_end = False
     """True if clients stop writing at the end, before full ISRs are required."""
     workload: type[ClientWorkload] = ClientWorkload
+    serves_admins = False
+    """True if controllers serve Kafka's protocol to clients."""
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     facts: ClassVar[dict[str, Json]] = {}
@@ -462,6 +464,7 @@ class _ClusterRun:
             directory_count=chance.pick(self._engine.directory_counts),
             settings=settings,
             drifts_ppm=drifts,
+            serves_admins=self._engine.serves_admins,
         )
 
     def _draw_plan(self) -> WorkloadPlan:

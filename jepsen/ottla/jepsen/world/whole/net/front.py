@@ -1,14 +1,18 @@
 """Listeners of a simulated controller: they serve the remote procedures of other nodes at the
-controller's address, and no Kafka clients."""
+controller's address, and, if a subject has clients of controllers, Kafka's protocol at another
+port."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
-from ottla.controller.front.front_seam import ListenerService
+from ottla.controller.front.front_seam import ListenerService, OpenFront
+from ottla.jepsen.world.whole.net.server import server_opener
+from ottla.jepsen.world.whole.net.streams import Ports
 from ottla.model.seams import Clock
 from ottla.node.network.connection_limits import ConnectionLimits
 from ottla.node.network.dispatch import Dispatcher
-from ottla.node.network.server.server_seam import Admission
+from ottla.node.network.server.server_seam import Admission, Server
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 
@@ -24,8 +28,40 @@ async def serve_nodes(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the remote procedures for other nodes while the block runs. No client connects to a
-    simulated controller."""
+    """Serve the remote procedures for other nodes while the block runs, and no clients."""
     for one in services:
         await rpc.serve(one.listener.host, one.listener.port, one.handlers, tls=one.node_tls)
     yield
+
+
+def front_opener(ports: Ports, kafka_port: int) -> OpenFront:
+    """Return a function that also serves Kafka's protocol, at `kafka_port` of the controller's
+    host: a simulated port has one protocol."""
+    open_server = server_opener(ports)
+
+    @asynccontextmanager
+    async def serve_nodes_and_clients(
+        services: Sequence[ListenerService],
+        dispatcher: Dispatcher,
+        *,
+        rpc: Rpc,
+        clock: Clock,
+        disk: Disk,
+        limits: ConnectionLimits | None = None,
+        admission: Admission | None = None,
+    ) -> AsyncIterator[Server | None]:
+        listeners = [replace(one.listener, port=kafka_port) for one in services]
+        async with (
+            serve_nodes(services, dispatcher, rpc=rpc, clock=clock, disk=disk),
+            open_server(
+                listeners,
+                dispatcher,
+                clock=clock,
+                disk=disk,
+                limits=limits,
+                admission=admission,
+            ) as server,
+        ):
+            yield server
+
+    return serve_nodes_and_clients
