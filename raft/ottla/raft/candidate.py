@@ -172,7 +172,7 @@ class Candidate(_Election):
     def __init__(self, replica: Replica, now_ms: int) -> None:
         super().__init__(replica, now_ms)
         self.backoff_end_ms: int | None = None
-        """Time in ms of the next attempt after a lost election, or None. It includes a random
+        """Time in ms of the next attempt after a lost election, or None. The time includes a random
         delay, so that rivals do not split the vote again."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:

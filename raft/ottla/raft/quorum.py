@@ -169,8 +169,8 @@ class QuorumCore:
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """Offset of a leader's LeaderChange record. Once the high watermark is above it, all
-        earlier entries are committed."""
+        """Offset of the leader's LeaderChange record if this replica leads, otherwise None. Once
+        the high watermark is above it, all earlier entries are committed."""
         return self._state.epoch_start_offset if isinstance(self._state, Leader) else None
 
     @property

@@ -91,8 +91,8 @@ class Replica:
         """Standing: the promises that this voter can keep. FULL for an observer, which makes no
         promises."""
         self.damage_epoch = election.epoch
-        """Epoch in which this replica lost data. Leaders up to this epoch may count entries that
-        this replica acknowledged and then lost."""
+        """Epoch up to which leaders may count entries that this replica acknowledged and then lost.
+        Relevant only while this replica's standing is not FULL."""
         self.unheard: set[NodeId] = set()
         """Voters from which a replica with standing AMNESIAC still needs a response. Empty for
         every other replica."""

@@ -19,9 +19,9 @@ value excludes a replica that was offline for long. With a larger one, a few mes
 the epochs."""
 
 EPOCHS_PER_SECOND = 10
-"""Long-term rate at which requests may raise the epoch. Elections are not more frequent. A smaller
-rate excludes replicas during frequent elections. At this rate a forger needs years to exhaust the
-epochs."""
+"""Long-term rate at which requests may raise the epoch, per second. Elections are not more
+frequent. With a smaller rate, replicas are excluded during frequent elections. At this rate a
+forger needs years to exhaust the epochs."""
 
 EPOCH_MAX = Epoch(INT32_MAX - 1)
 """The largest epoch accepted; a candidate may be one epoch higher."""

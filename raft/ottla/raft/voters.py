@@ -20,8 +20,8 @@ KRAFT_VERSION = 1
 that voter sets are records of the log (KIP-853)."""
 
 VOTERS_MAX = 100
-"""Maximum number of voters in a set. A larger set would make each commit slower; a smaller maximum
-could exclude a set that Kafka accepts."""
+"""Maximum number of voters in a set. With a larger set, each commit is slower. With a smaller
+maximum, a set that Kafka accepts could be refused."""
 
 
 class VoterEndpoint(NamedTuple):

@@ -159,7 +159,8 @@ class ControllerClient:
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
         """Forward a client's request in Kafka's encoding, and return the response.
 
-        Raises RefusedError with UNKNOWN_SERVER_ERROR if the request may have crashed a controller.
+        Raises RefusedError with UNKNOWN_SERVER_ERROR if the request itself may have crashed a
+        controller.
         """
         losses = Losses()
         return await self._call(methods.FORWARD, request, deadline_ms, losses)

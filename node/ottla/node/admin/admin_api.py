@@ -23,8 +23,8 @@ from ottla.wire.codec_types import Message
 from ottla.wire.refusals import refuse
 
 SEEN_HERE_MS_MAX = 5_000
-"""Maximum milliseconds that a response waits until this broker has applied the change that it
-reports. The change is already committed by then."""
+"""Maximum milliseconds for which a response waits until this broker has applied the change that the
+response reports. The change is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
 """Size in bytes from which a request or response is encoded, decoded or refused off the event loop.

@@ -39,8 +39,8 @@ Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlterConfigsResource | ReplacedResource
 
 LOGGERS_COST = 25
-"""Cost of a resource that names loggers, measured in entries of a response, since it may name all
-loggers."""
+"""Cost of a resource that names loggers, measured in entries of a response, since the resource may
+name all loggers."""
 
 
 class ForwardHandler(Protocol):

@@ -112,7 +112,7 @@ async def forward_own(
     """Forward a request of this broker that no client's request has caused. Returns its response as
     an object of class `kind`.
 
-    It has no principal, and is charged to no client's quota.  Raises RefusedError with the
+    The request has no principal, and is charged to no client's quota.  Raises RefusedError with the
     controller's code, or if no controller is reachable.
     """
     answer = await controller.forward(

@@ -98,8 +98,8 @@ def answer_when(
     *,
     deadline_ms: int,
 ) -> None:
-    """Call `answer` when `is_there` returns True, or when the deadline is reached. `answer` is not
-    called if the client disconnects before."""
+    """Call `answer` when `is_there` returns True, or when the deadline (a monotonic time) is
+    reached. `answer` is not called if the client disconnects before."""
     if is_there() or context.slot.is_abandoned:
         answer()
         return

@@ -99,7 +99,7 @@ class Authenticators:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of logins by their DescribeNode name."""
+        """Counters of logins by name, as DescribeNode reports them."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()

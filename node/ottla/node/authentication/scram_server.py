@@ -72,8 +72,8 @@ class ScramMechanism:
         return ScramExchange(self, self._rng.uuid().hex)
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
-        """Return the credential of a user, and whether it is real. Both cases take the same
-        time."""
+        """Return the credential of a user, and whether it is real: an unknown user gets a derived
+        credential. Both cases take the same time."""
         made_up = self._credential_of_unknown_user(user, self._refreshed_pattern())
         found = self._seen.get(user)
         return (made_up, False) if found is None else (found, True)
@@ -90,7 +90,8 @@ class ScramMechanism:
     def credential_for(
         self, first: ClientFirst
     ) -> tuple[ScramCredential, bool, DelegationToken | None]:
-        """Return the credential for a login, whether it is real, and its delegation token or None.
+        """Return the credential for a login, whether it is real or derived for an unknown user, and
+        its delegation token or None.
 
         An unknown token takes the same time as an unknown user.
         """

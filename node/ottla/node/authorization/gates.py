@@ -254,7 +254,7 @@ def _refusal(
     pace: StepPace,
 ) -> Steps[Need | None]:
     """Return an operation that the whole request needs and that the client is denied, or None if
-    the request is allowed."""
+    the request is allowed. `pace` decides when a step ends."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:
         return None

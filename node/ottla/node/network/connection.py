@@ -303,8 +303,8 @@ class Connection:
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
-        """Record that output is left, because the socket is full or the event-loop iteration has
-        ended."""
+        """Record that output is left unsent, because the socket is full or the event-loop iteration
+        has ended."""
         if not self._stalled_ns:
             self._stalled_ns = self._clock.turn_ns or 1
             self._settle_answers()

@@ -19,8 +19,9 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 DEAD_TIMERS_KEPT = 256
-"""Maximum number of timers of ended entries that stay in the heap before it is rebuilt. Smaller
-rebuilds often; larger keeps more finished requests in memory."""
+"""Maximum number of timers of ended entries that stay in the heap before it is rebuilt. With a
+smaller number, the heap is rebuilt more often. With a larger one, more finished requests stay in
+memory."""
 
 COST_PER_TURN = 500
 """Total cost, in partitions read, of the entries that one event or deadline handles per event-loop
@@ -83,7 +84,7 @@ class WakeListener(Protocol):
     requests, until it is removed."""
 
     def on_wake(self, key: Hashable) -> None:
-        """Handle a wake-up of `key`.  The method may wake other keys."""
+        """Handle a wake-up of `key`.  This method may wake other keys."""
         ...
 
 

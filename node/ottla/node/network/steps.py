@@ -21,7 +21,7 @@ STEP_COST = 250
 value, the event loop is blocked longer; with a smaller one, more time is lost on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Number of numbers or names that one step adds to a set, in about a millisecond."""
+"""Number of numbers or names that one step processes, in about a millisecond."""
 
 
 class ThreadWork(Generic[T]):

@@ -480,8 +480,9 @@ class MetadataLog:
         *,
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Write a snapshot of this node's image. Then delete expired snapshots, and the log below
-        the earliest remaining snapshot. `give_way` lets other tasks run between batches."""
+        """Write a snapshot of this node's metadata image. Then delete expired snapshots, and the
+        log below the earliest remaining snapshot. `give_way` lets other tasks run between batches.
+        """
         if snapshot_id in self._snapshots:
             return
         await self._log.flush()

@@ -83,8 +83,8 @@ RESERVE_INTERVAL_MS = 10_000
 """Interval in ms between attempts to refill the disk space reserved for a full disk."""
 
 HAND_OVER_CHECK_MS = 50
-"""Interval in ms at which a stopping leader checks whether it still has a follower that can take
-over."""
+"""Interval in ms at which a stopping member checks whether the other members can work without it.
+"""
 
 LeadershipListener = Callable[[Epoch | None], None]
 
@@ -399,8 +399,8 @@ class QuorumMember:
         await self._step(ResignRequested(epoch=epoch))
 
     async def hand_over(self, *, patience_ms: int) -> None:
-        """Announce that this node is stopping, and wait until the other members can work without
-        it.
+        """Announce that this node is stopping, and wait until the other quorum members can work
+        without it.
 
         Waits at most `patience_ms`.
         """
@@ -413,8 +413,8 @@ class QuorumMember:
     async def stop(self) -> None:
         """Leave the quorum, and refuse all further requests.
 
-        Waits until the event in progress is processed, whichever task handles it, because it may
-        start tasks in this member's nursery.
+        Waits until the event in progress is processed, whichever task handles it, because this
+        event may start tasks in this member's nursery.
         """
         self._ports.is_stopped = True
         with trio.CancelScope(shield=True):

@@ -31,7 +31,7 @@ class SnapshotCheck:
     @property
     def base(self) -> OffsetAndEpoch:
         """Id of the latest undamaged snapshot, or offset 0 if there is none.  The log must not
-        start later than this."""
+        start above the end of this snapshot."""
         return self.whole or snapshot.BOOTSTRAP_ID
 
     @property

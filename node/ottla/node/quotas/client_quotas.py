@@ -29,8 +29,8 @@ REPORT_MS = 60_000
 """Milliseconds between reports about a client that stays throttled."""
 
 NAME_CHARS_MAX = 128
-"""Maximum characters of a name that is stored unchanged. Longer names, up to 32 KiB in the
-protocol, are stored as a digest."""
+"""Maximum number of characters of a name that is stored unchanged. Longer names, up to 32 KiB in
+the protocol, are stored as a digest."""
 
 
 class ClientUsage:

@@ -80,8 +80,8 @@ class RequestCharge:
         self.throttle_ms = 0
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
-        """Charge a Produce for the bytes of its frame. They were read even if the request is
-        refused later."""
+        """Charge a Produce request for the bytes of its frame. These bytes were read even if the
+        request is refused later."""
         quotas = self._quotas
         now_ms = quotas.now_ms()
         size = FRAME_LENGTH_BYTES + frame_bytes

@@ -103,8 +103,8 @@ class LogDirectory:
             self.fail(f"{self.path}: {error.strerror or error}")
 
     def fail(self, reason: str) -> None:
-        """Take the directory offline until the next start. If it fails more than once, the first
-        reason is kept."""
+        """Take the directory offline until the next start of the broker. If it fails more than
+        once, the first reason is kept."""
         if self.failure is None:
             self.failure = reason
             _LOGGER.error("log directory is offline: %s", reason)

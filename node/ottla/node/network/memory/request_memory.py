@@ -31,9 +31,9 @@ from ottla.node.network.memory.response_memory import ResponseMemory, ResponseMe
 from ottla.node.network.server.closed_hosts import CLOSED_MEMORY_HOLDER
 
 SHARES_OF_POOL = 4
-"""Number of equal parts of the pool, of which one connection may hold one: a fourth of the pool. A
-larger number makes large frames wait for each other sooner. A smaller one lets fewer connections
-exhaust the pool."""
+"""Number of equal parts of the pool, of which one connection may hold one: a fourth of the pool.
+With a larger number, large frames wait for each other sooner. With a smaller one, fewer connections
+can exhaust the pool."""
 
 SMALL_PARTS_OF_POOL = 64
 """Number of equal parts of the pool, of which a small connection holds at most one: 4 MiB of 256. A
@@ -42,8 +42,8 @@ fourth of the pool is reserved for small connections. Kafka's producers send 1 M
 UNAUTHENTICATED_PARTS_OF_POOL = 16
 """Number of equal parts of the pool, of which all unauthenticated connections together may hold
 one: 16 MiB of 256. Tokens take a few KiB, and never more than `sasl.server.max.receive.size` (512
-KiB). A larger number makes logins with large tokens wait for each other sooner. A smaller one lets
-unauthenticated clients take more memory."""
+KiB). With a larger number, logins with large tokens wait for each other sooner. With a smaller one,
+unauthenticated clients can take more memory."""
 
 CHUNK_BYTES = 16 * KIB
 """Number of bytes of one read when the pool of request memory is exhausted.  Small requests are

@@ -36,8 +36,8 @@ LOOKS_AGAIN_AFTER_S = 10.0
 one costs fewer system calls."""
 
 TAKES_OVER_WITHIN_S = 1.0
-"""Maximum seconds for which the publication of metadata waits for a certificate to be applied.
-Longer delays all later metadata."""
+"""Maximum seconds for which the publication of metadata waits for a certificate to be applied. A
+longer wait delays all later metadata."""
 
 
 class Certificates:
