@@ -19,8 +19,9 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 TOOL = "org.apache.kafka.tools.ShareConsumerPerformance"
 HEAP = "-Xmx512m"
-SILENCE_MS = 20_000
-"""Time in milliseconds without records after which the tool ends."""
+TOOL_TIMEOUT_MS = 120_000
+"""Time in milliseconds after which the tool interrupts its consumers, even if they still read
+records. Shorter ends runs on a busy machine before their end."""
 REPORT_MS = 1
 """Interval in milliseconds of the reports of each consumer: one for each poll with records. Longer
 leaves the last records of each of many consumers without a report."""
@@ -94,7 +95,7 @@ def consume_by_tool(
         "--group": group,
         "--num-records": count,
         "--threads": consumers,
-        "--timeout": SILENCE_MS,
+        "--timeout": TOOL_TIMEOUT_MS,
         "--reporting-interval": REPORT_MS,
     }
     arguments = [str(word) for pair in words.items() for word in pair]
