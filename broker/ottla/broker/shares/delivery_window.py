@@ -145,6 +145,9 @@ class DeliveryWindow:
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         if first > last:
             return []
+        span = self.spans[self.index_of(first)]
+        if span.first == first and span.last == last:
+            return [span]
         begin = self.split(first)
         end = self.split(last + 1)
         return self.spans[begin:end]
@@ -173,18 +176,26 @@ class DeliveryWindow:
 
     def join(self, first: int, last: int) -> None:
         """Join neighbouring spans of equal state in a range of offsets and at its ends."""
-        if not self.spans:
+        spans = self.spans
+        if len(spans) < 2:
             return
         begin = max(0, self.index_of(first) - 1)
-        end = min(len(self.spans), max(0, self.index_of(last)) + 2)
+        end = min(len(spans), max(0, self.index_of(last)) + 2)
+        before = spans[begin]
+        for at in range(begin + 1, end):
+            span = spans[at]
+            if span.is_like(before) and span.first != self.boundary:
+                break
+            before = span
+        else:
+            return
         joined: list[Span] = []
-        for span in self.spans[begin:end]:
+        for span in spans[begin:end]:
             if joined and joined[-1].is_like(span) and span.first != self.boundary:
                 joined[-1].last = span.last
             else:
                 joined.append(span)
-        if len(joined) < end - begin:
-            self.spans[begin:end] = joined
+        spans[begin:end] = joined
 
     def advance(self) -> bool:
         """Move the start offset past the acknowledged and archived records at the start of the
