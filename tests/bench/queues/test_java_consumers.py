@@ -28,6 +28,11 @@ def test_two_reports_in_one_line_are_both_read() -> None:
     assert reports_of(lines, 1_000) == ConsumedShare(1_000, 1.0, 1.0)
 
 
+def test_the_last_line_counts_if_the_reports_are_too_few() -> None:
+    lines = [HEAD, report(1, 1), report(100, 1), f"{TIMES}, 1000, 6807\n"]
+    assert reports_of(lines, 1_000) == ConsumedShare(999, 2.0, 1.0)
+
+
 def test_a_run_that_ends_early_has_no_result() -> None:
-    lines = [HEAD, report(1, 1), report(100, 1), f"{TIMES}, 1000, 6807"]
+    lines = [HEAD, report(1, 1), report(100, 1), f"{TIMES}, 400, 6807\n"]
     assert reports_of(lines, 1_000) is None

@@ -34,6 +34,9 @@ REPORT = re.compile(r" (\d+), \d+ for share consumer (\d+?)(?=\d{4}-|\D|$)")
 """Number of records so far, and number of the consumer. Consumers report at the same time, so that
 one report may directly follow another on a line."""
 
+TOTAL = re.compile(r" (\d+), \d+$")
+"""Number of records in the last line, which is the report of all consumers."""
+
 
 class ConsumedShare(NamedTuple):
     """Records that were consumed from the first report until half of them were, and their cost."""
@@ -60,9 +63,12 @@ class ToolReports:
 
     def take(self, line: str, now_s: float) -> None:
         """Read the reports in a line that the tool printed at a time in seconds."""
-        for count, consumer in REPORT.findall(line):
-            self._counts[consumer] = int(count)
+        for reported, consumer in REPORT.findall(line):
+            self._counts[consumer] = int(reported)
         count = sum(self._counts.values())
+        total = TOTAL.search(line)
+        if total is not None:
+            count = int(total[1])  # Many consumers of few records report less.
         if not count or self.result is not None:
             return
         if self._first is None:
