@@ -89,12 +89,13 @@ async def _lags(admin: Admin, values: Mapping[str, str]) -> Facts:
     began = trio.current_time()
     earlier = await committed_offsets(admin, group)
     found = await group_lag(admin, group, isolation_level="read_uncommitted")
-    stuck = {one.at for one in found.partitions if one.lag}
+    has_members = bool((await described(admin, group)).members)
+    stuck = {one.at for one in found.partitions if one.lag and has_members}
     while stuck and trio.current_time() < began + OBSERVED_S:
         await trio.sleep(POLL_S)
         later = await committed_offsets(admin, group)
         stuck = {at for at in stuck if later.get(at) == earlier.get(at)}
-    if any(one.lag for one in found.partitions):
+    if has_members and any(one.lag for one in found.partitions):
         found = await group_lag(admin, group, isolation_level="read_uncommitted")
     observed_ms = int(1_000 * (trio.current_time() - began))
     behind = [one.at for one in found.partitions if one.lag]
