@@ -1,5 +1,7 @@
 """Answers about a cluster in the test's event loop, with the causes that were made there."""
 
+from dataclasses import replace
+
 import trio
 
 from ottla.client import ProducerConfig, open_producer
@@ -11,6 +13,7 @@ from ottla.insight.answers_driver import answer
 from ottla.insight.explanation import Conclusion
 from ottla.model.ids import TopicPartition
 from ottla.model.quotas.quota_limits import QuotaEntity
+from tests.cli.transactions.test_txn import write_unknown_to_the_coordinator
 
 TIMEOUT_S = 120
 ORDERS = TopicPartition("orders", 0)
@@ -68,3 +71,24 @@ async def test_a_missing_group_is_unknown_with_the_reason() -> None:
             found = await answer(admin, "rebalance", {"group": "none"})
             assert found.verdict is Conclusion.UNKNOWN
             assert "there is no group 'none'" in found.unknown[0]
+
+
+async def test_a_hanging_transaction_has_a_cause_of_its_own() -> None:
+    settings = {"transaction.partition.verification.enable": "false"}
+    config = ProducerConfig(transactional_id="payments")
+    with trio.fail_after(TIMEOUT_S):
+        async with (
+            open_test_cluster(settings=settings) as cluster,
+            open_admin(cluster.bootstrap) as admin,
+            open_producer(cluster.bootstrap, config) as producer,
+        ):
+            await admin.create_topic("t", partition_count=1)
+            async with producer.transaction():  # which creates the topic of the coordinators
+                await (await producer.send("t", b"v"))
+            await write_unknown_to_the_coordinator(cluster.bootstrap, "lost")
+            await admin.alter_group_offsets("audit", {TopicPartition("t", 0): 2})
+            (found,) = (await answer(admin, "transaction", {"topic": "t"})).causes
+            assert found.kind == "hanging-transaction"
+            assert found.fix == "ottla txn abort t:0 --start-offset 2"
+            (lag,) = (await answer(admin, "lag", {"group": "audit"})).causes
+            assert lag == replace(found, evidence=lag.evidence)
