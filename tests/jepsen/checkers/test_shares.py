@@ -298,3 +298,21 @@ def test_the_limit_bounds_the_count() -> None:
     sent(script, 1)
     took(script, "a", 0, LIMIT + 1)
     assert anomalies(script) == {"count-above-limit": 1}
+
+
+def test_rejected_records_become_dead_letters_and_accepted_ones_do_not() -> None:
+    for letters, found in (
+        ([1], {}),
+        ([], {"dead-letter-lost": 1}),
+        ([0, 1], {"dead-letter-of-accepted": 1}),
+    ):
+        script = Script()
+        sent(script, 2)
+        for offset, kind in enumerate((ACCEPT, REJECT)):
+            took(script, "a", offset, 1)
+            acknowledged(script, "a", offset, kind)
+        # Without a reading of them nothing is known.
+        assert anomalies(script) == {}
+        keys = {KEY: letters} if letters else {}
+        script.does(0, "letters", {"group": GROUP}, {"group": GROUP, "keys": keys})
+        assert anomalies(script) == found

@@ -115,7 +115,9 @@ class ShareReading:
     """Values that may have been appended, by key."""
     starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
     """Described start offsets, by group and key."""
-    groups: set[str] = field(default_factory=set)
+    letters: dict[str, dict[str, set[int]]] = field(default_factory=dict)
+    """Offsets of the records that became dead letters, by group and key. Groups whose dead letters
+    were not read are missing."""
     _joined_ns: dict[str, int] = field(default_factory=dict)
     _newest: dict[tuple[str, RecordPlace], DeliveryToMember] = field(default_factory=dict)
 
@@ -124,7 +126,9 @@ class ShareReading:
         """Return the index of a history."""
         reading = ShareReading()
         # By completion: a member acknowledges records that an earlier operation has returned.
-        operations = history.operations("send", "join", "take", "acknowledge", "start-offsets")
+        operations = history.operations(
+            "send", "join", "take", "acknowledge", "start-offsets", "letters"
+        )
         for operation in sorted(operations, key=lambda one: one.index):
             reading._add(operation)
         return reading
@@ -137,18 +141,21 @@ class ShareReading:
             return
         elif operation.invoke.f == "join":
             if operation.kind is EventKind.OK:
-                self.groups.add(value["group"])
                 self._joined_ns[value["member"]] = operation.invoke.time_ns
         elif operation.invoke.f == "take":
             if operation.kind is EventKind.OK:
                 self._add_deliveries(operation, value)
         elif operation.invoke.f == "acknowledge":
             self._add_acks(operation, value)
+        elif operation.invoke.f == "letters":
+            if operation.kind is EventKind.OK:
+                found = {key: set(offsets) for key, offsets in value["keys"].items()}
+                self.letters[value["group"]] = found
         elif operation.kind is EventKind.OK:
             for key, (offset, _) in value["keys"].items():
                 if offset is not None:
-                    found = self.starts.setdefault((value["group"], key), [])
-                    found.append(StartOffset(operation, offset))
+                    starts = self.starts.setdefault((value["group"], key), [])
+                    starts.append(StartOffset(operation, offset))
 
     def _add_send(self, operation: Operation) -> None:
         for _, key, value in operation.invoke.value:

@@ -20,6 +20,8 @@ times at which they may have happened, agrees with the model.
   delivery, can have settled.
 - lost-record: the same, and no member has ever received the record.
 - start-went-back: the start offset is below one that was described before.
+- dead-letter-lost: a rejected record did not become a dead letter (KIP-1191).
+- dead-letter-of-accepted: an accepted record became one.
 - inconsistent-value, invented-record, duplicate-record: members received other records than those
   that were sent.
 
@@ -33,7 +35,9 @@ from math import inf
 
 from ottla.jepsen.checkers.log_reading import indexes
 from ottla.jepsen.checkers.share_reading import (
+    ACCEPT,
     NS_PER_MS,
+    REJECT,
     RENEW,
     DeliveryToMember,
     RecordPlace,
@@ -59,7 +63,11 @@ def check_shares(history: History, facts: RunFacts) -> Verdict:
         partition = PartitionTimes(reading, group, key, facts)
         for offset in partition.offsets:
             deliveries = reading.deliveries.get(RecordPlace(group, key, offset), ())
-            _check_record(RecordTimes(deliveries, partition.passed_ns(offset), facts), findings)
+            record = RecordTimes(deliveries, partition.passed_ns(offset), facts)
+            _check_record(record, findings)
+            if group in reading.letters:
+                is_letter = offset in reading.letters[group].get(key, ())
+                _check_letter(record, findings, is_letter=is_letter)
         starts = reading.starts.get((group, key), ())
         _check_starts(partition, starts, findings)
     _add_figures(reading, facts, findings)
@@ -198,6 +206,26 @@ def _check_locks(record: RecordTimes, delivery: DeliveryToMember, findings: Find
         if ack.type == RENEW and ack.is_confirmed is not False:
             # A renewal with an unknown outcome may take effect at any time.
             lock_end_ns = ack.done_ns + lock_ns if ack.is_confirmed else inf
+
+
+def _check_letter(record: RecordTimes, findings: Findings, *, is_letter: bool) -> None:
+    """Report a record whose proven end contradicts the dead letters, which were read at the end."""
+    for delivery in record.deliveries:
+        end = record.proven_end(delivery)
+        kind = None if end is None else end.type
+        if kind == REJECT and not is_letter:
+            anomaly, detail = "dead-letter-lost", "rejected it, and there is no dead letter"
+        elif kind == ACCEPT and is_letter:
+            anomaly, detail = "dead-letter-of-accepted", "accepted it, and there is a dead letter"
+        else:
+            continue
+        place = delivery.place
+        findings.add(
+            anomaly,
+            f"{place.group}: {_words(delivery)}, {detail}",
+            indexes([delivery.operation, *(ack.operation for ack in delivery.confirmed)]),
+            place.key,
+        )
 
 
 def _check_pair(

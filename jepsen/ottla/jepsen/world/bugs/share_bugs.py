@@ -1,6 +1,6 @@
 """Mutants of share partitions: deliveries, acknowledgements, and the durable state of both."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +12,9 @@ from ottla.broker.share_state.share_partition_state import SharePartitionState, 
 from ottla.broker.share_state.share_state_shard import ShareStateShard
 from ottla.broker.shares.dead_letter_topic import HEADER_PREFIX
 from ottla.broker.shares.dead_letters import DeadLetter, LetterStep
+from ottla.broker.shares.dead_letters_driver import DeadLetterSender
 from ottla.broker.shares.delivery_window import TERMINAL, DeliveryState, Span
+from ottla.broker.shares.led_share import LedShare
 from ottla.broker.shares.letter_batches import LetterBatch
 from ottla.broker.shares.ordering.delivery_order import DeliveryOrder
 from ottla.broker.shares.share_partition import SharePartition, ShareRules
@@ -351,6 +353,13 @@ def _written_letter_sent_again() -> Iterator[None]:
         yield
 
 
+def _letters_not_sent() -> Any:
+    def send(self: DeadLetterSender, led: LedShare, letters: Sequence[DeadLetter]) -> None:
+        led.on_letters(letters, is_written=True)
+
+    return patched(DeadLetterSender, send=send)
+
+
 _row = partial(walk_mutant, subject="shares")
 
 
@@ -455,5 +464,6 @@ CLUSTERED: tuple[Mutant, ...] = (
         "the share coordinator answers before the commit",
         _answered_uncommitted,
     ),
+    _of_cluster("cluster-share-letters", "no dead letter is sent", _letters_not_sent),
 )
 MUTANTS = WALKED + CLUSTERED

@@ -12,6 +12,8 @@ import trio
 
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.consumer import open_consumer
+from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.share.share_records import PendingAcknowledgement, ShareRecord
 from ottla.client.share_consumer import ShareConsumer, open_share_consumer
 from ottla.jepsen.checkers.share_reading import ACCEPT, REJECT, RELEASE, RENEW
@@ -28,6 +30,7 @@ from ottla.jepsen.world.whole.workload import (
 )
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
+from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.share_client import ShareConsumerConfig
 
@@ -35,10 +38,14 @@ LOCK_MS = 3_000
 """Duration of a lock in ms. It is shorter than most pauses."""
 DELIVERY_COUNT_LIMIT = 25
 """Number of deliveries of a record. Faults do not use up as many in a run."""
+LETTER_TOPIC = "dlq.letters"
+"""Topic of the group's dead letters."""
+LETTER_CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
 GROUP_SETTINGS = {
     "share.auto.offset.reset": "earliest",
     "share.record.lock.duration.ms": str(LOCK_MS),
     "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+    "errors.deadletterqueue.topic.name": LETTER_TOPIC,
 }
 TYPES = (*(ACCEPT,) * 12, *(RELEASE,) * 3, REJECT, RENEW)
 """Types of acknowledgements, as often as members use them."""
@@ -57,19 +64,54 @@ class ShareWorkload(ClientWorkload):
 
     counts: Counter[str]
     """Numbers of rare events, by their names."""
+    _ends: dict[TopicPartition, int]
 
     async def create_topics(self, *, replication_factor: int) -> None:
         """Create the permanent topics, and set the settings of the group."""
         self.counts = Counter()
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
+            await admin.create_topic(
+                LETTER_TOPIC,
+                partition_count=1,
+                replication_factor=replication_factor,
+                configs=LETTER_CONFIGS,
+            )
             group = ConfigResource(ConfigKind.GROUP, self.group)
             await admin.alter_configs(group, GROUP_SETTINGS)
 
+    async def read_all(self, ends: dict[TopicPartition, int]) -> None:
+        """Read every partition, and note where the group must arrive."""
+        await super().read_all(ends)
+        self._ends = ends
+
     async def committed_offsets(self) -> dict[TopicPartition, int]:
-        """Return the group's start offsets. They are checked like all that members describe."""
-        found = await self._describe()
-        return {at: found.get(at) or 0 for at in self.partitions}
+        """Return the group's start offsets. They are checked like all that members describe.
+
+        If they are at the end, the dead letters are complete, and are recorded for the checkers.
+        """
+        described = await self._describe()
+        found = {at: described.get(at) or 0 for at in self.partitions}
+        if all(found[at] >= end for at, end in self._ends.items()):
+            await self._read_letters()
+        return found
+
+    async def _read_letters(self) -> None:
+        """Read the topic of dead letters, and record the places of their records."""
+        at = TopicPartition(LETTER_TOPIC, 0)
+        keys: dict[str, list[Json]] = {}
+        begun = self._history.events.begins("letters", {"group": self.group}, extra=FINAL)
+        config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
+        async with open_consumer(self._cluster.bootstrap, config) as consumer:
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            end = (await consumer.end_offsets([at]))[at]
+            while await consumer.position(at) < end:
+                for record in await consumer.poll(5.0):
+                    key, offset = source_of(record)
+                    keys.setdefault(key, []).append(offset)
+        self.counts["a record becomes a dead letter"] += bool(keys)
+        self._history.events.ends(begun, {"group": self.group, "keys": keys})
 
     async def _take_part(self, machine: Machine, is_stopping: trio.Event) -> None:
         chance = self._chance(machine)
@@ -193,6 +235,13 @@ class ShareWorkload(ClientWorkload):
         keys = {key_of(at): [start, found[at].lag] for at, start in starts.items()}
         events.ends(begun, {"group": self.group, "keys": keys})
         return starts
+
+
+def source_of(letter: ConsumerRecord) -> tuple[str, int]:
+    """Return the key and the offset of the record from which a dead letter was made."""
+    headers = {name: (value or b"").decode() for name, value in letter.headers}
+    topic, partition = headers["__dlq.errors.topic"], int(headers["__dlq.errors.partition"])
+    return key_of(TopicPartition(topic, partition)), int(headers["__dlq.errors.offset"])
 
 
 def ignore_ends_of_locks(consumer: ShareConsumer) -> None:

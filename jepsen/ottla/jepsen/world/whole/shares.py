@@ -91,6 +91,7 @@ class SharesOfCluster(WholeCluster):
         "a share coordinator dies without followers",
         "a record is delivered again",
         "a lock ends before the acknowledgement",
+        "a record becomes a dead letter",
         "an acknowledgement is confirmed",
         "an acknowledgement is refused",
     )
