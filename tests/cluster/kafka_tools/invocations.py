@@ -364,7 +364,7 @@ RECORD_ROWS = (
                " --input-partition 0 --output-topic copies --max-messages 2 --consumer-group copy"
                " --transaction-size 2 --transactional-id copier", any_numbers=True),
     Invocation("ReplicaVerificationTool", "--broker-list {brokers} --topics-include orders"
-               " --report-interval-ms 1000", is_alone=True, seconds=6, any_order=True),
+               " --report-interval-ms 1000", is_alone=True, seconds=12, any_order=True),
     Invocation("StreamsResetter", "{b} --application-id app --input-topics orders --dry-run"),
     Invocation("StreamsResetter", "{b} --application-id app --input-topics unknown"),
     Invocation("StreamsResetter", "{b} --application-id app --input-topics orders"),
