@@ -67,13 +67,14 @@ def counted_lines(order: DeliveryOrder) -> int:
         count += event == "line"
         return trace
 
+    before = sys.gettrace()
     sys.settrace(trace)
     try:
         order.ripen(NOW)
         order.take(100, NEVER)
         order.next_mono_ms(NOW)
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return count
 
 
