@@ -18,7 +18,7 @@ KEPT_MAX = 10_000
 
 
 class TokenCredentials:
-    """First of the credentials in the last read. Credentials for unknown users resemble it."""
+    """SCRAM credentials of the delegation tokens in the metadata image."""
 
     def __init__(
         self, secret: str, image: Callable[[], MetadataImage | None], wall_ms: Callable[[], int]

@@ -135,8 +135,10 @@ class GroupHost(GroupRequests):
     # ---- the work of a broker's drivers
 
     def settle(self) -> None:
-        """Let the other replica fetch the log, which commits it. The fetch reaches the last append
-        that ends at or before `end`, or the end of the log if `end` is None."""
+        """Load the shards of the group coordinator, handle deadlines that have passed, do its
+        pending work and append its records, until no work is left. Raises the first unexpected
+        error.
+        """
         groups, now_ms = self._groups, self.mono_ms
         for led in groups.take_loads():
             self._load(led)
