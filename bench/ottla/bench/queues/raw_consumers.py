@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import trio
 
-from ottla.bench.groups import Address, find_coordinator
+from ottla.bench.groups import NOT_YET, Address, find_coordinator
 from ottla.bench.requests import SILENCE_S, dial, exchanged, frame_of, topic_id_of
 from ottla.bench.result import Result
 from ottla.client.admin import open_admin
@@ -103,8 +103,9 @@ class RawShareConsumers:
                 found = codec.decode(
                     ShareGroupHeartbeatResponse, HEARTBEAT_VERSION, memoryview(answer)[at:]
                 )
-                raise_for(found.error_code, found.error_message)
-                epoch = found.member_epoch
+                if found.error_code not in NOT_YET:
+                    raise_for(found.error_code, found.error_message)
+                    epoch = found.member_epoch
                 if found.assignment is not None and found.assignment.topic_partitions:
                     return
                 time.sleep(HEARTBEAT_S)
