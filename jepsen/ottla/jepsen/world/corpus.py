@@ -1,5 +1,4 @@
-"""Failing runs worth keeping: JSON files, each with the decisions that reproduce one broken
-invariant.
+"""Corpus of failing runs: JSON files, each with the decisions that reproduce one broken invariant.
 
 The test suite replays the cases in `tests/jepsen/corpus`. Each of these cases names the commit that
 fixed its bug, so its replay must find no violation. A newly saved case names no commit yet.
@@ -17,7 +16,7 @@ from ottla.model.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One failing run, with the decisions that reproduce it."""
+    """One failing run, with the random decisions that reproduce it."""
 
     engine: str
     subject: str
@@ -25,9 +24,9 @@ class Case:
     budget: int
     decisions: tuple[int, ...]
     invariant: str
-    """The invariant that the run broke."""
+    """Name of the invariant that the run broke."""
     what: str
-    """Description of the failure in one sentence."""
+    """Description of the violation in one sentence."""
     mutant: str = ""
     """Name of the mutant that the case reveals. Empty for a real bug."""
     fixed_in: str = ""
@@ -68,8 +67,8 @@ def cases_in(folder: Path) -> Iterator[tuple[Path, Case]]:
 
 
 def replay(case: Case, decisions: Sequence[int] | None = None) -> RunOutcome:
-    """Run a case again with its own decisions, or with `decisions` if they are given. Returns the
-    outcome."""
+    """Run a case again with its own random decisions, or with `decisions` if they are given.
+    Returns the outcome."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)
     return run_once(engine, Chance(case.seed, replay=chosen), budget=case.budget)

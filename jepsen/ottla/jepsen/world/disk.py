@@ -1,11 +1,11 @@
 """The simulated disk: in memory, deterministic, with the weakest guarantees that POSIX allows.
 
 It implements the interface in `ottla.storage.disk.disk_seam`, like the real disk. At a `crash`,
-data that was written but not flushed may be lost, kept, torn, reordered or replaced by zeros. A
-name that was created, renamed or removed is durable only after a flush of its directory; any of
-several unflushed changes may be kept. Faults are injected by `fail` and `capacity_bytes`. A crash
-invalidates all handles. The code that crashes a node must also cancel its tasks, so that nothing of
-the old process continues to write.
+data that was written but not flushed may be lost, kept, torn, reordered or replaced by zeros. The
+creation, renaming or removal of a file becomes durable only when its directory is flushed. Until
+then, a crash keeps an arbitrary subset of the unflushed changes. Faults are injected by `fail` and
+`capacity_bytes`. A crash invalidates all handles. The code that crashes a node must also cancel its
+tasks, so that nothing of the old process continues to write.
 """
 
 import errno
@@ -47,8 +47,8 @@ class _Directory:
         self.pending.append(change)
 
     def lose_power(self, rng: Rng) -> None:
-        """Apply a random part of the unflushed changes, and lose the rest: keep the first ones, or
-        any of them."""
+        """Apply a random part of the unflushed changes and lose the rest. The part is a prefix or
+        an arbitrary subset of the changes."""
         is_ordered = rng.below(2) == 0
         kept_count = rng.below(len(self.pending) + 1)
         for index, change in enumerate(self.pending):
@@ -60,27 +60,29 @@ class _Directory:
 
 _Node = Inode | _Directory
 _NameChange = dict[str, _Node | None]
-"""New nodes of the names that change together. A rename within one directory changes two names
-atomically."""
+"""Changes of directory entries that become durable together: the new file or directory of each
+name, or None for a removed name. A rename within one directory changes two names atomically."""
 
 
 class SimulatedDisk:
-    """A disk with files and directories in memory. The module's docstring lists the faults it can
-    have."""
+    """A simulated disk with files and directories in memory. The module's docstring lists the
+    faults it can have."""
 
     def __init__(self, rng: Rng, *, pause: Pause | None = None) -> None:
         self.life = 0
-        """Number of crashes and kills so far. Handles opened before the last crash or kill are
-        invalid."""
+        """Number of crashes and kills of the node so far. Handles opened before the last crash or
+        kill are invalid."""
         self.capacity_bytes: int | None = None
         self.has_lost_writes = False
-        """True if a process ended after a failed flush. The writes it failed to flush are then only
-        in the page cache."""
+        """True if a process ended after a failed flush. The data that the flush should have written
+        is then only in the page cache."""
         """Total bytes of all files above which writes fail with ENOSPC."""
         self.wall_ms: Callable[[], int] | None = None
-        """Clock for the modification times of files. Without a clock, no file ever becomes old."""
+        """Function that returns the wall-clock time in ms, for the modification times of files. If
+        it is None, no file ever becomes old."""
         self.descriptor_count_max: int | None = None
-        """Number of open files above which an open fails with EMFILE."""
+        """Maximum number of open files, above which an open fails with EMFILE. None means no limit.
+        """
         self.files = OpenFiles(OPEN_FILES_MAX)
         self.refused_count = 0
         """Number of writes that failed with ENOSPC."""
@@ -180,8 +182,8 @@ class SimulatedDisk:
     # ---- the seam
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        """Open a file for reading and writing, and return a handle on it. If `create`, a missing
-        file is created."""
+        """Open a file for reading and writing, and return a handle on it. If `create` is True, a
+        missing file is created."""
         self.raise_injected(DiskOperation.OPEN, path)
         parent, name = self._parent(path)
         node = parent.entries.get(name)
@@ -196,8 +198,7 @@ class SimulatedDisk:
         return SimulatedFile(self, path, node)
 
     def at(self, path: str) -> SimulatedFile:
-        """Return a handle on an existing file. The file is opened at the first use of the
-        handle."""
+        """Return a handle on an existing file, which is opened when the handle is first used."""
         inode = self.inode_at(path)
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -214,7 +215,7 @@ class SimulatedDisk:
         return True
 
     def unlink_empty(self, path: str) -> None:
-        """Remove an empty file immediately, without waiting."""
+        """Remove an empty file immediately, without letting other tasks run."""
         self.raise_injected(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
@@ -248,8 +249,8 @@ class SimulatedDisk:
         _simulated(file).inode.forget_flushed()
 
     async def write_back(self, file: DiskFile) -> None:
-        """Wait like the real disk, without making data durable. A crash decides at random how much
-        of the file's data has reached the device."""
+        """Let other tasks run, as the real disk does while it writes data back, but make no data
+        durable. A crash decides at random how much of the file's data has reached the device."""
         await self._wait(file.path)
 
     async def fsync(self, file: DiskFile) -> None:
@@ -485,7 +486,7 @@ class SimulatedDisk:
         return node if isinstance(node, Inode) else None
 
     def _unname(self, path: str) -> None:
-        """Keep the descriptors of a file's handles open when its name is removed."""
+        """Prepare the removal of a file's name: the descriptors of its open handles stay open."""
         for file in self.files.places.at(path):
             file.keep_open()
         self.files.places.unname(path)
@@ -528,7 +529,8 @@ class SimulatedDisk:
                 inode.modified_ms = self.wall_ms()
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
-        """Yield every directory that a name leads to, in the view of processes or on the device."""
+        """Yield every directory that is reachable from `directory`, in the view of processes or on
+        the device."""
         yield directory
         for node in _nodes_of(directory):
             if isinstance(node, _Directory):
@@ -571,8 +573,8 @@ def _change_names(entries: dict[str, _Node], change: _NameChange) -> None:
 
 
 def _nodes_of(directory: _Directory) -> list[_Node]:
-    """Return the nodes under the directory's names: as processes see them, on the device, and in
-    unflushed changes."""
+    """Return the files and directories that are entries of `directory`: as processes see it, on the
+    device, and in unflushed changes."""
     nodes = [*directory.entries.values(), *directory.durable.values()]
     for change in directory.pending:
         nodes += [node for node in change.values() if node is not None]
@@ -585,8 +587,8 @@ def _names(path: str) -> list[str]:
 
 
 def brought_in(piece: FileSlice, _done: object) -> bool:
-    """Load a range of a file into the page cache immediately, for random walks, which never wait.
-    Returns True."""
+    """Load a range of a file into the page cache immediately, for random walks, which never wait
+    for the disk. Returns True."""
     _simulated(piece.file).bring_in(piece.position, piece.length)
     return True
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Function whose awaitable returns when a directory no longer hangs. Calls on the directory wait
-for it."""
+"""Function that returns an awaitable, which ends when the hanging directory responds again. Calls
+on the directory wait for it."""
 
 
 class DiskOperation(Enum):
@@ -22,13 +22,14 @@ class DiskOperation(Enum):
     READ = auto()
     FSYNC = auto()
     NAME = auto()
-    """Operations on names: their creation, renaming and removal, and flushes of directories."""
+    """Operations on directory entries: creation, renaming and removal of files, and flushes of
+    directories."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
-    """A rule that makes matching calls fail. `failed_count` is the number of calls that it made
-    fail."""
+    """A rule that makes matching calls of the disk fail. `failed_count` is the number of calls that
+    failed because of it."""
 
     operation: DiskOperation
     error_number: int
@@ -36,7 +37,7 @@ class DiskFault:
     skip_count: int
     times_left: int
     spared_parts: tuple[str, ...] = ()
-    """Calls on paths that contain one of these texts never fail."""
+    """Parts of paths. Calls on a path that contains one of them never fail."""
     failed_count: int = 0
 
     def applies_to(self, operation: DiskOperation, path: str) -> bool:
@@ -65,7 +66,7 @@ class DiskFaults:
 
     @property
     def may_fail_calls(self) -> bool:
-        """True if any call may still fail."""
+        """True if a fault may still make calls fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: DiskFault) -> None:
@@ -73,12 +74,13 @@ class DiskFaults:
         self._faults.append(fault)
 
     def take_back(self, fault: DiskFault) -> None:
-        """Remove one fault from the disk's active faults."""
+        """Remove a fault from the disk's active faults."""
         if fault in self._faults:
             self._faults.remove(fault)
 
     def hang(self, directory: str, until: Until) -> None:
-        """Delay every awaited call on a directory until `until` returns."""
+        """Delay every awaited call on a directory until the awaitable that `until` creates has
+        returned."""
         self._hanging[directory] = until
 
     def lose(self, directory: str) -> None:
@@ -86,7 +88,7 @@ class DiskFaults:
         self._gone.add(directory)
 
     def give_back(self, directory: str) -> None:
-        """End the hang or the loss of a directory. Later calls on it succeed."""
+        """End the hang or the loss of a directory, so that later calls on it succeed."""
         self._gone.discard(directory)
         self._hanging.pop(directory, None)
 
@@ -109,8 +111,8 @@ class DiskFaults:
         return any(_lies_in(path, directory) for directory in self._gone)
 
     def hanging(self, path: str) -> Until | None:
-        """Return the function whose awaitable delays a call on the path, or None if the path does
-        not hang."""
+        """Return the function whose awaitable delays a call on the path. Returns None if the
+        directory of the path does not hang."""
         for directory, until in self._hanging.items():
             if _lies_in(path, directory):
                 return until
@@ -118,7 +120,7 @@ class DiskFaults:
 
 
 class FileDamage(IntEnum):
-    """Kind of damage to one file of a stopped node."""
+    """Kinds of damage to one file of a stopped node."""
 
     REMOVED = 0
     EMPTIED = 1
@@ -128,8 +130,8 @@ class FileDamage(IntEnum):
 
 
 def damaged(data: bytes, kind: FileDamage, below: Callable[[int], int]) -> bytes | None:
-    """Return the bytes of a damaged file, or None if the damage removes the file. `below(n)` draws
-    a number from [0, n)."""
+    """Return the content of a file after damage of the given kind, or None if the damage removes
+    the file. `below(n)` draws a number from [0, n)."""
     match kind:
         case FileDamage.REMOVED:
             return None

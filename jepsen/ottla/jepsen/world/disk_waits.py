@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def waited_for(look: Callable[[], T]) -> T:
-    """Call `look` until it raises no NotCachedError, and return its result. After each such error,
-    the missing pages are loaded into the page cache."""
+    """Call `look`, an invariant check that reads logs, until it raises no NotCachedError, and
+    return its result. After each such error, the missing pages are loaded into the page cache."""
     while True:
         try:
             return look()
@@ -20,8 +20,8 @@ def waited_for(look: Callable[[], T]) -> T:
 
 
 def bytes_of(piece: FileSlice | bytes) -> bytes:
-    """Return the bytes of a slice, or of a few records that the fetch copied. The call waits for
-    the disk, as sendfile does."""
+    """Return the bytes of a slice of a file, or of a few records that the fetch copied. The call
+    waits for the disk, as sendfile does."""
     if isinstance(piece, bytes):
         return piece
     _bring_in(piece.file, piece.position, piece.length)

@@ -16,7 +16,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class RunOutcome(NamedTuple):
-    """Events, figures and violation of one run."""
+    """Events, counts and violation of one run."""
 
     engine: str
     subject: str
@@ -25,14 +25,14 @@ class RunOutcome(NamedTuple):
     sim_ms: int
     """Virtual time that the run took, in ms. 0 in an engine without a clock."""
     figures: dict[str, int]
-    """Counts of the run. They can be added up over several runs. Counts common to all engines have
-    the names in `COMMON_FIGURES`."""
+    """Counts of the run, by name. They can be added up over several runs. Counts common to all
+    engines have the names in `COMMON_FIGURES`."""
     rare: dict[str, int]
     trace_hash: str
     violation: Violation | None
     decisions: tuple[int, ...]
-    """Decisions drawn from the main stream of chance. Together with the seed they determine the
-    run."""
+    """Random decisions drawn from the main stream of the run's `Chance`. Together with the seed
+    they determine the run."""
 
 
 COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits")
@@ -41,13 +41,14 @@ COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits"
 - crashes: processes that were killed without a power cut;
 - power cuts: machines that lost power;
 - elections: leaders elected;
-- ISR changes: in-sync sets changed (walks count requests to the controller and its decisions);
+- ISR changes: in-sync sets changed (random walks count requests to the controller and its
+  decisions);
 - commits: records, entries or offsets committed.
 """
 
 
 class Engine(Protocol):
-    """A method to search for bugs in one subject, that is in one part of Ottla."""
+    """A search engine: a method to search for bugs in one subject, which is one part of Ottla."""
 
     name: str
     """Name of the engine's search method: `walk` or `whole`."""
@@ -71,7 +72,7 @@ class EngineIdentity(Protocol):
 
 class WalkRecord(Protocol):
     """Record of one random walk: its events, rare states and counts. It is complete even if an
-    invariant failed."""
+    invariant was broken."""
 
     trace: Trace
     rare: RareStates
@@ -86,7 +87,8 @@ def outcome_of(
     *,
     sim_ms: int = 0,
 ) -> RunOutcome:
-    """Return the outcome of a random walk, built from its record and its violation."""
+    """Return the outcome of a random walk, built from its record and its violation. `sim_ms` is the
+    virtual time that it took."""
     return RunOutcome(
         engine.name,
         engine.subject,
@@ -102,8 +104,8 @@ def outcome_of(
 
 
 def run_once(engine: Engine, chance: Chance, *, budget: int) -> RunOutcome:
-    """Run once, and return the outcome. An exception that the engine does not handle itself is also
-    returned as a violation."""
+    """Run the engine once, for at most `budget` events, and return the outcome. An exception that
+    the engine does not handle itself is also returned as a violation."""
     try:
         return engine.run(chance, budget=budget)
     except Exception as error:
@@ -187,7 +189,8 @@ def subjects_of(name: str) -> tuple[str, ...]:
 
 
 def make_engine(name: str, subject: str | None = None) -> Engine:
-    """Return a new engine. Raises RefusedError if there is no engine for the subject."""
+    """Return a new search engine. If `subject` is None, the engine's default subject is used.
+    Raises RefusedError if there is no engine for the subject."""
     known = subjects_of(name)
     if not known:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"engine {name} has no subject yet")

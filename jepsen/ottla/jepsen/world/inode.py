@@ -76,13 +76,14 @@ class Inode:
 
     def __init__(self) -> None:
         self.allocated_bytes = 0
-        """Number of bytes up to the last one written. A hole at the end uses no space."""
+        """Number of bytes up to the last one written. A hole at the end of the file uses no space.
+        """
         self.content = Bytes()
         self.durable = Bytes()
         self.pending: list[Write | Resize] = []
         self.flushed_count = 0
-        """Number of durable changes. It tells overlapping fsyncs which changes each of them
-        flushed."""
+        """Number of durable changes of the file. Overlapping fsyncs determine from it which changes
+        each of them flushed."""
         self.cold_pages: set[int] = set()
         """Numbers of the pages that are not in the page cache."""
         self.modified_ms = INT64_MAX
@@ -104,7 +105,7 @@ class Inode:
         )
 
     def change(self, operation: Write | Resize) -> None:
-        """Apply a change, which is durable only after `flush`."""
+        """Apply a change to the content that processes see. It is durable only after `flush`."""
         self.content.apply(operation)
         self.pending.append(operation)
         if isinstance(operation, Resize):
@@ -114,7 +115,7 @@ class Inode:
             self.allocated_bytes = max(self.allocated_bytes, end)
 
     def flush(self, count: int) -> None:
-        """Make the first `count` changes durable."""
+        """Make the first `count` unflushed changes durable."""
         for operation in self.pending[:count]:
             self.durable.apply(operation)
         del self.pending[:count]
@@ -122,7 +123,7 @@ class Inode:
 
     def forget_failure(self) -> bool:
         """Count the changes of a failed fsync as flushed, although they are not durable. Returns
-        whether there were any."""
+        whether there were such changes."""
         is_lost = self.has_failed_fsync and bool(self.pending)
         if self.has_failed_fsync:
             self.flushed_count += len(self.pending)
@@ -142,10 +143,10 @@ class Inode:
     def lose_power(self, rng: Rng) -> None:
         """Keep a random part of the unflushed changes, and lose the rest.
 
-        The survivors are one of these: the first changes, with the last write torn; any of the
-        changes; or any of their sectors. The size may be the one that processes saw, with zeros in
-        place of lost bytes, because a file system with delayed allocation writes size and data
-        separately.
+        The changes kept are a prefix, after which the next write may be torn, an arbitrary subset
+        of the changes, or an arbitrary subset of the written sectors. The size of the file may be
+        the one that processes saw, with zeros in place of lost bytes, because a file system with
+        delayed allocation writes size and data separately.
         """
         size = self.content.size
         match rng.below(3):
@@ -184,8 +185,8 @@ def _pages(position: int, size: int) -> range:
 
 
 def _sectors(operation: Write | Resize) -> Iterator[Write | Resize]:
-    """Yield the parts of a change that a device writes one after the other: sectors, or the resize
-    itself."""
+    """Yield the parts of a change that a device writes atomically: the sectors of a write, or a
+    resize as a whole."""
     if isinstance(operation, Resize):
         yield operation
         return

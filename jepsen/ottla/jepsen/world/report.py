@@ -20,7 +20,7 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
     """Return a failing run as a case of the corpus, shrunk as far as the time allows.
 
     If the job has a mutant, the caller must have applied it. `trials_max` limits the number of runs
-    while shrinking.
+    while shrinking; None means the default limit.
     """
     violation = outcome.violation
     assert violation is not None
@@ -78,7 +78,7 @@ def command_of(job: Job, seed: int) -> str:
 
 
 def figures_of(job: Job, first_seed: int, totals: RunTotals, seconds: float) -> dict[str, Any]:
-    """Return all figures of a search in a form that can be written as JSON."""
+    """Return all counts and rates of a search in a form that can be written as JSON."""
     required = make_engine(job.engine, job.subject).required
     return {
         "engine": job.engine,

@@ -1,4 +1,4 @@
-"""Runs many seeds over several processes, adds up their figures, and keeps the failing runs.
+"""Runs many seeds over several processes, adds up their counts, and keeps the failing runs.
 
 A run depends on its seed alone, and not on the process or on earlier runs. So the sum of all trace
 hashes is the same however the seeds are distributed.
@@ -31,11 +31,11 @@ WALL_FACTOR_MAX = 20
 busy with other work."""
 
 BATCH_SECONDS = 0.5
-"""Duration of the work given to a process at once, in seconds. Shorter batches cost more messages;
-longer ones make the progress display jerky."""
+"""Duration of a batch of runs given to a process at once, in seconds. Shorter batches cost more
+messages; longer batches make the progress display jerky."""
 
 VIOLATIONS_KEPT_MAX = 20
-"""Number of failing runs that are kept completely. Further ones are only counted."""
+"""Number of failing runs that are kept completely. Further failing runs are only counted."""
 
 _HASH_BITS = 128
 
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(slots=True)
 class RunTotals:
-    """Sums of the figures of several runs with different seeds, and the failing runs among them."""
+    """Sums of the counts of several runs with different seeds, and the failing runs among them."""
 
     run_count: int = 0
     event_count: int = 0
@@ -74,7 +74,7 @@ class RunTotals:
     """CPU time of all processes in seconds. Other work on the machine does not count."""
 
     def take_in(self, outcome: RunOutcome) -> None:
-        """Add the outcome of one run."""
+        """Add the outcome of one run to the sums."""
         self.run_count += 1
         self.only_hash = outcome.trace_hash
         self.event_count += outcome.event_count
@@ -88,7 +88,7 @@ class RunTotals:
             self._keep([outcome])
 
     def merge(self, other: "RunTotals") -> None:
-        """Add the sums that another process collected."""
+        """Add the sums of another process."""
         self.run_count += other.run_count
         self.only_hash = other.only_hash
         self.event_count += other.event_count
@@ -129,7 +129,7 @@ def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
 
 
 def run_batch(job: Job, first_seed: int, count: int) -> RunTotals:
-    """Run `count` consecutive seeds in this process, and return the sums of their figures."""
+    """Run `count` consecutive seeds in this process, and return the sums of their counts."""
     engine = make_engine(job.engine, job.subject)
     totals = RunTotals()
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -154,7 +154,8 @@ def run_many(
     on_progress: OnProgress = lambda totals: None,
 ) -> RunTotals:
     """Run `count` seeds, beginning at `first_seed`, or as many as `seconds` of wall-clock time or
-    `cpu_seconds` of all processes allow. Returns the sums of their figures."""
+    `cpu_seconds` of all processes allow. Returns the sums of their counts. If `ends_at_failure` is
+    True, the first violation ends the search."""
     assert (count, seconds, cpu_seconds) != (None, None, None)
     seed_batches = SeedBatches(first_seed, count, seconds, cpu_seconds)
     totals = RunTotals()
@@ -189,7 +190,8 @@ def run_many(
 
 
 def open_pool(processes: int) -> ProcessPoolExecutor:
-    """Return a pool of processes that run batches until the parent ends it."""
+    """Return a pool of worker processes that run batches of seeds until the parent ends the
+    pool."""
     return ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_begin_process
     )
@@ -211,7 +213,7 @@ def _end_with_parent() -> None:
 
 
 class SeedBatches:
-    """Batches of seeds, each of which takes about BATCH_SECONDS to run."""
+    """Batches of consecutive seeds, each of which takes about BATCH_SECONDS to run."""
 
     def __init__(
         self,
@@ -227,8 +229,8 @@ class SeedBatches:
         self._share_count = 1
 
     def next_share(self) -> tuple[int, int] | None:
-        """Return the first seed and the number of seeds of the next batch, or None if no seeds or
-        no time is left."""
+        """Return the first seed and the number of seeds of the next batch. Returns None if no seeds
+        or no time is left."""
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return None
         if self._cpu_seconds_left is not None and self._cpu_seconds_left <= 0:
@@ -243,8 +245,8 @@ class SeedBatches:
         return share
 
     def learn(self, batch: RunTotals) -> None:
-        """Adjust the size of the next batches to the duration of a finished one, and count its CPU
-        time."""
+        """Adjust the size of the next batches to the duration of a finished batch, and count the
+        CPU time of that batch."""
         if self._cpu_seconds_left is not None:
             self._cpu_seconds_left -= batch.cpu_seconds
         seconds_a_run = batch.busy_seconds / max(1, batch.run_count)

@@ -19,7 +19,8 @@ class _TrialsExhausted(Exception):  # noqa: N818 - an event, not a fault
 
 
 class _Trials:
-    """Runs of candidate lists of decisions: their number, and the smallest failing list so far."""
+    """Runs of candidate lists of decisions. Counts the runs, and stores the smallest failing list
+    so far."""
 
     def __init__(
         self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime
@@ -30,8 +31,8 @@ class _Trials:
         self._has_time = has_time
 
     def accept(self, candidate: list[int]) -> bool:
-        """Run the candidate, and keep it if it is smaller and fails as well. Returns whether it was
-        kept."""
+        """Run the candidate, and keep it if it is smaller than the smallest failing list and fails
+        as well. Returns whether it was kept."""
         if self._left <= 0 or not self._has_time():
             raise _TrialsExhausted
         self._left -= 1
@@ -48,8 +49,10 @@ def shrink(
     trials_max: int = TRIALS_MAX,
     has_time: HasTime = lambda: True,
 ) -> list[int]:
-    """Return a shorter list of decisions that still fails. No further part that was tried can be
-    removed."""
+    """Return a shorter list of decisions that still fails. After a complete reduction, none of the
+    parts tried can be removed from it.
+
+    Ends early after `trials_max` runs, or when `has_time` returns False."""
     trials = _Trials(decisions, still_fails, trials_max, has_time)
     try:
         _cut_end(trials)
@@ -76,7 +79,8 @@ def _cut_end(trials: _Trials) -> None:
 
 
 def _cut_parts(trials: _Trials) -> None:
-    """Remove sequences of decisions, the longest first."""
+    """Remove sequences of consecutive decisions, the longest first, as long as the run still
+    fails."""
     length = max(1, len(trials.best) // 2)
     while length >= 1:
         at = 0
@@ -87,7 +91,7 @@ def _cut_parts(trials: _Trials) -> None:
 
 
 def _quieten(trials: _Trials) -> None:
-    """Replace each decision by 0, or by half its value if 0 removes the failure."""
+    """Replace each decision by 0, or by half its value if the run no longer fails with 0."""
     for at in range(len(trials.best)):
         value = trials.best[at]
         for smaller in (0, value // 2):

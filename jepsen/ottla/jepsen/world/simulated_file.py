@@ -1,5 +1,5 @@
-"""A handle on a file of the simulated disk. As on the real disk, its descriptor may be closed while
-the file is idle.
+"""A handle on a file of the simulated disk. As on the real disk, the descriptor of the handle may
+be closed while the file is idle.
 
 Random walks can thereby find reads of an idle file after its name was removed, files that stay open
 permanently, and unexpected EMFILE errors.
@@ -26,7 +26,7 @@ class OpenFiles:
 
 
 class FileDisk(Protocol):
-    """Interface of the disk that a handle uses."""
+    """Interface of the simulated disk that a file handle uses."""
 
     life: int
     wall_ms: Callable[[], int] | None
@@ -50,7 +50,7 @@ class FileDisk(Protocol):
         ...
 
     def write(self, file: "SimulatedFile", position: int, data: bytes) -> None:
-        """Write data to the file of a handle."""
+        """Write data to the file of a handle, from byte `position` on."""
         ...
 
 
@@ -200,12 +200,12 @@ class SimulatedFile:
                 self._files.descriptors.settle(self)
 
     def expect_rewrite(self) -> None:
-        """Stop counting writes of this file as unflushed, because its owner rewrites the whole file
-        before it relies on the content."""
+        """Stop counting writes of this file as unflushed, because the owner of the file rewrites
+        all of it before relying on the content."""
         self._is_rewritten = True
 
     def close(self) -> None:
-        """Close the file on behalf of its owner."""
+        """Close the file, called by its owner."""
         if self._pin_count and not self._is_closed and self._life == self._disk.life:
             self.keep_open()
         self._is_closed = True
@@ -213,7 +213,7 @@ class SimulatedFile:
             self._forget()
 
     def give_back(self) -> None:
-        """Close the descriptor. The next use of the handle opens the file again."""
+        """Close the descriptor of an idle file. The next use of the handle opens the file again."""
         assert not self.is_kept
         self.is_open = False
 
@@ -231,7 +231,7 @@ class SimulatedFile:
             self._files.descriptors.add(self)
 
     def check_valid(self) -> None:
-        """Raise OSError if the handle is closed or was opened before a crash."""
+        """Raise OSError if the handle is closed or was opened before the last crash."""
         if self._life != self._disk.life:
             raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
         if self._is_closed and self._pin_count == 0:
@@ -240,8 +240,8 @@ class SimulatedFile:
     def check_usable(self) -> None:
         """Open the file if its descriptor was closed while idle.
 
-        Raises OSError if the handle is closed, was opened before a crash, or the file cannot be
-        opened.
+        Raises OSError if the handle is closed, was opened before the last crash, or the file cannot
+        be opened.
         """
         self.check_valid()
         if self.is_open:

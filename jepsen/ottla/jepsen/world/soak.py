@@ -1,4 +1,4 @@
-"""A soak: a search with every engine and subject, each for its share of the time, and its results.
+"""A soak: a long search for bugs with every engine and subject, each for a fixed share of the time.
 
 The subject that is furthest behind its share gets the next few seeds, so that the shares are right
 whenever the time ends. A violation does not end the search: it is counted and saved as a file at
@@ -22,7 +22,7 @@ from ottla.jepsen.world.report import case_of
 from ottla.jepsen.world.runner import Job, RunTotals, SeedBatches, open_pool, run_batch
 
 SHRUNK_MAX = 12
-"""Number of failures that are shrunk. Each occupies one process for up to 30 s."""
+"""Maximum number of failing runs that are shrunk. Each occupies one process for up to 30 s."""
 
 WAIT_SECONDS = 0.5
 """Interval in seconds between checks of the time and of requests to stop."""
@@ -32,14 +32,14 @@ STOP_SECONDS = 20.0
 count."""
 
 POOLS_MAX = 20
-"""Number of times that dead worker processes are replaced. If they die more often, something is
-broken."""
+"""Maximum number of times that dead worker processes are replaced. If they die more often,
+something is broken."""
 
 MakePool = Callable[[int], Executor]
 
 
 class Part(NamedTuple):
-    """One subject, and its share of the time in percent."""
+    """One subject of a search engine, and its share of the soak's time in percent."""
 
     engine: str
     subject: str
@@ -91,7 +91,7 @@ class SubjectRow:
     seed_batches: SeedBatches
     totals: RunTotals = field(default_factory=RunTotals)
     under_way_count: int = 0
-    """Number of runs that were given to processes and whose results are still missing."""
+    """Number of runs given to worker processes whose results are still missing."""
 
     @property
     def debt(self) -> float:
@@ -103,7 +103,7 @@ class SubjectRow:
 
 
 class _Share(NamedTuple):
-    """Seeds of one subject that a worker process is running now."""
+    """A batch of seeds of one subject that a worker process is running now."""
 
     row: SubjectRow
     first_seed: int
@@ -119,7 +119,7 @@ class _ShrinkTask(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class KeptFailure:
-    """A failure saved in a file."""
+    """A failing run that was saved in a file."""
 
     engine: str
     subject: str
@@ -149,7 +149,7 @@ class Soak:
         self.processes = processes
         self.rows = [_row_of(part, first_seed) for part in plan]
         self.kept: list[KeptFailure] = []
-        """First failure of each kind that was saved."""
+        """The first failing run of each kind, saved as a file."""
         self.lost: list[str] = []
         """Seeds whose results were lost, because their process died."""
         self.is_stopped = False
@@ -237,7 +237,8 @@ class Soak:
     # --- dealing ------------------------------------------------------------------------------
 
     def _deal_out(self, pool: Executor) -> None:
-        """Give every idle process some work. At most one of them shrinks failures."""
+        """Submit work to every idle process of the pool. At most one process shrinks failures at a
+        time."""
         is_shrinking = any(isinstance(task, _ShrinkTask) for task in self._running.values())
         if self._to_shrink and not is_shrinking and len(self._running) < self.processes:
             task = self._to_shrink.popleft()
@@ -280,7 +281,8 @@ class Soak:
         return all((one.engine, one.subject, one.invariant) != kind for one in self.kept)
 
     def _keep(self, case: Case, *, is_small: bool) -> None:
-        """Write a failure to its file. A shrunk case replaces the original."""
+        """Write a failing run to its file. A shrunk case replaces the original. `is_small` is True
+        if the case was shrunk."""
         found = KeptFailure(
             engine=case.engine,
             subject=case.subject,
@@ -293,7 +295,8 @@ class Soak:
         self.kept = [*(one for one in self.kept if one.path != found.path), found]
 
     def _lose(self, task: _Share | _ShrinkTask, why: str) -> None:
-        """Record the seeds of a worker process that died. Their results are unknown."""
+        """Record the seeds of a worker process that died for the reason `why`. Their results are
+        unknown."""
         if isinstance(task, _Share):
             row, end_seed = task.row, task.first_seed + task.run_count
             row.under_way_count -= task.run_count

@@ -1,4 +1,5 @@
-"""Results of a soak as one table: as text, as JSON, and as a section of the docs.
+"""Table of the results of a soak (a long search for bugs with all engines): as text, as JSON, and
+as a section of the docs.
 
 Every number is a sum over the outcomes of the runs. If a subject cannot count something, its cell
 is empty, which does not mean 0. Rates are per second of one core's CPU time, so other work on the
@@ -26,11 +27,12 @@ HEADERS = (
 )
 NONE = "–"
 COMMANDS_MAX = 10
-"""Number of violations listed for each subject. All of them are counted."""
+"""Maximum number of violations whose commands are listed for each subject. All violations are
+counted."""
 
 
 def facts_of(soak: Soak) -> dict[str, Any]:
-    """Return all figures of a soak, for JSON."""
+    """Return all results of a soak, in a form that can be written as JSON."""
     rows = [_facts(row) for row in soak.rows]
     return {
         "seed": soak.first_seed,
@@ -58,14 +60,14 @@ def facts_of(soak: Soak) -> dict[str, Any]:
 
 
 def cells_of(facts: dict[str, Any]) -> list[list[str]]:
-    """Return the cells of the table, with the columns `HEADERS`."""
+    """Return the cells of the table of results, with the columns `HEADERS`."""
     rows = facts["rows"]
     lines = [[f"{row['engine']} {row['subject']}", *_cells(row)] for row in rows]
     return [*lines, ["all", *_cells(facts["totals"])]]
 
 
 def words_of(facts: dict[str, Any]) -> str:
-    """Return one sentence with the duration of the search and the violations that it found."""
+    """Return one sentence with the duration of a soak and the violations that it found."""
     minutes, core_minutes = facts["seconds"] / 60, facts["core_seconds"] / 60
     count = facts["totals"]["violations"]
     seeds = f"seeds from {facts['seed']} on"
@@ -78,7 +80,7 @@ def words_of(facts: dict[str, Any]) -> str:
 
 
 def notes_of(facts: dict[str, Any]) -> list[str]:
-    """Return notes on facts that the table does not contain: violations, missed rare states, and
+    """Return notes on results that the table does not contain: violations, missed rare states, and
     other counts."""
     notes: list[str] = []
     for row in facts["rows"]:
@@ -106,7 +108,7 @@ def notes_of(facts: dict[str, Any]) -> list[str]:
 
 
 def markdown_of(facts: dict[str, Any]) -> str:
-    """Return the table and its notes as a section of a page."""
+    """Return the table of results and its notes as a section of a Markdown page."""
     lines = [words_of(facts), "", _line(HEADERS), _line(["---"] + ["---:"] * (len(HEADERS) - 1))]
     lines += [_line(cells) for cells in cells_of(facts)]
     notes = [f"- {note}" for note in notes_of(facts)]
@@ -152,8 +154,8 @@ def _facts(row: SubjectRow) -> dict[str, Any]:
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the row of sums. Rates are left out, because rates of different subjects cannot be
-    added."""
+    """Return the last row of the table, with the sums of all rows. Rates are left out, because
+    rates of different subjects cannot be added."""
     names = ["schedules", "events", "sim_s", *map(_key, COMMON_FIGURES)]
     names += ["violations", "rare_reached", "rare_required"]
     totals: dict[str, Any] = {name: sum(row[name] or 0 for row in rows) for name in names}

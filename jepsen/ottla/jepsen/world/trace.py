@@ -1,4 +1,4 @@
-"""The events of a run as one hash: equal hashes mean equal runs, on any machine.
+"""The events of a simulated run as one hash: equal hashes mean equal runs, on any machine.
 
 The parts of an event are numbers, texts and bytes, never objects. So the hash cannot depend on an
 address, on `hash()` or on the order of a set.
@@ -57,8 +57,8 @@ class Trace:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Return a context in which `listener` receives every event as it happens, to print a replayed
-    run."""
+    """Return a context in which `listener` receives every event of the run as it happens. It is
+    used to print a replayed run."""
     global _listener
     before, _listener = _listener, listener
     try:

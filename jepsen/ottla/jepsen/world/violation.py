@@ -14,7 +14,7 @@ NOTHING_ESCAPES = "NothingEscapes"
 
 
 class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong here
-    """A broken invariant. `detail` says where it was broken, and by which values."""
+    """A broken invariant. `detail` describes the place and the values with which it was broken."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -22,15 +22,16 @@ class Violation(AssertionError):  # noqa: N818 - what was found, not what went w
         self.detail = detail
 
     def __reduce__(self) -> tuple[type["Violation"], tuple[str, str]]:
-        """Support pickling between processes."""
+        """Return the arguments for pickling the exception, so that it can be sent between
+        processes."""
         return Violation, (self.invariant, self.detail)
 
 
 def violation_of(error: Exception) -> Violation:
     """Return the violation that an exception of a run proves.
 
-    The message of an assertion may begin with the name of an invariant, which the violation then
-    has.
+    If the message of an assertion begins with the name of an invariant, the violation has this
+    name.
     """
     if isinstance(error, Violation):
         return error
@@ -44,7 +45,7 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """Call `run`. Returns the violation that it raised, or None if it returned."""
+    """The exception for a broken invariant, which names the invariant."""
     try:
         run()
     except Exception as error:

@@ -1,4 +1,5 @@
-"""Mutants of Ottla's own code, each of which an engine must find.
+"""Mutants (deliberate bugs) in Ottla's own code, each of which a search engine of the simulator
+must find.
 
 mutant.py             a mutant, and the temporary patch that applies it
 bank.py               the table of all mutants
@@ -14,7 +15,9 @@ controller_bugs.py    mutants of elections, ELR, ISR changes, reassignments and 
 storage_bugs.py       mutants of a partition's log
 loss_bugs.py          mutants of the handling of disks that lost records
 group_bugs.py         mutants of groups
+share_bugs.py         mutants of share groups
 cleaner_bugs.py       mutants of compaction
 transaction_bugs.py   mutants of transactions: coordinators, markers, readers, offsets
 trouble_bugs.py       mutants for failing disks, and for topics whose names are reused
+whole_bugs.py         mutants that only whole clusters reveal
 """

@@ -1,4 +1,5 @@
-"""The table of all mutants. Each module in `DOMAINS` adds its rows."""
+"""The table of all mutants (deliberate bugs that the simulation must find), collected from the
+modules in `DOMAINS`."""
 
 from importlib import import_module
 

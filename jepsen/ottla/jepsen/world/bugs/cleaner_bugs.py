@@ -1,4 +1,5 @@
-"""Mutants of the log cleaner: compaction loses records, or keeps records that it should remove."""
+"""Mutants (deliberate bugs that the simulation must find) in the log cleaner: compaction loses
+records, or keeps records that it should remove."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -36,7 +37,7 @@ def _drop_single_values() -> AbstractContextManager[None]:
 
 
 class _NoFlushDisk:
-    """A disk whose fsync does nothing, so that cleaned files are never flushed."""
+    """A simulated disk whose fsync does nothing, so that compacted segments are never flushed."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

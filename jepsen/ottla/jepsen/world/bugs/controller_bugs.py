@@ -1,4 +1,5 @@
-"""Mutants of the controller: elections, ELR, ISR changes, reassignments, broker registrations."""
+"""Mutants (deliberate bugs that the simulation must find) in the controller: elections, eligible
+leader replicas (ELR), ISR changes, reassignments, broker registrations."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -293,7 +294,8 @@ def _sessions_are_always_valid() -> Any:
 
 
 def _count_no_contact_but_the_first() -> Any:
-    """Measure a broker's session from its first heartbeat, and ignore all later heartbeats."""
+    """Count the session timeout of a broker from its first heartbeat, and ignore all later
+    heartbeats."""
 
     def touch(
         self: BrokerSessions,
@@ -324,8 +326,8 @@ def _row(
 
 
 def _registers_unsupported_levels() -> Any:
-    """Register a controller whatever feature levels it supports, even a controller that returns
-    after it was unregistered."""
+    """Register a controller although it does not support a finalized feature level, even if it
+    returns after it was unregistered."""
     from ottla.controller.membership import controllers
 
     return patched(controllers, uncovered=lambda levels, ranges: None)

@@ -1,4 +1,5 @@
-"""Mutants of the quorum that accept forged messages."""
+"""Mutants (deliberate bugs that the simulation must find) in the quorum: each accepts forged
+messages."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,5 @@
-"""Mutants of groups: owners of partitions, committed offsets, state of a new coordinator."""
+"""Mutants (deliberate bugs that the simulation must find) in group coordinators: owners of
+partitions, committed offsets, state of a new coordinator."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +26,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant puts this function in the place of one that it omits."""
+    """Do nothing. A mutant replaces a function of the code under test by this one."""
 
 
 # --- responses that are sent too early ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Applies one mutant, and measures the time until its engine finds it."""
+"""Applies one mutant (a deliberate bug), and measures the time until a search engine finds it."""
 
 import time
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class HuntResult:
     invariant: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return the result as a row of the table of results, with its cells by column name."""
+        """Return the result as a row of the table of mutants, with its cells by column name."""
         return {
             "name": self.mutant.name,
             "sentence": self.mutant.sentence,

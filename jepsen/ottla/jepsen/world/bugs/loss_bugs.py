@@ -1,4 +1,5 @@
-"""Mutants of the handling of disks that have lost acknowledged records."""
+"""Mutants (deliberate bugs that the simulation must find) in the handling of disks that have lost
+acknowledged records."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,8 @@ from ottla.storage.segments.segment import Segment
 
 
 def _register_without_losses() -> Any:
-    """Trust a clean shutdown, as Kafka does, and register the broker without reporting lost
-    records."""
+    """Register the broker without reporting lost records, if its last shutdown was clean. Kafka
+    trusts a clean shutdown in this way."""
     return patched(brokers, replicas_lost=lambda image, config, broker, lost: iter(()))
 
 
@@ -60,7 +61,8 @@ def _claim_what_is_behind_a_hole() -> Any:
 
 
 def _see_no_shortfall() -> Any:
-    """Lower the high watermark to the log end without reporting the loss."""
+    """Lower the high watermark to the end of a shortened log, without reporting the lost
+    records."""
     return patched(log_losses, kind_of_shortfall=lambda promise, *, end_offset: None)
 
 

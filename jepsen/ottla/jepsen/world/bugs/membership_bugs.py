@@ -1,8 +1,7 @@
-"""Mutants of changes of the voter set: anomalies of KIP-853 and of the literature on
-reconfiguration.
+"""Mutants (deliberate bugs that the simulation must find) in changes of the voter set: anomalies of
+KIP-853 and of the literature on reconfiguration.
 
-The sources of each mutant are in the reference of Kafka's model (kraft_kip_853) and in Kafka's
-issues.
+Each mutant's source is the reference of Kafka's TLA+ model (kraft_kip_853) or an issue of Kafka.
 """
 
 from collections.abc import Iterator
@@ -92,8 +91,8 @@ def _removed_joins_again() -> Any:
 
 @contextmanager
 def _id_is_enough() -> Iterator[None]:
-    """Treat a controller with a new directory as the voter with the same id, although that voter's
-    disk is lost."""
+    """Treat a controller with a new directory id as the voter with the same node id, although that
+    voter's disk is lost."""
 
     def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
         return key.id in self
@@ -108,8 +107,8 @@ def _unflushed_observer() -> Any:
 
 
 def _wrong_state_at_its_record() -> Any:
-    """Keep the voter set of a voters record after a truncation to the offset of this record, which
-    removes it.
+    """Keep the voter set of a voters record even if the log is truncated to the offset of this
+    record, which removes the record.
 
     Kafka's controllers had no state to return to at the offset of a control record (KAFKA-17146).
     """
@@ -144,7 +143,7 @@ def _same_change_twice() -> Any:
 
 @contextmanager
 def _in_force_at_the_commit() -> Iterator[None]:
-    """Use a voter set once its record is committed, and not once it is appended.
+    """Use a new voter set only from the commit of its record, not already from the append.
 
     Partitioned replicas then count majorities of different sets (RethinkDB 2.2.3).
     """

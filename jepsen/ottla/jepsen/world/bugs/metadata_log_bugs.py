@@ -1,4 +1,5 @@
-"""Mutants of the metadata log: missing flushes, and wrong contents after a crash."""
+"""Mutants (deliberate bugs that the simulation must find) in the metadata log: missing flushes, and
+wrong contents after a crash."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def _truncation_not_flushed() -> Iterator[None]:
     original = Log.truncate_to
 
     class _Lazy:
-        """A disk on which fsync does nothing."""
+        """A simulated disk on which fsync does nothing."""
 
         def __init__(self, disk: Any) -> None:
             self._disk = disk

@@ -1,5 +1,5 @@
 """A mutant: one deliberate bug that is put into the code under test at run time, never in
-production.
+production. The simulation must find it.
 
 `Mutant.apply` patches classes and modules in place, and restores them at the end.
 """
@@ -17,14 +17,16 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """A deliberate bug in the code under test, and the runs within which an engine finds it."""
+    """A deliberate bug in the code under test, and the seeds within which a search engine finds
+    it."""
 
     name: str
     sentence: str
     """Description in one sentence of how the mutated code misbehaves."""
     engine: str
     subject: str
-    """Subject, that is the part of Ottla under test, with which the engine finds the mutant."""
+    """Part of Ottla under test (a subject of the search engine) in which the engine finds the
+    mutant."""
     plant: Plant
     seed_count: int
     """Number of seeds, with a margin, within which the engine finds the mutant."""
@@ -35,10 +37,10 @@ class Mutant:
     is_quick: bool = False
     """True if the mutant is found fast enough to be part of every test run."""
     killed_by: tuple[str, ...] = ()
-    """Invariants that may report the mutant. Empty means any invariant."""
+    """Names of the invariants that may report the mutant. Empty means any invariant."""
     equivalent: str = ""
-    """Reason why the mutant is believed to behave like the original code. Empty for all other
-    mutants."""
+    """Reason why the mutant is believed to behave like the original code. Empty if it behaves
+    differently."""
 
     def apply(self) -> AbstractContextManager[None]:
         """Return a context in which the bug is active.
@@ -62,7 +64,7 @@ def walk_mutant(
     is_quick: bool = True,
     killed_by: tuple[str, ...] = (),
 ) -> Mutant:
-    """Return a mutant that a random walk can find."""
+    """Return a mutant that a random walk (a run of randomly chosen actions) can find."""
     return Mutant(
         name=name,
         sentence=sentence,

@@ -1,4 +1,5 @@
-"""Mutants of the quorum: elections, commitment, truncation, identity."""
+"""Mutants (deliberate bugs that the simulation must find) in the quorum: elections, commitment,
+truncation, identity."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -114,7 +115,7 @@ def _reuse_epoch_of_the_log() -> Iterator[None]:
     original = QuorumCore._first_role
 
     class _Forgetful:
-        """A log that does not report its last epoch."""
+        """A log that forgets its last epoch."""
 
         def __init__(self, log: Any) -> None:
             self._log = log
@@ -234,8 +235,8 @@ def _never_diverge() -> Any:
 
 
 def cut_at_own_end_of_epoch() -> Any:
-    """Truncate to the end of the epoch in the replica's own log, instead of the leader's. No
-    invariant breaks at once, but the quorum makes no progress."""
+    """Truncate a diverged log to the end of the epoch in the replica's own log, instead of the
+    leader's. No invariant breaks at once, but the quorum makes no progress."""
 
     def shared_end(self: Follower, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         return replica.log.end_offset_for_epoch(diverging.epoch).offset

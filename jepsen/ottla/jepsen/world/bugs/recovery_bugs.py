@@ -1,4 +1,5 @@
-"""Mutants of changes of the voters, with which a quorum gets stuck or elects a leader wrongly.
+"""Mutants (deliberate bugs that the simulation must find) in changes of the voter set (KIP-853).
+Each makes a quorum lose progress or elect a wrong leader.
 
 The sources are the anomalies in the literature on KIP-853: its model in TLA+ (kraft_kip_853), the
 raft dissertation, and issues of Kafka and Redpanda.
@@ -29,7 +30,7 @@ LEADER, VALUES, CHANGES = (
 
 @contextmanager
 def _refuses_removed_voters() -> Iterator[None]:
-    """Refuse the fetches of voters that were removed, so that they cannot read their removal."""
+    """Refuse the fetches of removed voters, so that they never read the record of their removal."""
     original = answers.fetch_error
 
     def fetch_error(
@@ -52,7 +53,7 @@ def _only_voters_vote() -> Any:
 
 
 def _joins_before_it_fetches() -> Any:
-    """Send AddVoter instead of every fetch, until this controller is a voter."""
+    """Let a controller that is no voter yet send AddVoter requests in place of all its fetches."""
 
     def due_request(
         self: VoterEntryUpkeep, replica: Replica, now_ms: int
@@ -99,7 +100,7 @@ def _directory_is_not_compared() -> Any:
 
 
 def _endpoint_is_not_probed() -> Any:
-    """Add a voter without asking its endpoint which replica is there."""
+    """Add a voter without checking which replica listens at its endpoint."""
 
     def probe(self: VoterChanges, replica: Replica, change: Any, now_ms: int) -> None:
         if change.probed is None or replica.is_log_changing:

@@ -1,4 +1,5 @@
-"""Mutants of brokers' replication: watermarks, in-sync sets, fetching, truncation, sequences.
+"""Mutants (deliberate bugs that the simulation must find) in replication between brokers:
+watermarks, in-sync sets, fetching, truncation, producer sequences.
 
 One mutant is not included: a `follower_fetch.may_be_uncommitted` that always returns False. No
 random walk found it in 5,125 seeds. `tests/broker/replicas/test_follower_fetch.py` finds it, in its
@@ -326,7 +327,8 @@ def _keep_a_broken_session() -> Any:
 
 @contextmanager
 def _forget_who_to_fetch() -> Iterator[None]:
-    """Send only the changes since the last request when a fetch session is opened again."""
+    """Send only the changes since the last request, instead of all partitions, when a fetch
+    session is opened again."""
     original = FetchSessionHandler.fill
 
     def fill(self: FetchSessionHandler, request: Any) -> None:

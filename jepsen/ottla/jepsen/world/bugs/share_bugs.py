@@ -1,4 +1,5 @@
-"""Mutants of share partitions: deliveries, acknowledgements, and the durable state of both."""
+"""Mutants (deliberate bugs that the simulation must find) in share groups: deliveries,
+acknowledgements, and the durable state of both."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from ottla.wire.records import Record
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant puts this function in the place of one that it omits."""
+    """Do nothing. A mutant replaces a function of the code under test by this one."""
 
 
 # --- deliveries -----------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ def _pending_is_available() -> Any:
 
 @contextmanager
 def _renewed_lock_stays() -> Iterator[None]:
-    """Let locks that end after the first one end a lock duration too late."""
+    """Let acquisition locks that end after the first one end a lock duration too late."""
     original = SharePartition.end_locks
 
     def end_locks(self: SharePartition, now_ms: int) -> bool:
@@ -76,7 +77,8 @@ def _renewed_lock_stays() -> Iterator[None]:
 
 @contextmanager
 def _late_acknowledgement_counts() -> Iterator[None]:
-    """Accept acknowledgements of records that the member no longer holds."""
+    """Report success for acknowledgements of records that the member no longer holds, instead of
+    INVALID_RECORD_STATE."""
     original = SharePartition.acknowledge
 
     def acknowledge(self: SharePartition, member_id: str, acks: Any, now_ms: int) -> Any:
@@ -109,7 +111,8 @@ def _start_passes_unwritten() -> Any:
 
 @contextmanager
 def _start_passes_gap() -> Iterator[None]:
-    """Let a write store the end of the last settled records as the start offset."""
+    """Store the end of the last acknowledged or archived records as the start offset, although
+    earlier records are still to be delivered."""
     original = SharePartition.next_write
 
     def next_write(self: SharePartition) -> Any:
@@ -187,7 +190,8 @@ def _snapshot_without_batches() -> Iterator[None]:
 
 
 def _late_write_replaces() -> Any:
-    """Let a write that arrives after a newer write set the start offset back."""
+    """Let a late share state write, which arrives after a newer write, set the start offset
+    back."""
 
     def update(
         self: SharePartitionState, *, start_offset: int, delivery_complete_count: int, batches: Any
@@ -205,7 +209,7 @@ def _late_write_replaces() -> Any:
 
 @contextmanager
 def _merge_takes_the_last() -> Iterator[None]:
-    """Let an older write make an acknowledged or archived record available again."""
+    """Let an older share state write make an acknowledged or archived record available again."""
 
     def merge(batches: Any, changes: Any, start_offset: int) -> None:
         states = {
@@ -224,7 +228,8 @@ def _merge_takes_the_last() -> Iterator[None]:
 
 @contextmanager
 def _delays_lost() -> Iterator[None]:
-    """Let a new leader deliver records at once that the leader before it has read ahead."""
+    """Let a new leader deliver records without their delay if the previous leader had already read
+    them."""
     load = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
     admit = SharePartition.admit
     ends: dict[int, int] = {}
@@ -258,7 +263,8 @@ def _backoff_not_restored() -> Iterator[None]:
 
 @contextmanager
 def _release_frees_the_key() -> Iterator[None]:
-    """Let the next record of a key follow although the one before it is only released."""
+    """Let the next record of a key be delivered although the previous record of this key was only
+    released, not acknowledged."""
     original = DeliveryOrder.on_released
 
     def on_released(self: DeliveryOrder, first: int, last: int, count: int, mono_ms: int) -> None:
@@ -274,7 +280,8 @@ def _release_frees_the_key() -> Iterator[None]:
 
 
 def _lowest_priority_starves() -> Any:
-    """Let each turn go to the highest priority that has ready records."""
+    """Always deliver the records of the highest priority that are ready, so that records of low
+    priority starve."""
 
     def first(self: DeliveryOrder, offset_max: int) -> list[tuple[int, int]]:
         return next(heap for heap in self._ready if heap and heap[0][0] < offset_max)
@@ -283,7 +290,7 @@ def _lowest_priority_starves() -> Any:
 
 
 def _delayed_by_another_clock() -> Any:
-    """Let records be ready a second before they are due."""
+    """Deliver delayed records one second before they are due."""
     original = DeliveryOrder.ripen
 
     def ripen(self: DeliveryOrder, now: Instant) -> bool:
@@ -294,7 +301,7 @@ def _delayed_by_another_clock() -> Any:
 
 @contextmanager
 def _dropped_record_keeps_its_key() -> Iterator[None]:
-    """Let a record that compaction removed block the other records of its key."""
+    """Let a record that compaction has removed block the other records of its key."""
 
     def drop_ready(
         self: SharePartition, order: DeliveryOrder, first: int, last: int, now_ms: int
@@ -311,7 +318,7 @@ def _dropped_record_keeps_its_key() -> Iterator[None]:
 
 @contextmanager
 def _lost_letter_counts() -> Iterator[None]:
-    """Archive records whose dead letter was not written."""
+    """Archive records although their dead letters were not written."""
     original = SharePartition.on_letter
 
     def on_letter(
@@ -325,7 +332,7 @@ def _lost_letter_counts() -> Iterator[None]:
 
 @contextmanager
 def _letters_without_headers() -> Iterator[None]:
-    """Write dead letters without the headers of their records."""
+    """Write dead letters without the headers of the original records."""
     original = LetterBatch.add
 
     def add(self: Any, owner: object, letter: DeadLetter, record: Record) -> bool:
@@ -366,7 +373,8 @@ _row = partial(walk_mutant, subject="shares")
 def _of_cluster(
     name: str, sentence: str, plant: Plant, seed_count: int = 60, *, is_quick: bool = False
 ) -> Mutant:
-    """Return a mutant that whole clusters find."""
+    """Return a mutant that simulations of whole clusters find. `seed_count` is the number of seeds
+    within which they do."""
     return Mutant(
         name=name,
         sentence=sentence,

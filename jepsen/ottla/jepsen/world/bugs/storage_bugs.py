@@ -1,4 +1,5 @@
-"""Mutants of a partition's log: durability, recovery, derived state."""
+"""Mutants (deliberate bugs that the simulation must find) in a partition's log: durability,
+recovery, derived state."""
 
 import posixpath
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from ottla.storage.segments.segment import Segment
 
 
 async def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant puts this function in the place of one that it omits."""
+    """Do nothing. A mutant replaces a function of the code under test by this one."""
 
 
 def _count_written_as_flushed() -> Any:
@@ -229,8 +230,8 @@ def _recover_no_aborts() -> Iterator[None]:
 
 
 SEQUENCES_COUNT = 200
-"""Number of seeds within which subject `log-sequences` finds a bug. In searches that began at the
-seeds 0, 1000 and 2000, the slowest bug took 92 seeds."""
+"""Number of seeds within which the subject `log-sequences` finds a mutant. In searches that began
+at the seeds 0, 1000 and 2000, the slowest mutant took 92 seeds."""
 
 
 def _row(

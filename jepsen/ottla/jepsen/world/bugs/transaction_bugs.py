@@ -1,5 +1,5 @@
-"""Mutants of transactions that runs of whole clusters find: coordinators, markers, readers,
-offsets."""
+"""Mutants (deliberate bugs that the simulation must find) in transactions: coordinators, markers,
+readers, offsets. Simulations of whole clusters find them."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -135,7 +135,7 @@ def _mutant(
     subject: str = "transactions",
 ) -> Mutant:
     """Return a mutant of transactions. It is part of every test run if the seed that finds it is
-    cheap."""
+    cheap. `found_at` is that seed. `budget` is the number of events of a run."""
     return Mutant(
         name=f"txn-{name}",
         sentence=sentence,

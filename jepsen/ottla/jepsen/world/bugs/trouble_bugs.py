@@ -1,4 +1,5 @@
-"""Mutants of a broker with a failing disk, and of topics whose names are reused."""
+"""Mutants (deliberate bugs that the simulation must find) in two areas: a broker with a failing
+disk, and topics whose names are reused after a deletion."""
 
 import errno
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -110,7 +111,7 @@ def _offset_by_name(
 async def _forget_nothing(
     self: Checkpoints, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
 ) -> None:
-    """Keep the entries of deleted partitions in the checkpoint files."""
+    """Keep the entries of deleted partitions in the checkpoint files, instead of removing them."""
 
 
 async def _replace_by_name(
@@ -191,7 +192,7 @@ def _assert_closed_files_open() -> Iterator[None]:
 
 
 async def _wait_for_no_task(log: Log) -> None:
-    """Remove a log's directory while tasks still work on its files."""
+    """Remove a log's directory without waiting for the tasks that still work on its files."""
 
 
 async def _remove_on(self: SegmentRemover) -> None:
@@ -246,7 +247,7 @@ def _forget_producers_by_their_records() -> Any:
 
 
 def _stay_with_the_old_log(self: ReplicaManager, at: TopicPartition, log: Log) -> None:
-    """Let the partition use its old log after a move to another directory."""
+    """Let a partition continue to use its old log after a move to another log directory."""
 
 
 LOG_MUTANT = Mutant(
@@ -270,7 +271,8 @@ def _mutant(
     quick_budget: int = 0,
     first_seed: int = 0,
 ) -> Mutant:
-    """Return a mutant. If `quick_budget` events suffice to find it, it is part of every test run.
+    """Return a mutant. If `quick_budget` is not 0, a run of this many events finds it, and the
+    mutant is part of every test run.
 
     Quick mutants also enable the one fault that reveals the bug, and no other fault.
     """

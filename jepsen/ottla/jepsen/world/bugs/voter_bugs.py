@@ -1,4 +1,5 @@
-"""Mutants of a damaged voter: it misses damage, or gives votes that it must not give."""
+"""Mutants (deliberate bugs that the simulation must find) in the handling of damaged voters: a
+voter misses damage to its files, or gives votes that it must not give."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

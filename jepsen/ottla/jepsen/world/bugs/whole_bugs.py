@@ -1,4 +1,5 @@
-"""Mutants that only whole clusters of brokers, controllers and clients reveal."""
+"""Mutants (deliberate bugs that the simulation must find) in several parts of Ottla, which only
+whole clusters of brokers, controllers and clients reveal."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,1 +1,1 @@
-"""Named invariants that every engine checks, one domain per file."""
+"""Named invariants that the search engines of the simulator check, one domain per file."""

@@ -4,7 +4,7 @@
   only the last known leader remains, its election is marked as possibly losing records.
 - LeadersAreActive, NoFencedBrokerInIsr, ElrOnlyBelowMinIsr, EligibleReplicaLeads,
   OneLeaderPerEpoch.
-- Of broker registrations: OneLiveIncarnation, BrokerEpochsRise, LiveBrokersKeepTheirSession,
+- For broker registrations: OneLiveIncarnation, BrokerEpochsRise, LiveBrokersKeepTheirSession,
   SilentBrokersAreFenced.
 """
 
@@ -48,8 +48,8 @@ class ControllerJudge:
         self._heard_ms.pop(broker, None)
 
     def on_failover(self, image: MetadataImage, now_ms: int) -> None:
-        """Record a controller failover. Every broker that is not fenced then gets a full
-        session."""
+        """Record a failover of the controller. Every broker that is not fenced then gets a full
+        session timeout."""
         self._heard_ms = {
             broker.id: now_ms for broker in image.brokers.values() if not broker.is_fenced
         }
@@ -62,9 +62,9 @@ class ControllerJudge:
     def check_registered(
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
-        """Check the registration of a broker's new process, which has the directories of the
-        former one. After a failover, the session of a broker that has sent nothing is no sign of
-        life."""
+        """Check the registration of a broker's new process, which has the directories of the former
+        process. If a broker has sent nothing since a failover, its session does not prove that the
+        former process is still running."""
         known = before.brokers.get(broker)
         if known is not None and not known.in_controlled_shutdown:
             require(
@@ -77,7 +77,8 @@ class ControllerJudge:
         self._epochs[broker] = epoch
 
     def check_kept(self, fenced: Collection[NodeId], now_ms: int) -> None:
-        """Check that each fenced broker had either asked to be fenced or had an expired session."""
+        """Check that each of the brokers `fenced` had either asked to be fenced or had an expired
+        session."""
         for broker in fenced:
             require(
                 not self._is_alive(broker, now_ms),
@@ -152,8 +153,8 @@ class ControllerJudge:
         *,
         min_isr: int,
     ) -> None:
-        """Check a partition between decisions. `holders` are the logs on disks that have lost
-        nothing."""
+        """Check a partition between decisions of the controller. `holders` maps each broker whose
+        disk has lost nothing to the record numbers in its log."""
         acknowledged = self.acknowledged[index]
         for holder in {*state.isr, *state.elr}:
             if holder in holders:

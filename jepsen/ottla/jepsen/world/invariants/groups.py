@@ -1,4 +1,5 @@
-"""Invariants of one group. The cheap ones are checked after every event.
+"""Invariants of one group, for consumers of the classic and the consumer protocol. The cheap
+invariants are checked after every event.
 
 - OneOwner: a partition has one owner in an epoch or generation.
 - AcknowledgedCommitsStay, AnsweredIsCommitted, GenerationNeverRecedes, OldGenerationsAreRefused,
@@ -19,12 +20,13 @@ from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
-    """Checker of a group: records the promises in responses to members, and checks that each is
-    kept."""
+    """Checker of a group: records the promises in the coordinator's responses to members, and
+    checks that each promise is kept."""
 
     def __init__(self, host: GroupHost, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}
-        """Highest acknowledged offset of each partition of the topic `orders`."""
+        """Highest acknowledged committed offset of each partition of the topic `orders`, by
+        partition index."""
         self.commit_count = 0
         self._host = host
         self._members = members
@@ -33,7 +35,8 @@ class GroupInvariants:
         self._shard: object = None
 
     def check(self) -> None:
-        """Check the cheap invariants of the group."""
+        """Check the invariants of the group that are cheap enough to be checked after every
+        event."""
         for member in self._members:
             member.look()
             self._take_acknowledged(member)
@@ -93,8 +96,8 @@ class GroupInvariants:
                     raise Violation("OneOwner", detail)
 
     def _check_epoch(self, group: Any) -> None:
-        """Check GenerationNeverRecedes against the epochs that members of the consumer protocol
-        have received."""
+        """Check GenerationNeverRecedes: the group's epoch is never below an epoch that a member of
+        the consumer protocol has received."""
         if group is not self._group and self._shard is self._host.shard:
             self._epoch_min = 0  # another group of the name; a new coordinator knows the old one
         self._group, self._shard = group, self._host.shard

@@ -68,7 +68,7 @@ class JudgedLog(Protocol):
 
     @property
     def recovery_point(self) -> Offset:
-        """End of the data that survives a power cut."""
+        """Offset up to which the data survives a power cut."""
         ...
 
     @property
@@ -94,7 +94,8 @@ class _Progress:
 
 
 class ReplicationJudge:
-    """A model of some partitions of one topic, with all facts that the invariants need."""
+    """A model of some partitions of one topic, with all facts that the replication invariants
+    need."""
 
     def __init__(
         self,
@@ -104,20 +105,21 @@ class ReplicationJudge:
         is_flush_demanded: bool,
         sent: Mapping[int, tuple[int, int]],
     ) -> None:
-        """Create the model. `min_isr` returns the min.insync.replicas of an image.
+        """Create the model. `min_isr` returns the min.insync.replicas of an image. If
+        `is_flush_demanded` is True, committed records must be flushed.
 
         `sent` maps each record number to its producer id and sequence number, or to (-1, -1).
         """
         self.committed: list[list[JudgedRecord]] = [[] for _ in range(partition_count)]
         self.leaders: dict[tuple[int, int], NodeId] = {}
-        """Leader of each partition and epoch, by (partition, epoch)."""
+        """Node id of the leader, by (partition, epoch)."""
         self._min_isr = min_isr
         self._is_flush_demanded = is_flush_demanded
         self._sent = sent
         self._written: dict[tuple[int, int, int], tuple[JudgedRecord, JudgedRecord | None]] = {}
         self._seen: dict[tuple[NodeId, int], _Progress] = {}
         self._watermarks: dict[tuple[NodeId, int], tuple[int, int]] = {}
-        """Epoch and high watermark of each leader, by leader and partition."""
+        """Epoch and high watermark of each leader, by (leader, partition)."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._numbers: set[int] = set()
 
@@ -131,9 +133,10 @@ class ReplicationJudge:
         images: tuple[MetadataImage, MetadataImage],
         unclean: NodeId | None,
     ) -> None:
-        """Check a partition after a decision, which changed the first of `images` into the second.
+        """Check a partition after a decision of the controller, which changed the first of `images`
+        into the second.
 
-        `unclean` is the broker that has just restarted after a crash.
+        `unclean` is the broker that has just restarted after a crash, or None.
         """
         isr, elr = set(state.isr), set(state.elr)
         require(
@@ -174,7 +177,8 @@ class ReplicationJudge:
             )
 
     def check_led(self, state: PartitionState, image: MetadataImage) -> None:
-        """Check a partition after all records of a decision have been applied."""
+        """Check the leader of a partition after all records of a controller decision have been
+        applied."""
         fenced = [one for one in state.isr if not image.is_active(one)]
         require(not fenced, "NoFencedBrokerInIsr", fenced, "in", state)
         if state.leader == NO_NODE:
@@ -184,8 +188,8 @@ class ReplicationJudge:
     def check_candidates(
         self, index: int, state: PartitionState, holders: Mapping[NodeId, JudgedLog | None]
     ) -> None:
-        """Check that the leader and the eligible replicas have all committed records. `holders` are
-        all machines that have lost nothing."""
+        """Check that the leader and the eligible leader replicas have all committed records.
+        `holders` are the logs on machines that have lost no data, by broker."""
         committed = self.committed[index]
         if not committed:
             return
@@ -223,8 +227,8 @@ class ReplicationJudge:
     # --- logs ---------------------------------------------------------------------------------
 
     def check_log(self, node: NodeId, index: int, held: JudgedLog) -> None:
-        """Check LogMatching for the records appended since the last call. Earlier records were
-        checked before."""
+        """Check LogMatching for the records appended to a replica since the last call. Earlier
+        records were checked before."""
         seen = self._seen.get((node, index))
         if seen is None:
             seen = self._seen[node, index] = _Progress()
@@ -359,7 +363,7 @@ class ReplicationJudge:
         )
 
     def check_read(self, index: int, records: Iterable[tuple[int, JudgedRecord]]) -> None:
-        """Check the records that a consumer received."""
+        """Check ConsistentRead for (offset, record) pairs that a consumer received."""
         committed = self.committed[index]
         for offset, record in records:
             found = committed[offset] if offset < len(committed) else None

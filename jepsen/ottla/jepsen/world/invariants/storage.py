@@ -29,8 +29,8 @@ def _read(log: Log, offset: Offset) -> LogRead:
 def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
     """Return every batch of the log with its bytes, read in the same way as a fetch does.
 
-    If a deletion was not durable at a power cut, some of the deleted batches may exist again. So
-    batches below `holes_below` may be missing.
+    If a deletion was not durable at a power cut, some of the deleted batches may exist again, and
+    others not. So batches below `holes_below` may be missing.
     """
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
@@ -54,9 +54,9 @@ def kept_batches(
 ) -> list[ModelBatch]:
     """Return the batches of the model's list that a recovered log contains.
 
-    They are a prefix of the list followed by `pending`, the batches being written at the crash, and
-    reach at least up to `at_least`. A batch refused because of a disk failure may be in the place
-    of one that was never flushed.
+    They are a prefix of the list followed by `pending` (the batches being written at the crash),
+    and reach at least up to `at_least`. Data below `flushed_end` was flushed. A batch that was
+    refused because of a disk failure may be in the place of a batch that was never flushed.
     """
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)
@@ -211,8 +211,8 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
     cut_off = {
         each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
     }
-    """Producers of transactions whose first records were deleted. Such a transaction may be listed
-    as starting at the log start."""
+    """Ids of the producers of transactions whose first records were deleted. Such a transaction may
+    be listed as starting at the log start."""
     held = {
         each
         for each in listed
@@ -246,8 +246,8 @@ def check_stable(log: Log, model: LogModel) -> None:
 
 
 def state_of(log: Log) -> tuple[Any, ...]:
-    """Return all state that a recovery derives from a directory. Two recoveries can be compared by
-    it."""
+    """Return all state that a recovery derives from a log directory, so that two recoveries can be
+    compared."""
     return (
         log.log_start_offset,
         log.end_offset,

@@ -1,4 +1,4 @@
-"""Random choice of the next action of a random walk, until its budget or the replay ends."""
+"""Random choice of the next action of a random walk, until the walk's budget or its replay ends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -8,14 +8,15 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""Number of strengths that an optional action can have in a run. 0: its usual weight; 1: seldom; 2:
-often; all others: never."""
+"""Number of strengths from which an optional action draws one per run. 0: its usual weight; 1:
+seldom; 2: often; all others: never."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
     """Return a list that contains every action as many times as its weight in this run.
 
-    A row consists of an action, its usual weight, and whether every run needs the action.
+    A row consists of an action, its usual weight, and whether every run needs the action. The
+    weight in a run is drawn at random. It is never 0 for an action that every run needs.
     """
     actions: list[A] = []
     for action, weight, is_needed in rows:
@@ -27,8 +28,8 @@ def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A
 
 
 def actions_taken(chance: Chance, actions: Sequence[A], budget: int) -> Iterator[A]:
-    """Yield one random action after the other. The caller must do each action before it asks for
-    the next."""
+    """Yield one random action after the other, at most `budget`. The caller must do each action
+    before asking for the next."""
     count = len(actions)
     for _ in range(budget):
         yield actions[chance.below(count)]

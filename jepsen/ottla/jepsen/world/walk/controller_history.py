@@ -2,8 +2,8 @@
 
 A decision is committed at once, since brokers only see committed records. If a controller dies
 between two appends, a decision that is not atomic may be committed only in part. The next
-controller begins like a real one: all brokers get full sessions, and it holds the elections that
-are still necessary.
+controller begins like a real one: all brokers get full sessions, and the controller runs the
+elections that are still necessary.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from ottla.model.quotas.rates import WindowShape
 
 
 class ControllerHistory(InMemoryController):
-    """An in-memory controller that keeps every image it produced."""
+    """An in-memory controller that keeps every metadata image it produced."""
 
     def __init__(self, *, min_insync_replicas: int) -> None:
         self.log: list[Record] = []
@@ -61,9 +61,9 @@ class ControllerHistory(InMemoryController):
         return other
 
     def take(self, decision: Decision[R]) -> R:
-        """Commit a decision, and return its response. If the controller dies meanwhile, only the
-        records appended before are committed, another controller takes over, and RefusedError is
-        raised."""
+        """Commit a decision, and return its response. If the controller dies before all records are
+        appended, only the records appended so far are committed, another controller takes over, and
+        RefusedError is raised."""
         left, self.records_left = self.records_left, None
         if left is None or decision.is_atomic or left >= len(decision.records):
             if decision.records:
@@ -91,8 +91,8 @@ class ControllerHistory(InMemoryController):
         self.take(decided(self.image, records, None))
 
     def fence(self, *ids: NodeId) -> tuple[NodeId, ...]:
-        """Let the sessions of the given brokers expire, after a heartbeat of all others. Returns
-        the brokers that were fenced."""
+        """Let the sessions of the given brokers expire, after a heartbeat of all other brokers.
+        Returns the ids of the brokers that were fenced."""
         for broker in self.image.brokers.values():
             if broker.id in ids:
                 self.sessions.forget(broker.id)
@@ -101,7 +101,8 @@ class ControllerHistory(InMemoryController):
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def delta(self, base: MetadataImage, seen: int, until: int) -> MetadataDelta:
-        """Return the delta from one image to a later one, computed as a broker replays it."""
+        """Return the delta from the image `base` to a later one, computed as a broker replays it.
+        `seen` and `until` are the indexes of both images."""
         delta = MetadataDelta(base)
         for record in self.log[self.ends[seen] : self.ends[until]]:
             delta.replay(record)

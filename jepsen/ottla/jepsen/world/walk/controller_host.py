@@ -1,12 +1,12 @@
 """The shipped controller in a simulated process, for random walks.
 
 The controller runs on a simulated machine, with its raft log, its background tasks and its RPC
-server. A walk sends it requests, as a broker does. The disk and the network have no delay, so
-virtual time passes only while the walk sleeps. Every call gets its response at once, unless the
-controller died or its tasks are delayed.
+server. A random walk sends it requests, as a broker does. The disk and the network have no delay,
+so virtual time passes only while the random walk sleeps. Every call gets its response at once,
+unless the controller died or its tasks are delayed.
 
-Every committed image is checked, in the order of the log. A decision that is not atomic is appended
-record by record, so that the controller may die after any of them.
+Every committed metadata image is checked, in the order of the log. A decision that is not atomic is
+appended record by record, so that the controller may die after any record.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -39,10 +39,11 @@ from ottla.wire.codec_types import Message
 
 BROKERS_HOST = "brokers"
 CALL_MS_MAX = 20
-"""Timeout of a call, in ms of virtual time. A running controller responds at once."""
+"""Timeout of a call to the controller, in ms of virtual time. A running controller responds at
+once."""
 
 QUIET_S = 0.001
-"""Virtual time to wait, in seconds, after which no task can run any further."""
+"""Virtual time in seconds after which no task has work left that it could do at once."""
 
 STARTS_S_MAX = 60.0
 """Virtual time in seconds within which a controller must become active."""
@@ -64,15 +65,15 @@ class ControllerHost:
         self.end_offset = Offset(0)
         self.failover_count = 0
         self.strike_after_steps = 0
-        """Number of event-loop steps after which the next call ends in a power cut. 0 means no
-        power cut."""
+        """Number of event-loop steps after the start of the next call until the controller loses
+        power. 0 means no power cut."""
         self.on_image: Callable[[MetadataImage], None] = lambda image: None
         self.on_strike: Callable[[], None] = lambda: None
         self.on_failover: Callable[[MetadataImage], None] = lambda image: None
         self._settled: Controller | None = None
         """The controller that was last seen active and idle, with no work left to do."""
         self._is_asked = False
-        """True if there was a call since `_settled` was set."""
+        """True if the controller was called since `_settled` was set."""
         self._epoch: Epoch | None = None
         self._seen: MetadataImage | None = None
         self._uncommitted: list[tuple[Offset, MetadataImage]] = []
@@ -85,15 +86,15 @@ class ControllerHost:
 
     @property
     def controller(self) -> Controller | None:
-        """Controller that runs now, if it is active."""
+        """The active controller that runs now, or None."""
         found = self._cluster.controller(self.node)
         return None if found is None or found.epoch is None else found
 
     # --- calls ----------------------------------------------------------------------------------
 
     async def call(self, method: RpcMethod[Request, Response], request: Request) -> Response:
-        """Send a request to the controller, which may lose power during the call. Returns the
-        response."""
+        """Send a request to the controller and return the response. The controller may lose power
+        during the call."""
         self._is_asked = True
         if self.strike_after_steps:
             self.world.loop.call_after_steps(self.strike_after_steps, self._strike)
@@ -104,7 +105,8 @@ class ControllerHost:
             self.world.loop.cancel_call()
 
     async def forward(self, request: Message) -> Message:
-        """Forward a client's request to the controller, and return the response."""
+        """Forward a client's request to the controller, as a broker does, and return the
+        response."""
         version = request.VERSIONS[-1]
         forwarded = pb.ForwardRequest(
             api_key=request.API_KEY,
@@ -169,8 +171,8 @@ class ControllerHost:
             raise Violation("NothingEscapes", f"{name}: {fault!r}") from fault
 
     async def sleep_late(self, seconds: float, chance: Chance) -> None:
-        """Sleep while half of the controller's wake-ups are delayed. They stay delayed until
-        `settle`."""
+        """Sleep for `seconds` of virtual time while half of the controller's wake-ups are delayed.
+        They stay delayed until `settle`."""
         tasks = self.machine.tasks
         tasks.is_late = lambda: chance.below(2) == 1
         try:
@@ -186,7 +188,7 @@ class ControllerHost:
     # --- images ---------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Check the images that were committed since the last event-loop step."""
+        """Check the metadata images that were committed since the last event-loop step."""
         controller = self.controller
         if controller is None:
             return
@@ -200,7 +202,7 @@ class ControllerHost:
             self._check_image(image, Offset(offset + 1))
 
     def _begin_turn(self, controller: Controller) -> None:
-        """Check the images that the previous controller wrote and the new `controller` has
+        """Check the metadata images that the previous controller wrote and the new `controller` has
         loaded."""
         is_first = self._epoch is None
         self._epoch, self._seen = controller.epoch, controller.image
@@ -236,7 +238,8 @@ def _exception_of(error: BaseException) -> Exception:
 
 @contextmanager
 def single_appends() -> Iterator[None]:
-    """During the block, append the records of a decision that is not atomic one at a time."""
+    """Return a context in which the records of a decision that is not atomic are appended one at a
+    time."""
     original = Decision.appends
 
     def appends(self: Decision[Any], records_max: int = 1) -> Any:
@@ -250,7 +253,7 @@ def single_appends() -> Iterator[None]:
 async def open_controller_host(
     loop: Loop, chance: Chance, settings: Mapping[str, str]
 ) -> AsyncIterator[ControllerHost]:
-    """Start a simulation with one controller. The controller is active when this yields."""
+    """Start a simulation with one controller, and yield its host once the controller is active."""
     network = SimulatedNetwork(chance.stream("network"), Trace(), RareStates())
     network.quality.delay_s = network.quality.jitter_s = 0.0
     world = SharedWorld(loop, network, chance)

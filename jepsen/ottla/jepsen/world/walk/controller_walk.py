@@ -1,9 +1,9 @@
 """Random walk on a simulated controller: brokers run, fall silent, crash, shut down and restart.
 
-The controller is the shipped one, in a simulated process (`controller_host`). A simple model stands
-for three brokers and three partitions: the running processes, and the content of their logs. The
-controller may lose power after any step of the event loop, and its tasks may run late. Invariants
-are checked after every committed record.
+The controller is the shipped one, in a simulated process (`controller_host`). Three brokers and
+three partitions are represented by a simple model: the running processes, and the content of their
+logs. The controller may lose power after any step of the event loop, and its tasks may run late.
+Invariants are checked after every committed record.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -91,7 +91,7 @@ class Process:
 
     @property
     def is_awake(self) -> bool:
-        """True if the process runs and is not paused."""
+        """True if the broker's process runs and is not paused."""
         return self.is_running and not self.is_hung
 
 
@@ -152,8 +152,8 @@ class BrokerProcesses:
         self.min_isr = MIN_ISR
         self.produced = 0
         self.leaving: set[NodeId] = set()
-        """Broker that the current call registers or removes. A broker registered after a crash is
-        not eligible."""
+        """Broker that the current call to the controller registers or removes. A broker that is
+        registered after a crash is not eligible to lead."""
         self.moving: NodeId | None = None
         """Broker that the current call to the controller fences, shuts down, registers or removes.
         None if there is none."""
@@ -170,13 +170,14 @@ class BrokerProcesses:
         self._deeds = self._draw_deeds()
 
     def state(self, index: int) -> PartitionState:
-        """Return the committed state of a partition."""
+        """Return the state of a partition in the controller's committed metadata."""
         topic = self.host.image.topic("a")
         assert topic is not None
         return topic.partitions[index]
 
     async def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Checks that the cluster then recovers."""
+        """Do random actions until the budget or the replay ends. Then check that the cluster
+        recovers."""
         if not self.has_elr:
             update = FeatureUpdateKey(
                 feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=3
@@ -188,8 +189,8 @@ class BrokerProcesses:
         await self.check_that_it_heals()
 
     async def _do(self, deed: Awaitable[None]) -> None:
-        """Await one action. Unless it leaves tasks of the controller delayed, wait until the
-        controller is idle again, and check the invariants."""
+        """Await one action. Then wait until the controller is idle again and check the invariants,
+        unless the action leaves tasks of the controller delayed."""
         self.trace.add(self.host.now_ms)
         self.is_late = False
         try:
@@ -252,7 +253,7 @@ class BrokerProcesses:
 
     @asynccontextmanager
     async def _moves(self, broker: NodeId, *, leaves: bool = False) -> AsyncIterator[None]:
-        """Record that a broker's state changes during the block: its name is in `moving`, and with
+        """Record that a broker's state changes during the block: its id is in `moving`, and with
         `leaves` also in `leaving`. At the end, wait until the controller is idle."""
         self.moving = broker
         self.leaving = {broker} if leaves else set()
@@ -280,7 +281,7 @@ class BrokerProcesses:
         await self.wait()
 
     async def wait(self) -> None:
-        """Advance the time by a session timeout, with heartbeats of all running brokers."""
+        """Advance the time by a session timeout, while all running brokers send heartbeats."""
         for _ in range(2):
             await trio.sleep(SESSION_MS / 2_000)
             for broker, process in self.processes.items():
@@ -360,7 +361,9 @@ class BrokerProcesses:
         want_shut_down: bool = False,
         metadata_offset: int | None = None,
     ) -> bool:
-        """Send a heartbeat. Returns whether the broker may shut down."""
+        """Send a heartbeat of a broker. `want_fence` and `want_shut_down` are the flags of the
+        request; `metadata_offset` defaults to the newest offset. Returns whether the broker may
+        shut down."""
         host = self.host
         asked_ms, failover_count = host.now_ms, host.failover_count
         request = pb.HeartbeatRequest(
@@ -386,7 +389,8 @@ class BrokerProcesses:
     async def send_heartbeat(
         self, broker: NodeId, process: Process, *, stops: bool = False
     ) -> None:
-        """Send a heartbeat, and act on the response."""
+        """Send a heartbeat of a broker, and act on the response. `stops` requests a controlled
+        shutdown."""
         wants_out = stops or (process.is_draining and not process.is_drained)
         epoch = self.host.image.brokers[broker].epoch
         may_shut_down = await self._heartbeat(
@@ -443,7 +447,7 @@ class BrokerProcesses:
         await self.recover()
 
     async def recover(self) -> None:
-        """Resume all paused processes, and let them send heartbeats."""
+        """Resume all paused broker processes, and let them send heartbeats."""
         for process in self.processes.values():
             process.is_hung = process.is_draining = process.is_drained = False
         away = [
@@ -485,8 +489,8 @@ class BrokerProcesses:
         await self.change_isr(broker, joins=False)
 
     async def change_isr(self, broker: NodeId, *, joins: bool) -> None:
-        """Let every leader add a broker to the ISR if it has caught up, or remove it (if not
-        `joins`)."""
+        """Let every leader add a broker to the ISR if the broker has caught up. If `joins` is
+        False, let every leader remove the broker instead."""
         proposals: dict[NodeId, list[pb.AlterPartitionProposal]] = {}
         for index in PARTITIONS:
             state = self.state(index)

@@ -1,9 +1,9 @@
 """Random walk on feature levels: controllers of several releases come and go while levels change.
 
-The decisions are the shipped ones, on an image in memory. A controller registers with the ranges of
-its release, is unregistered while it is stopped, and returns; meanwhile an operator raises and
-lowers levels. A level that is raised between the removal of a registration and the return of the
-controller must keep that controller out.
+The decisions are the shipped ones, on an image in memory. A controller registers with the feature
+ranges of its release, is unregistered while it is stopped, and returns. Meanwhile an operator
+raises and lowers levels. A level may be raised between the removal of a registration and the return
+of the controller. The controller must then be kept out if it does not support the level.
 
 Invariant FeaturesAreSupported: every registered controller supports every finalized level.
 """
@@ -37,7 +37,7 @@ from ottla.wire.messages.update_features_request import FeatureUpdateKey, Update
 
 CONTROLLERS = (NodeId(102), NodeId(103), NodeId(104))
 FEATURES = ("group.version", "transaction.version")
-"""Features whose levels differ between the simulated releases, and can be lowered."""
+"""Names of the features whose levels differ between the simulated releases, and can be lowered."""
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
@@ -74,7 +74,8 @@ class ChangingReleases:
         self._were_unregistered: set[NodeId] = set()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends, and check the invariant after each."""
+        """Do random actions until the budget or the replay ends, and check the invariant after
+        each."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._register, 4, True),
             (self._unregister, 2, True),

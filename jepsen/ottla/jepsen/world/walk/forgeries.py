@@ -1,9 +1,9 @@
 """Forged messages of the quorum, which no honest node sends.
 
-The forger knows the cluster's addresses and the voters' ids. Nothing prevents it from claiming what
-a voter might claim. So it never claims what only the voter itself can know: votes that were
-granted, and the end of a voter's log. All other claims are allowed: epochs far ahead, leaders that
-do not lead, foreign nodes, other clusters.
+The forger knows the cluster's addresses and the voters' ids. It may claim anything that a voter
+might claim, except what only the voter itself can know: votes that were granted, and the end of a
+voter's log. Allowed claims are: epochs far ahead, leaders that do not lead, foreign nodes, other
+clusters.
 """
 
 from dataclasses import replace
@@ -85,7 +85,8 @@ class Forger:
         )
 
     def response(self, response: R) -> R:
-        """Return a real response in which leader and epoch are forged."""
+        """Return a response with the leader and the epoch of a real response replaced by forged
+        ones."""
         forged: R = replace(
             response,
             leader_id=None if self._chance.below(4) == 3 else self._key().id,

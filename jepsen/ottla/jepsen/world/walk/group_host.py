@@ -1,8 +1,8 @@
 """A broker core that coordinates groups, with manual time and a log on a simulated disk.
 
-The core is the one that ships. Its host has no tasks: `settle` does what a broker's drivers do in
-the background. The broker leads the only partition of `__consumer_offsets`; a second replica is in
-sync, and its fetches commit the log. `commit_log` reports such a fetch. `fail_over` moves the
+The core is the one that ships. Its host has no tasks: `settle` does the background work of a
+broker's drivers. The broker leads the only partition of `__consumer_offsets`. A second replica is
+in sync, and its fetches commit the log. `commit_log` simulates such a fetch. `fail_over` moves the
 leadership away and back, after the loss of uncommitted records.
 """
 
@@ -73,7 +73,7 @@ class GroupHost(GroupRequests):
         its records to be committed."""
         self.is_committing = True
         self.ends = [0]
-        """Log end offsets after each append. The log is truncated only at one of them."""
+        """Log end offsets after each append. The log is truncated only to one of them."""
         self._clock = ManualClock()
         self._faults: list[BaseException] = []
         self._image: MetadataImage = EMPTY
@@ -103,7 +103,7 @@ class GroupHost(GroupRequests):
 
     @property
     def topics(self) -> TopicView:
-        """The topics as the groups know them."""
+        """The topics as the group coordinator knows them."""
         return self._groups._topics
 
     @property
@@ -124,12 +124,12 @@ class GroupHost(GroupRequests):
 
     @property
     def end_offset(self) -> int:
-        """Number of records in the log."""
+        """Number of records in the log of the `__consumer_offsets` partition."""
         return self._log.end_offset
 
     @property
     def committed_count(self) -> int:
-        """Number of committed records."""
+        """Number of committed records in the log of the `__consumer_offsets` partition."""
         return self._partition.high_watermark
 
     # ---- the work of a broker's drivers
@@ -167,7 +167,7 @@ class GroupHost(GroupRequests):
             run_now(replay.replay_part())
 
     def pass_time(self, elapsed_ms: int) -> None:
-        """Advance the time, and handle every deadline on the way."""
+        """Advance the time by `elapsed_ms`, and handle every deadline that passes."""
         end_ms = self.mono_ms + elapsed_ms
         while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
             self._clock.mono_ms = max(self.mono_ms, due_ms)
@@ -188,8 +188,8 @@ class GroupHost(GroupRequests):
     # ---- the log
 
     def commit_log(self, end: int | None = None) -> None:
-        """Let the other replica fetch up to the last append that ends at or before `end`, or up to
-        the end of the log."""
+        """Let the other replica fetch the log, up to the last append that ends at or before `end`,
+        or up to the end of the log if `end` is None. The fetch commits the log."""
         reached = self._log.end_offset if end is None else self._cut_before(end)
         if reached > self.committed_count:
             self._partition.on_follower_fetch(
@@ -226,7 +226,7 @@ class GroupHost(GroupRequests):
         return max(end for end in self.ends if end <= offset)
 
     def replayed(self) -> GroupShard:
-        """Return a new shard that has replayed the log."""
+        """Return a new coordinator shard that has replayed the log."""
         shard = self._groups._new_shard(self._partition)
         self._replay_into(shard)
         return shard
@@ -253,8 +253,8 @@ class GroupHost(GroupRequests):
         self._change(remove_topic_record(topic.id))
 
     def _change(self, *records: Record) -> None:
-        """Publish a change of the metadata to the parts of the broker, in the order that a broker
-        uses."""
+        """Publish a change of the metadata to the components of the broker, in the order that a
+        broker uses."""
         delta = MetadataDelta(self._image)
         for record in records:
             delta.replay(record)

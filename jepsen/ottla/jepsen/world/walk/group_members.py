@@ -22,7 +22,7 @@ FENCED = (
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
 """Errors that fence a member. GROUP_ID_NOT_FOUND is sent to a member that returns to a group which
-has become a classic one."""
+has become a classic group."""
 
 REBALANCE_MS = 20_000
 
@@ -57,7 +57,7 @@ class WalkedMember:
         self.id = member_id
         self.instance_id = instance_id
         self.epoch = 0
-        """Member epoch or generation of the member. 0 if it is not in the group."""
+        """Member epoch or generation of the member. 0 if the member is not in the group."""
         self.owned: Places = frozenset()
         self.committing: list[tuple[Place, int, GroupRequest]] = []
 
@@ -67,10 +67,10 @@ class WalkedMember:
         return False
 
     def look(self) -> None:
-        """Act on the responses that have arrived."""
+        """Handle the responses that have arrived."""
 
     def step(self) -> None:
-        """Do the next action of a consumer."""
+        """Do the next action of a consumer: send the request that is due."""
 
     def revoke(self) -> None:
         """Remove revoked partitions from `owned`, and add newly assigned ones.

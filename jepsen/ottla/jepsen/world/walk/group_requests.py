@@ -1,4 +1,4 @@
-"""Requests to the coordinator of one group, and their responses."""
+"""Sends requests to the coordinator of one group for random walks, and keeps the responses."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ TOPIC_ID = UUID(int=77)
 COMMITTED_LEADER_EPOCH = 4
 
 Action: TypeAlias = Callable[[GroupShard, Instant], None]
-"""Handling of a request by the shard that coordinates its group."""
+"""Function that handles a request in the coordinator shard of its group, at an instant."""
 
 
 class GroupRequest:
-    """One request, and its response once it has been sent."""
+    """One request to a group coordinator, and its response once it has been sent."""
 
     __slots__ = ("_answers",)
 
@@ -42,7 +42,7 @@ class GroupRequest:
         self._answers: list[Any] = []
 
     def __call__(self, answer: Any) -> None:
-        """Record the response."""
+        """Record the response, which the coordinator has just sent."""
         assert not self._answers, "AnsweredOnce: a second answer came"
         self._answers.append(answer)
 
@@ -64,14 +64,14 @@ class GroupRequest:
 
 
 class GroupRequests(ABC):
-    """Source of requests about one group, with responses that arrive now or later."""
+    """Base class that sends requests about one group. Responses arrive at once or later."""
 
     @abstractmethod
     def _perform(
         self, group_id: str, asked: GroupRequest, action: Action, *, is_write: bool = False
     ) -> None:
-        """Let the coordinator of a group handle a request. `is_write` is True if the request is
-        refused while a write could not be committed."""
+        """Let the coordinator of a group handle a request by `action`. `is_write` is True if the
+        request must be refused while an earlier write of the coordinator could not be committed."""
 
     def consumer_heartbeat(
         self,
@@ -174,8 +174,9 @@ class GroupRequests(ABC):
         parts: Mapping[str, bytes] | None = None,
         **changes: Any,
     ) -> GroupRequest:
-        """Send a SyncGroup, and return the request with its later response. `changes` are other
-        fields of the request."""
+        """Send a SyncGroup, and return the request with its later response. `parts` are the
+        assignments by member id, which the group's leader sends. `changes` are other fields of the
+        request."""
         asked = GroupRequest()
         request = SyncGroupRequest(
             group_id=GROUP,

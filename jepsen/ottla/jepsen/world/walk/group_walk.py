@@ -1,4 +1,4 @@
-"""Random walk on the groups of a broker core: members that act at any time, in any way.
+"""Random walk on the groups of a broker core: members may do any action at any time.
 
 Members join, leave, crash, fall silent, lose responses and commit with old epochs. Topics are
 created, grow and are deleted. The log is committed late, and another coordinator takes over with a
@@ -32,8 +32,9 @@ PARTITIONS = 6
 PARTITIONS_MAX = 10
 TIMES_MS = (10, 3_000, 12_000, 500)
 COMMIT_TIMEOUTS_MS = (5_000, 60_000, 60_000, 60_000)
-"""Values of offsets.commit.timeout.ms: Kafka's default, and a longer one in most runs. With the
-default, few responses are late enough to meet a group that has changed again."""
+"""Values of offsets.commit.timeout.ms from which a run draws: Kafka's default, and three times a
+longer value. With the default, few responses are late enough to meet a group that has changed
+again."""
 SETTLING_ROUNDS = 60
 SETTLING_MS = 2_000
 
@@ -81,7 +82,8 @@ class WalkedGroup:
         self.members: list[WalkedMember] = []
         self.invariants = GroupInvariants(self.host, self.members)
         self._kinds = chance.below(3)
-        """Protocols that the members of this run use. 0: all consumer; 1: all classic; 2: both."""
+        """Protocols that the members of this run use. 0: all the consumer protocol; 1: all the
+        classic protocol; 2: both."""
         self._orders = self.host.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0
@@ -93,7 +95,8 @@ class WalkedGroup:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Checks that the group then converges."""
+        """Do random actions until the budget or the replay ends. Then check that the group
+        converges: its members own each partition exactly once."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)
@@ -208,7 +211,8 @@ class WalkedGroup:
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Let an admin remove all members but one with one request, whichever protocol they use."""
+        """Let an admin remove all members but one with a single request, whichever protocol the
+        members use."""
         removed = []
         while len(self.members) > 1:
             removed.append(self._take_away())
@@ -228,7 +232,7 @@ class WalkedGroup:
         return self.members.pop(self.chance.below(len(self.members)))
 
     def _bounce(self) -> None:
-        """Restart a static member, which returns with the same instance id."""
+        """Restart a static member, which rejoins with the same instance id."""
         for at, member in enumerate(self.members):
             if member.instance_id is None or member.epoch == 0:
                 continue
@@ -261,7 +265,8 @@ class WalkedGroup:
         self.host.is_committing = False
 
     def _release(self) -> None:
-        """Raise the high watermark to the end of the log, or only part of the way to it."""
+        """Raise the high watermark of the coordinator's log to the end of the log, or only part of
+        the way to it."""
         host = self.host
         span = host.end_offset - host.committed_count
         if span > 1 and self.chance.below(3) == 2:
@@ -308,7 +313,7 @@ class WalkedGroup:
             self._check_deleted()
 
     def _check_deleted(self) -> None:
-        """Check DeletedStaysDeleted: no record of the group remains in the log."""
+        """Check DeletedStaysDeleted: no record of the deleted group remains in the log."""
         loaded = self.host.replayed()
         if GROUP in loaded.groups or loaded.offsets.has_group(GROUP):
             raise Violation("DeletedStaysDeleted", "the group comes back with the log")
@@ -360,7 +365,8 @@ class WalkedGroup:
 
     def _settle(self) -> None:
         """End all faults, let the remaining members act until each partition has exactly one owner,
-        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if they do not converge.
+        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if the members do not get
+        there.
         """
         host = self.host
         host.is_committing = True

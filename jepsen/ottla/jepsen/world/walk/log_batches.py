@@ -50,12 +50,13 @@ class BatchMaker:
         )
 
     def begin_epoch(self, producer_id: int) -> None:
-        """Start a new epoch of a producer, as a producer does after a refusal."""
+        """Start a new epoch of a producer, as a producer does after its batch was refused."""
         self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
         self._sequences[producer_id] = 0
 
     def forget(self, model: LogModel) -> None:
-        """Reset the producers to their state in the log, so that they send lost batches again."""
+        """Reset the producers to their state in the log `model`, so that they send lost batches
+        again."""
         self._sequences.clear()
         for producer_id, producer in model.producers.items():
             if producer.epoch < 0:

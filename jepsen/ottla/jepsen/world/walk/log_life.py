@@ -1,4 +1,5 @@
-"""A log over several processes: the current process, its disk, its running tasks, and its recovery.
+"""A partition log over several processes: the current process, its disk, its running tasks, and its
+recovery.
 
 `LogLife` owns the log, its model and the broker's checkpoints. A random walk chooses the events.
 """
@@ -30,7 +31,7 @@ RETENTION_BYTES = (-1, 800)
 
 
 class LogLife:
-    """One partition directory, and the successive processes that serve it."""
+    """One partition directory, and the successive processes that open its log."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -61,7 +62,7 @@ class LogLife:
         self._epoch = 0
         self._flushed_end = 0
         self._cut: int | None = None
-        """Offset to which a truncation in progress cuts the log, or None. Appends wait until it
+        """Offset to which the log is being truncated, or None. Appends wait until the truncation
         ends."""
         self._pending: list[ModelBatch] = []
         """Batches that a task is writing to the log."""
@@ -77,8 +78,8 @@ class LogLife:
     # --- running tasks -------------------------------------------------------------------------
 
     def _begin(self, name: str, work: Any, on_end: Callable[[Any], None]) -> None:
-        """Start a task of the log, and run it to its first disk operation. `on_end` receives its
-        result."""
+        """Start a task of the log, and run it to its first disk operation. `on_end` receives the
+        task's result."""
         task = SteppedTask(name, work, on_end)
         self._tasks.append(task)
         self._go_on(task)
@@ -135,8 +136,8 @@ class LogLife:
         return None
 
     def _die(self, is_power_cut: bool | None = None) -> None:
-        """End the process. If `is_power_cut` is None, decide at random whether the machine loses
-        power."""
+        """End the process that uses the log. `is_power_cut` is True if its machine loses power as
+        well; None decides this at random."""
         if is_power_cut is None:
             is_power_cut = self.chance.below(2) == 1
         disk = self.disk
@@ -158,7 +159,7 @@ class LogLife:
         self._has_failed = self._has_failed and not is_power_cut
 
     def _open(self) -> None:
-        """Start the process. Its recovery may also be interrupted by a crash."""
+        """Start a process, which recovers the log. A crash may interrupt the recovery."""
         may_fail = self.disk.is_faulty or self._has_failed
         try:
             log = self._load()
@@ -193,7 +194,7 @@ class LogLife:
         return log
 
     def _judge_recovery(self, log: Log) -> None:
-        """Compare the recovered log with the model."""
+        """Check that the recovered log contains what the model expects."""
         model = self.model
         if self._cut is not None:
             self._flushed_end = min(self._flushed_end, self._cut)
@@ -244,7 +245,7 @@ class LogLife:
         self.log = again
 
     async def _on_offsets_decreased(self) -> None:
-        """Write the checkpoint of the recovery point. The log calls this before a truncation goes
+        """Write the checkpoint of the recovery point. The log calls this before it is truncated
         below its recovery point."""
         assert self.log is not None
         self._recovery_checkpoint = self.log.recovery_checkpoint

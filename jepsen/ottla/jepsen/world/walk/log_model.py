@@ -12,7 +12,7 @@ _PREFIX = Struct(">qii")
 
 
 class UnplacedBatch(NamedTuple):
-    """A batch that has not been appended yet, and so has no offset."""
+    """A batch that has not been appended yet, and therefore has no offset."""
 
     data: bytes
     records: tuple[tuple[int, bytes], ...]
@@ -57,7 +57,8 @@ class ModelProducer:
 
 
 def place(made: UnplacedBatch, base_offset: int, epoch: int) -> ModelBatch:
-    """Return the batch in the form in which a log stores it."""
+    """Return the batch in the form in which a log stores it: with its base offset and leader
+    epoch."""
     _, length, _ = _PREFIX.unpack_from(made.data)
     raw = _PREFIX.pack(base_offset, length, epoch) + made.data[_PREFIX.size :]
     return ModelBatch(base_offset, base_offset + len(made.records), epoch, made, raw)
@@ -75,7 +76,8 @@ class LogModel:
         """The highest log start offset so far."""
         self.end_offset = 0
         self.ghosts: list[ModelBatch] = []
-        """Batches refused because of a disk failure. One of them may exist again after a crash."""
+        """Batches that were refused because of a disk failure. One of them may exist again after a
+        crash."""
         self.producers: dict[int, ModelProducer] = {}
         self.aborted: list[ModelAbortedTransaction] = []
 
@@ -107,7 +109,8 @@ class LogModel:
             )
 
     def keep(self, batches: list[ModelBatch], end_offset: int) -> None:
-        """Replace the list by `batches`, and let the log end at `end_offset`."""
+        """Replace the expected batches by `batches`, and the expected end offset by
+        `end_offset`."""
         self.batches = batches
         self.end_offset = end_offset
         self.producers = {}
@@ -116,8 +119,8 @@ class LogModel:
             self._follow(kept)
 
     def cut_place(self, offset: int) -> tuple[int, int]:
-        """Return the number of batches and the end offset after a truncation. A batch cut in the
-        middle is removed completely."""
+        """Return the number of batches that a truncation to `offset` keeps, and the end offset
+        after it. A batch that contains the offset is removed completely."""
         if offset >= self.end_offset:
             return len(self.batches), self.end_offset
         count = len(self.batches)
@@ -146,12 +149,12 @@ class LogModel:
         self.start_offset_max = max(self.start_offset_max, self.start_offset)
 
     def since(self, offset: int) -> list[ModelBatch]:
-        """Return the batches from the one that contains the offset to the end."""
+        """Return the batches from the batch that contains the offset to the end of the log."""
         return [kept for kept in self.batches if kept.end_offset > offset]
 
     def first_at_or_after(self, timestamp_ms: int, end_offset: int) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, epoch) of the first record below `end_offset` with at least
-        the given timestamp, or None."""
+        """Return (offset, timestamp, epoch) of the first record below `end_offset` whose timestamp
+        is at least the given one, or None if there is no such record."""
         for kept in self.since(self.start_offset):
             for delta, (at_ms, _) in enumerate(kept.made.records):
                 offset = kept.base_offset + delta

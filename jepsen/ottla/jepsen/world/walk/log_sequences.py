@@ -1,9 +1,9 @@
 """Random walk on a partition's log that favours short sequences of actions before a crash.
 
-Some bugs need four or five actions in a row, such as a flush, a roll, a checkpoint and a power cut.
-`LogWalk` draws each action alone and met such a row once in some thousand schedules. Here a
-schedule also draws whole sequences. Their lengths, offsets and interruptions stay random, and all
-other actions happen between them.
+Some bugs need four or five actions in a row, such as a flush, a segment roll, a checkpoint and a
+power cut. `LogWalk` draws each action alone, and such a sequence occurred only once in some
+thousand schedules. Here a schedule also draws whole sequences. Their lengths, offsets and
+interruptions stay random, and all other actions happen between them.
 """
 
 import errno
@@ -18,12 +18,12 @@ from ottla.model.ids import Offset
 from ottla.storage.log.log import Log
 
 SEQUENCE_WEIGHT = 4
-"""Weight of each sequence. An append has 30; more would leave little of the budget to the actions
-between two sequences."""
+"""Weight with which each sequence of actions is drawn. An append has the weight 30. With a larger
+weight, too little of the budget would remain for the actions between two sequences."""
 
 ALONE_STEPS_MAX = 60
-"""Maximum number of disk operations of a flush while no other task runs. The flush may wait for
-another task to replace the same file, and would then never end."""
+"""Maximum number of disk operations of a flush while no other task runs. Without the limit, a flush
+that waits for another task to replace the same file would never end."""
 
 
 class SequencesLogWalk(LogWalk):
@@ -59,7 +59,8 @@ class SequencesWalk(WalkedLog):
         return [*super()._draw_actions(), *sequences * SEQUENCE_WEIGHT]
 
     def _cut_below_a_segment(self) -> None:
-        """Truncate the last batch before a segment, append again, flush, and cut the power.
+        """Truncate the last batch before a segment, which removes the segment. Then append again,
+        flush, and cut the power.
 
         If the removal of the segment is not durable, its old records may follow the new ones.
         """
@@ -75,7 +76,8 @@ class SequencesWalk(WalkedLog):
             self._cut_power()
 
     def _remove_during_a_flush(self) -> None:
-        """Remove unflushed segments below a raised log start, flush the rest, and cut the power."""
+        """Remove unflushed segments below a raised log start while the rest of the log is flushed,
+        and cut the power."""
         log = self._settled()
         if log is None or self._append_some(9) is not log:
             return
@@ -90,10 +92,11 @@ class SequencesWalk(WalkedLog):
             self._cut_power()
 
     def _roll_at_the_recovery_point(self) -> None:
-        """Flush, roll, write the checkpoint of the recovery point, and cut the power.
+        """Flush, roll the segment, write the checkpoint of the recovery point, and cut the power.
 
-        At random the segment was sealed and truncated before: then its indexes have old entries in
-        the place of new ones, as long as neither their truncation nor their writes are durable.
+        At random the segment was sealed and truncated before. Its indexes then have old entries in
+        the place of new ones, as long as neither the truncation nor the writes of the indexes are
+        durable.
         """
         log = self._settled()
         if log is None or self._append_some(9) is not log or not self._flush_all(log):
@@ -110,7 +113,8 @@ class SequencesWalk(WalkedLog):
         self._cut_power()
 
     def _append_after_a_failed_roll(self) -> None:
-        """Let the creation of a segment fail, append to the old one, and end the process."""
+        """Let the creation of a new segment fail, append to the old segment, and end the
+        process."""
         log = self._settled()
         if log is None or self._append_some(3) is not log:
             return

@@ -95,7 +95,7 @@ class WalkedLog(LogLife):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends, then check the end state."""
+        """Do random actions until the budget or the replay ends, then check all invariants."""
         self._open()
         for action in actions_taken(self.chance, self._actions, budget):
             try:
@@ -177,7 +177,8 @@ class WalkedLog(LogLife):
         raise Violation("GuardHolds", f"an unverified batch lies at {info.base_offset}")
 
     def _replicate(self) -> None:
-        """Append several batches like a follower. They may belong to later epochs."""
+        """Append several batches to the log as a follower does. The batches may belong to later
+        epochs."""
         log = self._serving()
         if log is None or self._cut is not None:
             return
@@ -246,7 +247,8 @@ class WalkedLog(LogLife):
                 self.rare.sometimes("a duplicate is answered after a restart")
 
     def _lead(self) -> None:
-        """Begin a new epoch. At random, record its start at once, as a new leader does."""
+        """Begin a new leader epoch. At random, record its start offset at once, as a new leader
+        does."""
         log = self._serving()
         self._epoch += 1
         if log is not None and self._cut is None and self.chance.below(2):
@@ -318,8 +320,8 @@ class WalkedLog(LogLife):
         self._check_whole(log)
 
     def _restart_elsewhere(self) -> None:
-        """Remove all data and start at a later offset, like a follower whose log ends below its
-        leader's log start."""
+        """Remove all data and start the log at a later offset, like a follower whose log ends below
+        its leader's log start."""
         log = self._serving()
         if log is None or self._cut is not None or self._tasks:
             return
@@ -419,7 +421,7 @@ class WalkedLog(LogLife):
     # --- faults -------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Make a disk operation fail soon, or remove all such faults."""
+        """Make a disk operation fail soon, or remove all injected disk faults."""
         if self.chance.below(3) == 0:
             self.disk.heal()
             return
@@ -516,8 +518,8 @@ class WalkedLog(LogLife):
 
 
 class FailingWalk(WalkedLog):
-    """A log whose files are closed while tasks use them, as when the log manager fails a
-    directory."""
+    """A log whose files are closed while tasks use them, as when the log manager takes a failed
+    directory offline."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         return [*super()._draw_actions(), *[self._fail_directory] * 4, *[self._truncate] * 4]

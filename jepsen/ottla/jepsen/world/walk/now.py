@@ -1,4 +1,5 @@
-"""Disk work that is done immediately, for random walks in which no task waits for a disk."""
+"""Disk work for random walks, which is done immediately, because no task of a random walk waits for
+a disk."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,7 +9,7 @@ from ottla.model.run_now import run_now
 
 
 class ImmediateLogWork:
-    """Disk work for a broker core that runs each step as soon as the step is added."""
+    """Port for a broker core's disk work, which runs each step as soon as the step is added."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Any]) -> None:
         """Run a step immediately."""

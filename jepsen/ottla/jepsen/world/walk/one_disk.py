@@ -1,5 +1,5 @@
-"""Ports (interfaces to disk and network) of a broker core whose logs are on one simulated disk, and
-which follows no leader."""
+"""Ports (interfaces to disk and network) for a broker core whose logs are on one simulated disk,
+and which follows no leader."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -47,7 +47,7 @@ class OneDisk:
         self._logs: dict[TopicPartition, Log] = {}
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every log."""
+        """Yield each log with its partition."""
         return iter(self._logs.items())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
@@ -66,7 +66,7 @@ class OneDisk:
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, with a small index. Creates it if it is missing."""
+        """Return the partition's log, with a small index. If the log is missing, it is created."""
         log = self._logs.get(partition)
         if log is None:
             log = self._logs[partition] = await open_log(
@@ -93,7 +93,7 @@ class OneDisk:
 
 
 class NoFetchers:
-    """Fetchers that do nothing, because no records come from another broker."""
+    """Replica fetchers that do nothing, because no records come from another broker."""
 
     def follow(self, partition: Partition) -> None:
         """Do nothing."""

@@ -1,9 +1,9 @@
 """Random walk on raft over real metadata logs, on disks that lose and tear data.
 
 Replicas, messages and the adversary are the same as in `raft_walk`. Each replica has the metadata
-log of `node` on a simulated disk, whose power may also fail between two operations. The walk keeps
-a copy of the expected content of the disk, and compares it with the result of each recovery. At the
-end all faults are healed, and the quorum must make progress. Invariants: FlushedIsKept,
+log of a node on a simulated disk, whose power may also fail between two operations. The random walk
+keeps a copy of the expected content of the disk, and compares it with the result of each recovery.
+At the end all faults are healed, and the quorum must make progress. Invariants: FlushedIsKept,
 SnapshotHoldsCommitted, ProgressAfterHealing.
 """
 
@@ -38,8 +38,8 @@ NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
-"""Number of entries that a leader may append after healing, beyond those that every replica must
-have."""
+"""Number of entries that the leader of a healed quorum may append beyond the entries that every
+replica must have."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000
@@ -69,7 +69,7 @@ class DiskRaftWalk(RaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return a quorum whose replicas each have a disk."""
+        """Return a simulated quorum in which each replica has a disk."""
         return DiskWalk(chance)
 
 
@@ -92,7 +92,7 @@ class DamagedRaftWalk(DiskRaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return a quorum whose files may be damaged."""
+        """Return a simulated quorum in which the files of voters may be damaged."""
         return DamagedWalk(chance)
 
 
@@ -105,7 +105,7 @@ class DiskWalk(WalkedQuorum):
         super().__init__(chance)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a replica whose disk is empty."""
+        """Return a new replica with an empty disk."""
         self._disk_count += 1
         rng = self.chance.stream(f"disk {self._disk_count}")
         return DiskMember(
@@ -152,8 +152,8 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Then heal all faults, and check that the
-        quorum makes progress."""
+        """Do random actions until the budget or the replay ends. Then heal all faults, and check
+        that the quorum makes progress."""
         self.walk(budget)
         self._come_together()
         self.invariants.check_end()
@@ -161,10 +161,10 @@ class DiskWalk(WalkedQuorum):
     # --- after healing ------------------------------------------------------------------------
 
     def _come_together(self) -> None:
-        """Heal all faults and advance all clocks evenly. Checks that a leader commits and that
-        every log follows it.
+        """Heal all faults and advance all clocks evenly. Checks that a leader commits an entry and
+        that every log follows the leader's.
 
-        Raises Violation(ProgressAfterHealing) if they do not.
+        Raises Violation(ProgressAfterHealing) if that does not happen in time.
         """
         self.trace.add("calm")
         self._blocked, self._order, self._is_quiet = set(), 0, False
@@ -202,7 +202,7 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _are_all_shown_as_full(self, whole: list[MemoryMember]) -> bool:
-        """Return True if a leader reports all its voters as able to vote."""
+        """Return whether a leader reports all its voters as able to vote."""
         ids = {member.identity.node_id for member in whole}
         shown = [one.running.describe() for one in whole if one.is_leader]
         return all(
@@ -214,8 +214,8 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _pass_time(self, wanted: int) -> int:
-        """Advance every clock to the next timer. Let the leader append if its log ends less than
-        OPEN_MAX entries after `wanted`. Returns the time advanced in ms."""
+        """Advance every clock to the next timer. The leader also appends an entry if its log ends
+        less than OPEN_MAX entries after `wanted`. Returns the time advanced in ms."""
         wakes = [(wake, at) for at, wake in enumerate(self._wakes) if wake is not None]
         duration_ms = max(1, min((wake - self._clocks[at] for wake, at in wakes), default=100))
         for at in range(len(self.members)):
@@ -227,7 +227,8 @@ class DiskWalk(WalkedQuorum):
 
 
 class DamagedWalk(DiskWalk):
-    """One quorum in which a minority of voters may be damaged at a time."""
+    """One quorum over real metadata logs, in which a minority of the voters may be damaged at a
+    time."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         damage_count = (3, 6, 12)[self.chance.below(3)]
@@ -239,7 +240,7 @@ class DamagedWalk(DiskWalk):
         ]
 
     def _copy(self) -> None:
-        """Keep a copy of a random file of one voter, for a later damage that replaces a file by an
+        """Keep a copy of a random file of one voter. A later damage may replace the file by this
         older copy."""
         member = self.members[self.chance.below(self.voter_count)]
         assert isinstance(member, DiskMember)
@@ -247,8 +248,8 @@ class DamagedWalk(DiskWalk):
             member.log.copy_file()
 
     def _wipe(self) -> None:
-        """Replace the disk of a voter, unless another voter is damaged, since a majority of intact
-        voters must remain."""
+        """Replace the disk of a voter by an empty one. Does nothing if another voter is damaged,
+        because a majority of intact voters must remain."""
         if not any(self._is_damaged(at) for at in range(self.voter_count)):
             super()._wipe()
 
@@ -264,8 +265,8 @@ class DamagedWalk(DiskWalk):
             self._start(at)
 
     def _forget(self) -> None:
-        """Let a voter vote for a candidate, and then lose that vote. The candidate still counts it,
-        while the old leader commits an entry with the same voter."""
+        """Let a voter lose the vote that it has just given to a candidate. The candidate still
+        counts the vote, while the old leader commits an entry with the same voter."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         if not leading or self.voter_count < 3:
             self._deliver()
@@ -356,8 +357,8 @@ class DiskMember(MemoryMember):
         sometimes: Callable[[str], None],
     ) -> None:
         self._doom: int | None = None
-        """Number of disk operations within the next multi-step change after which the power fails,
-        or None for no power cut."""
+        """Number of disk operations after which the power fails during the next change of several
+        operations. None means no power cut."""
         self._sometimes = sometimes
         super().__init__(config, identity, rng)
         self.log = DiskLog(config, identity, disk_rng, invariants)
@@ -365,8 +366,8 @@ class DiskMember(MemoryMember):
         invariants.watch(identity, self.log)
 
     def stop(self, survivor_count: int = 0) -> None:
-        """Cut the power. The disk decides at random which data survives, and the log is recovered
-        at once."""
+        """Cut the power of the replica. The disk decides at random which data survives, and the log
+        is recovered at once."""
         super().stop(survivor_count)
         if self.log.was_cut_while_recovered:
             self._sometimes("power goes while a log is recovered")
@@ -383,7 +384,8 @@ class DiskMember(MemoryMember):
         return is_damaged
 
     def cut_power_after(self, boundary_count: int) -> None:
-        """Schedule a power cut after a number of effects, or within the next multi-step change."""
+        """Schedule a power cut after `boundary_count` effects, or within the next change of several
+        disk operations. NEVER schedules none."""
         self._doom = None
         rng = self.log.rng
         if boundary_count == NEVER or rng.below(3) == 0:
@@ -398,7 +400,8 @@ class DiskMember(MemoryMember):
         return self.log.flushed_offset
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
-        """Write a snapshot. The configuration decides which part of the log is deleted."""
+        """Write a snapshot of the entries below `offset`. The configuration decides which part of
+        the log is deleted afterwards."""
         with self._ending(), self._doomed():
             self.log.snapshot_at(offset)
 
@@ -440,8 +443,8 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _doomed(self) -> Iterator[None]:
-        """Return a context in which the power fails during a multi-step change, if such a failure
-        was scheduled."""
+        """Return a context in which the power fails during a change of several disk operations, if
+        such a failure was scheduled."""
         self.log.disk.operations_left, self._doom = self._doom, None
         try:
             yield
@@ -452,8 +455,8 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Return a context in which an error ends the process, in the same way as an error within a
-        step of the core."""
+        """Return a context in which an error ends the process, in the same way as an error within
+        the raft core."""
         try:
             try:
                 yield

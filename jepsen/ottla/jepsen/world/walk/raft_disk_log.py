@@ -1,7 +1,7 @@
 """The metadata log of a quorum member on the simulated disk. The invariant checks can read it even
 while the member is down.
 
-It keeps a copy of the expected content of the disk, and compares it with the result of each
+It keeps a copy of the expected content of the disk, and compares the copy with the result of each
 recovery. Invariants: FlushedIsKept, SnapshotAtLogStart, SnapshotHoldsCommitted.
 """
 
@@ -84,11 +84,11 @@ class DiskLog:
         self.election: ElectionState | None = None
         """Content of the file `quorum-state` when the log was opened."""
         self.damages: tuple[str, ...] = ()
-        """Kinds of damage to the voter's files that were found when the log was opened."""
+        """Kinds of damage to the voter's files that the member found when it opened the log."""
         self.has_snapshot_damage = False
-        """True if damaged or missing snapshots were found when the log was opened."""
+        """True if the member found damaged or missing snapshots when it opened the log."""
         self.standing = Standing.FULL
-        """Voting rights of the log's voter when the log was opened."""
+        """Voting rights of the voter after its log was last opened."""
         self.was_cut_while_recovered = False
         self.is_failing = False
         """True if a disk fault was injected since the process began."""
@@ -100,10 +100,10 @@ class DiskLog:
         self._coming: list[MemoryEntry] = []
         """Entries of the append in progress. Some of them may survive a power cut."""
         self._promised = Offset(0)
-        """End of the entries that every recovery must find."""
+        """Offset below which every recovery must find all entries."""
         self._lacks_snapshots = False
-        """True if some snapshots were damaged. A complete log that begins at offset 0 needs
-        none."""
+        """True if some snapshots were damaged. A complete log that begins at offset 0 needs no
+        snapshot."""
         self._formerly: dict[str, bytes] = {}
         """Older copies of files in the log's directory, by file name."""
         run_through(self.disk.makedirs(DIRECTORY))
@@ -137,17 +137,17 @@ class DiskLog:
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Newest intact snapshot."""
+        """Id of the newest intact snapshot, or None."""
         return self._log.latest_snapshot_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Oldest intact snapshot that is still kept."""
+        """Id of the oldest intact snapshot that is still kept, or None."""
         return self._log.earliest_snapshot_id
 
     @property
     def voters(self) -> VoterSet | None:
-        """Last voter set in the log or its snapshot."""
+        """Last voter set in the log or its snapshot, or None if there is none."""
         return self._log.voters
 
     @property
@@ -156,7 +156,7 @@ class DiskLog:
         return self._log.voters_offset
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether a voter set below an offset includes a replica."""
+        """Return whether a voter set before `end_offset` in the log includes the replica `key`."""
         return self._log.has_voter_below(key, end_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
@@ -164,7 +164,7 @@ class DiskLog:
         return self._log.end_offset_for_epoch(epoch)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the size of a snapshot's file."""
+        """Return the size in bytes of a snapshot's file, or None if there is no such snapshot."""
         return self._log.snapshot_size_bytes(snapshot_id)
 
     def entry(self, offset: int) -> MemoryEntry | None:
@@ -206,7 +206,7 @@ class DiskLog:
         self._cut(self._log.end_offset)
 
     def flush(self) -> Offset:
-        """Make all entries durable, and return their end."""
+        """Make all entries durable, and return the end offset of the log."""
         end_offset: Offset = run_through(self._log.flush())
         self._promise()
         return end_offset
@@ -216,7 +216,8 @@ class DiskLog:
         self._demand_room(run_through(self._log.write_election(state)))
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
-        """Write a part of the leader's snapshot. The last part replaces the log."""
+        """Write a chunk of the leader's snapshot. After the last chunk, the snapshot replaces the
+        log."""
         if chunk.is_last:
             self._promised = min(self._promised, chunk.snapshot_id.offset)
         self._demand_room(run_through(self._log.write_chunk(chunk)))
@@ -305,7 +306,8 @@ class DiskLog:
     # --- damage -------------------------------------------------------------------------------
 
     def copy_file(self) -> None:
-        """Keep a copy of one file. The damage OLDER_COPY may later replace the file by it."""
+        """Keep a copy of one file of the log. A damage of the kind OLDER_COPY may later replace the
+        file by this copy."""
         with self.disk.quietly():
             names = self._names_of_damage()
             name = names[self.rng.below(len(names))]
@@ -392,7 +394,7 @@ class DiskLog:
 
     def _damage_file(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
         """Remove, empty or halve a file, or flip one of its bytes. With `is_whole`, no readable
-        data remains."""
+        data remains. `is_flipped` allows flipped bytes."""
         if not self.disk.exists(f"{DIRECTORY}/{name}"):
             return  # a voter that has lost its vote keeps no quorum-state
         before = run_through(self.disk.read_file(f"{DIRECTORY}/{name}"))
@@ -422,7 +424,7 @@ class DiskLog:
         self._promise()
 
     def _promise(self) -> None:
-        """Require every later recovery to find all entries that are flushed now."""
+        """Require every later recovery to find all entries that are flushed at this moment."""
         self._promised = max(self._promised, self._log.flushed_offset)
 
     def _cut(self, offset: int) -> None:
@@ -514,7 +516,7 @@ def _knowledge_of(election: ElectionState | None) -> tuple[int, int]:
 
 
 def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
-    """Return the records of whole batches as entries that the invariant checks can compare."""
+    """Return the records of complete batches as entries that the invariant checks can compare."""
     found: list[tuple[Offset, MemoryEntry]] = []
     for at, header in batches(data):
         for record in scan(data, at, header):

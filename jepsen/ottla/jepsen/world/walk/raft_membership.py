@@ -1,7 +1,7 @@
 """Random walk on raft with a voter set that changes (KIP-853).
 
 The adversary also adds and removes voters at any leader, old or new, replaces disks, and lets
-controllers join by themselves. Anomalies in the literature on reconfiguration (KIP-853, its TLA+
+controllers join on their own. Anomalies in the literature on reconfiguration (KIP-853, its TLA+
 model, the bug in the raft dissertation) are deliberate bugs in `membership_bugs` and
 `recovery_bugs`.
 """
@@ -51,7 +51,7 @@ class MembershipRaftWalk(RaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return a quorum whose voters change, and the adversary."""
+        """Return a simulated quorum with a changing voter set, and its adversary."""
         return ChangingQuorum(chance)
 
 
@@ -68,9 +68,9 @@ class ChangingQuorum(WalkedQuorum):
 
     def __init__(self, chance: Chance) -> None:
         self._joining = chance.below(2) == 0
-        """True if the controllers that are not initial voters join by themselves."""
+        """True if the controllers that are not initial voters join the voters on their own."""
         self._changes: dict[int, VoterChangeRequest] = {}
-        """Requests to change the voters that wait for their response, by token."""
+        """Pending requests to change the voters, by token."""
         self._requested: set[ReplicaKey] = set()
         """Replicas that the adversary has asked some leader to add."""
         self._were_voters: set[ReplicaKey] = set()
@@ -84,12 +84,14 @@ class ChangingQuorum(WalkedQuorum):
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the identity of a controller, on its first disk or on another one."""
+        """Return the quorum identity of the controller with index `at`: on its first disk, or on a
+        new one if `is_wiped`."""
         joins = self._joining and (is_wiped or at >= self.voter_count)
         return _controller(at + 1, self.voter_count, 2 if is_wiped else 1, joins)
 
     def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that change the voters."""
+        """Return the adversary's actions that change the voters, in the form that `drawn_actions`
+        expects."""
         return (
             (self._add, 5, True),
             (self._remove, 4, True),
@@ -110,8 +112,8 @@ class ChangingQuorum(WalkedQuorum):
                 self._let_talk(leader, at, CONVERSATION_MAX)
 
     def _replace_disk(self) -> None:
-        """Replace the disk of a voter, remove its old entry from the voter set, and add its new
-        entry."""
+        """Replace the disk of a voter. Then remove the voter with the old directory id, and add the
+        one with the new directory id."""
         if self._some_leader() is None:
             self._converse_with_all()
             return
@@ -127,8 +129,8 @@ class ChangingQuorum(WalkedQuorum):
         self._converse_with_all()
 
     def _join_by_snapshot(self) -> None:
-        """Let a leader replace its log by a snapshot, and another controller fetch from this
-        leader."""
+        """Let a leader replace the head of its log by a snapshot, and another controller fetch from
+        this leader, so that it loads the snapshot."""
         leader = self._some_leader()
         if leader is None:
             return
@@ -139,7 +141,7 @@ class ChangingQuorum(WalkedQuorum):
         self._let_talk(leader, at, 2 * CONVERSATION_MAX)
 
     def _add(self) -> None:
-        """Ask a leader to add a controller, perhaps one that is a voter already."""
+        """Ask a leader to add a controller to the voters. The controller may be a voter already."""
         at = self.chance.below(len(self.members))
         if self._wiped and self.chance.below(2):
             at = next(iter(self._wiped))
@@ -169,7 +171,7 @@ class ChangingQuorum(WalkedQuorum):
             self._let_talk(leader, at, CONVERSATION_MAX)
 
     def _remove(self) -> None:
-        """Ask a leader to remove one of the voters that it knows."""
+        """Ask a leader to remove one of its voters."""
         leader = self._some_leader()
         if leader is None:
             return
@@ -215,8 +217,8 @@ class ChangingQuorum(WalkedQuorum):
         self._check_committed_voters()
 
     def _check_committed_voters(self) -> None:
-        """Check RemovedStaysRemoved: a removed voter returns to a committed set only if the
-        adversary has requested this. Raises Violation otherwise."""
+        """Check RemovedStaysRemoved: a removed voter returns to a committed voter set only if the
+        adversary has requested it. Raises Violation otherwise."""
         committed = self.invariants.committed
         for entry in committed[self._checked_end :]:
             if entry.voters is None:

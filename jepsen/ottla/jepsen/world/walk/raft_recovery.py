@@ -1,5 +1,5 @@
-"""Random walk on raft with changing voters. At its end all faults end, and the quorum must work
-again.
+"""Random walk on raft with changing voters. At the end of a run all faults are healed, and the
+quorum must work again.
 
 Liveness is checked as in Kafka's model of KIP-853 (kraft_kip_853_properties), with a bounded time
 instead of "eventually". All replicas run, all messages arrive, and clocks advance together:
@@ -10,9 +10,10 @@ instead of "eventually". All replicas run, all messages arrive, and clocks advan
 * LeaderResignsAlone: the leader resigns once it is cut off from all others that it needs.
 
 A run in which a voter set has lost a majority of its disks is not checked: no quorum can recover.
-The adversary also renames all controllers at once, as a change of DNS or of a whole network does:
-the addresses in the voter set are then wrong, and those in the settings are right. In some runs one
-of the controllers that may be added advertises an address at which none of them listens.
+The adversary also changes the addresses of all controllers at once, as a change of DNS or of a
+whole network does: the addresses in the voter set are then wrong, and the addresses in the settings
+are right. In some runs one of the controllers that may be added advertises an address at which no
+controller listens.
 """
 
 from collections.abc import Callable
@@ -31,20 +32,21 @@ from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 ROUND_MS = 100
 ROUNDS_MAX = 600
-"""Longest time without faults until the quorum works, in rounds: 60 s. With a longer one, each
-failure costs more; with a shorter one, unlucky elections fail."""
+"""Longest time without faults until the quorum works, in rounds: 60 s. A longer time makes each
+failure slower; with a shorter time, unlucky elections fail."""
 
 ROUNDS_ALONE = 40
 """Longest time for which a leader may lead without followers, in rounds: 4 s, which is more than
 one and a half fetch timeouts."""
 
 DELIVERIES_MAX = 400
-"""Messages that are delivered in one round. More would only matter in an endless exchange."""
+"""Number of messages that are delivered in one round. A higher limit would only matter in an
+endless exchange."""
 
 
 class RecoveringRaftWalk(MembershipRaftWalk):
-    """Search engine that tests raft with changing voters by random walks that end with a time
-    without faults."""
+    """Search engine that tests raft with changing voters by random walks, each of which ends with a
+    period without faults."""
 
     subject = "raft-recovery"
     required = (
@@ -56,19 +58,19 @@ class RecoveringRaftWalk(MembershipRaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return a quorum that must work again after the faults of the adversary."""
+        """Return a simulated quorum that must work again after the faults of the adversary."""
         return RecoveringQuorum(chance)
 
 
 class RecoveringQuorum(ChangingQuorum):
-    """One quorum of controllers, whose faults end."""
+    """One quorum of controllers that must work again after all faults have ended."""
 
     def __init__(self, chance: Chance) -> None:
         self._rename_count = 0
         self._acknowledged: tuple[NodeId, Offset] | None = None
         """Leader of the entry that was appended after the faults, and its offset."""
         self._has_wrong_address = chance.below(4) == 0
-        """True if the last controller advertises an address at which none listens."""
+        """True if the last controller advertises an address at which no controller listens."""
         super().__init__(chance)
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
@@ -111,7 +113,7 @@ class RecoveringQuorum(ChangingQuorum):
         return (*super().more_actions(), (self._rename, 1, False))
 
     def _rename(self) -> None:
-        """Restart all controllers with other addresses, which their settings name."""
+        """Restart all controllers with new addresses, which are also in their settings."""
         self.rare.sometimes("all controllers are renamed")
         self._rename_count += 1
         for at, member in enumerate(self.members):
@@ -121,7 +123,7 @@ class RecoveringQuorum(ChangingQuorum):
             self._start(at)
 
     def _wipe(self) -> None:
-        """Replace the disk of a stopped voter, perhaps a second one, too."""
+        """Replace the disk of a stopped voter, and sometimes the disk of a second voter, too."""
         if len(self._wiped) == 1 and self.chance.below(2):
             first, self._wiped = self._wiped, set()
             super()._wipe()
@@ -132,8 +134,8 @@ class RecoveringQuorum(ChangingQuorum):
     # --- the time without faults --------------------------------------------------------------
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends, then end all faults and check that the
-        quorum works."""
+        """Do random actions until the budget or the replay ends, then end all faults and check that
+        the quorum works."""
         self.walk(budget)
         self._end_faults()
         if self._has_majorities():
@@ -156,7 +158,7 @@ class RecoveringQuorum(ChangingQuorum):
                 self._start(at)
 
     def _has_majorities(self) -> bool:
-        """Return whether each voter set that a replica knows has a majority of its disks."""
+        """Return whether a majority of the disks is left in each voter set that a replica knows."""
         # The core of a replica adopts the last set of its log at its next step.
         sets = (one.log.voters or one.running.identity.voters for one in self.members)
         return all(self._disk_count(voters) >= voters.majority_count for voters in sets)
@@ -176,7 +178,7 @@ class RecoveringQuorum(ChangingQuorum):
             raise Violation(*fault)
 
     def _cut_off_the_leader(self) -> None:
-        """Let a leader that needs other voters lose all of them, and check that it resigns."""
+        """Cut a leader off from all other voters, if it needs them, and check that it resigns."""
         at = next(at for at, one in enumerate(self.members) if one.is_leader)
         leader = self.members[at]
         if leader.running.identity.is_alone:
@@ -203,8 +205,8 @@ class RecoveringQuorum(ChangingQuorum):
                 return
 
     def _fault(self) -> tuple[str, str] | None:
-        """Return the liveness property that does not hold yet, and the reason. Returns None if all
-        hold."""
+        """Return a liveness property that is not reached yet, and the reason. Returns None if all
+        are reached."""
         leader = next((one for one in self.members if one.is_leader and self._leads(one)), None)
         if leader is None:
             roles = ", ".join(f"{one.identity.node_id} {one.running.role}" for one in self.members)
@@ -232,7 +234,8 @@ class RecoveringQuorum(ChangingQuorum):
         return following >= core.identity.voters.majority_count
 
     def _offset_acknowledged_by(self, leader: MemoryMember) -> Offset:
-        """Return the offset of an entry that this leader has appended after the faults."""
+        """Return the offset of an entry that the leader has appended after the end of the faults,
+        appending it if necessary."""
         node_id = leader.identity.node_id
         if self._acknowledged is None or self._acknowledged[0] != node_id:
             at = self.members.index(leader)

@@ -1,11 +1,11 @@
 """Random walk on raft: the real raft code without a clock, and an adversary that chooses the next
 event.
 
-Every replica has a separate clock, which only its own timers advance, so any timer may fire before
-any message is delivered. Messages are delivered in any order, repeatedly, or never. Fsyncs end when
-the adversary decides, and the power fails at any boundary between two effects. The frequency of
-each event is drawn for every seed (swarm testing), so that events that are rare in one run are
-common in another.
+Every replica has a separate clock, which only its own timers advance, so that any timer may fire
+before any message is delivered. Messages are delivered in any order, repeatedly, or never. Fsyncs
+end when the adversary decides, and the power fails at any boundary between two effects. The
+frequency of each event is drawn for every seed (swarm testing), so that events that are rare in one
+run are common in another.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,8 @@ CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
 parts."""
 
 CONVERSATION_MAX = 12
-"""Number of messages that two replicas exchange undisturbed. It is enough for an election."""
+"""Number of messages that two replicas exchange while all others wait. It is enough for an
+election."""
 
 PACKETS_MAX = 30
 """Largest number of messages in flight. If it is exceeded, the oldest message is lost."""
@@ -73,8 +74,8 @@ class _Request(NamedTuple):
     sender: int
     receiver: int
     life: int
-    """Number of the process that sent the request. A later process of that replica does not get the
-    response."""
+    """Number of the sender's process that sent the request. A later process of that replica does
+    not get the response."""
     outgoing: OutgoingRequest
 
 
@@ -106,7 +107,7 @@ def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumI
 
 
 class RaftWalk:
-    """Search engine that tests raft by random walks."""
+    """Search engine that tests raft by random walks (runs of randomly chosen events)."""
 
     name = "walk"
     subject = "raft"
@@ -135,7 +136,7 @@ class RaftWalk:
         return outcome_of(self, chance, walk, violation)
 
     def make_walk(self, chance: Chance) -> "WalkedQuorum":
-        """Return a quorum, and the adversary that chooses its events from the seed."""
+        """Return a simulated quorum, and the adversary that chooses its events from the seed."""
         return WalkedQuorum(chance, has_forger=self.has_forger)
 
 
@@ -154,7 +155,7 @@ class ForgedRaftWalk(RaftWalk):
 
 
 class WalkedQuorum:
-    """One quorum, and the adversary that chooses its events from one seed."""
+    """One simulated quorum, and the adversary that chooses its events from one seed."""
 
     voter_counts: tuple[int, ...] = VOTER_COUNTS
 
@@ -186,8 +187,8 @@ class WalkedQuorum:
         """Order in which messages in flight are delivered. 0: oldest first; 1: random; 2: newest
         first."""
         self._is_quiet = chance.below(4) > 0
-        """True if fetches of replicas that search for a leader are not delivered, since most of
-        them have no effect."""
+        """True if fetches by replicas that search for a leader are not delivered, since most of
+        these fetches have no effect."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
@@ -197,24 +198,25 @@ class WalkedQuorum:
         self._actions = self._draw_actions()
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are no voters at the start."""
+        """Return the number of replicas that are not voters at the start."""
         return int(self.chance.chance(0.1))
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the identity of a replica, on its first disk or on another one."""
+        """Return the quorum identity of the replica with index `at`: on its first disk, or on a new
+        one if `is_wiped`."""
         return _identity(at + 1, self.voter_count, is_wiped)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a replica without any data."""
+        """Return a new replica without any data."""
         return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends, then check the end state."""
+        """Do random actions until the budget or the replay ends, then check the end state."""
         self.walk(budget)
         self.invariants.check_end()
 
     def walk(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends."""
+        """Do random actions until the budget or the replay ends."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
 
@@ -243,7 +245,8 @@ class WalkedQuorum:
         return drawn_actions(self.chance, rows)
 
     def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that a subclass adds, in the form that `drawn_actions` expects."""
+        """Return the actions that a subclass adds to the adversary, in the form that
+        `drawn_actions` expects."""
         if not self._has_forger:
             return ()
         return (
@@ -270,7 +273,7 @@ class WalkedQuorum:
         self._arrive(self._packets.pop(self._choose_packet()))
 
     def _converse(self) -> None:
-        """Let two replicas exchange messages and flush, while all other replicas wait."""
+        """Let two random replicas exchange messages and flush, while all other replicas wait."""
         first, second = self._pair()
         self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
 
@@ -348,18 +351,17 @@ class WalkedQuorum:
             )
 
     def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
-        """Return whether a request's endpoints include the address of the replica that it is
-        for."""
+        """Return whether a request's endpoints include the address of its receiver."""
         return True
 
     def _fail(self, packet: _Request) -> None:
-        """Report to a request's sender that there is no response."""
+        """Report to the sender of a request that no response will arrive."""
         member = self.members[packet.sender]
         if member.core is not None and member.incarnation == packet.life:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
 
     def _part(self) -> None:
-        """Cut some links: all links of one node, or random links."""
+        """Cut some network links: all links of one replica, or random links."""
         count = len(self.members)
         lonely = self.chance.below(count)
         kind = self.chance.below(3)
@@ -383,7 +385,8 @@ class WalkedQuorum:
             self._send_forged(at)
 
     def _insist(self) -> None:
-        """Raise a replica's epoch repeatedly, each time as far as the replica accepts."""
+        """Raise a replica's epoch repeatedly by forged messages, each time as far as the replica
+        accepts."""
         at = self.chance.below(len(self.members))
         step = 1 << (1 + self.chance.below(25))
         sender = self.members[self.chance.below(self.voter_count)].identity
@@ -402,8 +405,8 @@ class WalkedQuorum:
                 raise Violation("EpochsKeepRoom", f"replica {at} is in epoch {core.epoch}")
 
     def _refuse(self) -> None:
-        """Report to a replica that its leader's address refuses connections. This may happen
-        although the leader is running."""
+        """Report to a replica that its leader refuses connections. This may happen although the
+        leader is running."""
         at = self.chance.below(len(self.members))
         core = self.members[at].core
         if core is None or core.leader_id is None or core.is_leader:
@@ -453,7 +456,7 @@ class WalkedQuorum:
         self._step(at, Tick())
 
     def _flush(self) -> None:
-        """End a replica's fsync. It may cover all written entries or only a part of them."""
+        """End a random replica's fsync. It may cover all written entries or only a part of them."""
         waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
         if not waiting:
             self._deliver()
@@ -584,8 +587,8 @@ class WalkedQuorum:
         self._after(at, *self.members[at].step(event, self._clocks[at]))
 
     def _after(self, at: int, answers: list[tuple[int, Response]], effects: Effects) -> None:
-        """Put the messages that a step produced in flight, and count the rare states that it
-        reached."""
+        """Add the messages that a replica has just produced to the messages in flight, and count
+        the rare states that it reached."""
         member = self.members[at]
         core = member.core
         assert core is not None
@@ -623,7 +626,7 @@ class WalkedQuorum:
             self._stop(at)
 
     def note_answer(self, token: int, response: Response) -> None:
-        """Record the response to a request that no replica has sent."""
+        """Record the response to a request that the adversary, not a replica, has sent."""
         del self._forged[token]
         self.rare.sometimes("a forged request is answered")
 

@@ -1,6 +1,6 @@
 """Coroutines stepped by hand, and a disk that can end the process at any operation.
 
-The code of `storage` awaits only the disk, so no event loop is needed: a step runs a coroutine to
+The code of `storage` awaits only the disk, so no event loop is needed: one step runs a coroutine to
 its next disk operation. Between two steps other tasks may run, or the power may fail. A
 `CrashingDisk` can also end the process between two operations that are not awaited.
 """
@@ -16,7 +16,8 @@ from ottla.model.seams import Rng
 
 
 class ProcessEnd(BaseException):
-    """Raised where the simulated process ends. The code under test must not catch it."""
+    """Raised at the point where the simulated process ends. The code under test must not catch
+    it."""
 
 
 @coroutine

@@ -1,10 +1,11 @@
-"""Test subject of the simulator: clients that create and delete ACLs during all kinds of faults.
+"""Test subject of the simulator: clients that create and delete ACLs while faults happen.
 
-Invariant: AcknowledgedEntriesStay. An ACL whose creation was acknowledged is in every later image
-of every broker until it is deleted, and in no image once its deletion was acknowledged.
+Invariant: AcknowledgedEntriesStay. An ACL whose creation was acknowledged is in every later
+metadata image of every broker until it is deleted, and in no image once its deletion was
+acknowledged.
 
 A request without a response proves nothing, because it may still be carried out; its ACL is not
-touched again. All requests of all clients are authorized by the ACLs meanwhile.
+touched again. Meanwhile all requests of all clients are authorized by the ACLs.
 """
 
 from collections.abc import Iterable
@@ -50,22 +51,22 @@ LOOK_S = 0.05
 
 
 class AclHistory:
-    """Record of the acknowledged ACL changes, against which the images of the brokers are
+    """Record of the acknowledged ACL changes, against which the metadata images of the brokers are
     checked."""
 
     def __init__(self) -> None:
         self._unseen: dict[AclEntry, bool] = {}
-        """Acknowledged changes that no checked image shows yet. The value is True if the ACL must
-        exist."""
+        """Acknowledged changes that no checked image contains yet. The value is True if the ACL
+        must exist."""
         self._seen: dict[AclEntry, tuple[int, bool]] = {}
-        """Offset of an image that showed an acknowledged change, and whether the ACL exists in
-        it."""
+        """Metadata offset of an image that contained an acknowledged change, and whether the ACL
+        exists in that image."""
         self._created: dict[AclEntry, int] = {}
-        """Offset of an image that contained the ACL, for each ACL."""
+        """Metadata offset of an image that contained the ACL, for each ACL."""
 
     @property
     def unseen(self) -> list[str]:
-        """The ACLs whose acknowledged change is not in any image yet."""
+        """The ACLs whose acknowledged change is not in any checked metadata image yet."""
         return [
             f"{entry.resource_name} {'created' if is_there else 'deleted'}"
             for entry, is_there in self._unseen.items()
@@ -85,8 +86,8 @@ class AclHistory:
         self._unseen[entry] = is_there
 
     def look(self, name: str, offset: int, acls: AclTable) -> None:
-        """Compare an image with all known changes. Raises Violation if the image lacks an ACL, or
-        has an ACL that was deleted."""
+        """Compare the metadata image of the node `name` at `offset` with all known changes. Raises
+        Violation if the image lacks an ACL, or has an ACL that was deleted."""
         for entry, is_there in list(self._unseen.items()):
             # An image older than the creation also lacks the ACL.
             is_late = is_there or offset >= self._created[entry]
@@ -121,7 +122,7 @@ class AclWorkload(ClientWorkload):
         ]
 
     async def unsettled(self) -> list[str]:
-        """Return the ACLs with an acknowledged change that is not in any image yet."""
+        """Return the ACLs with an acknowledged change that is not in any metadata image yet."""
         return self.book.unseen
 
     async def _change_entries(self, machine: Machine, is_stopping: trio.Event) -> None:

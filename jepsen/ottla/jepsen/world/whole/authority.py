@@ -1,4 +1,5 @@
-"""Certificates with the same bytes in every run, and TLS records of the same length.
+"""Certificates for simulated clusters, with the same bytes in every run, and TLS records of the
+same length.
 
 Keys are Ed25519 and derived from names, so that no length in a certificate or handshake is random.
 OpenSSL uses the machine's own clock, not the simulated one, so the validity of certificates covers
@@ -32,7 +33,8 @@ class WorldCertificate:
 
 
 class WorldAuthority:
-    """A certificate authority (CA) that derives keys from the names of their hosts."""
+    """A certificate authority (CA) that derives the keys of certificates from the names of their
+    holders."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,7 +56,8 @@ class WorldAuthority:
         generation: int = 1,
         is_expired: bool = False,
     ) -> WorldCertificate:
-        """Return a certificate for hosts. Each generation has its own key and serial number."""
+        """Return a certificate with the name `name` for the given hosts. Each generation has its
+        own key and serial number."""
         key = _key_of(f"{self._name}/{name}/{generation}")
         until = EXPIRED if is_expired else VALID_UNTIL
         builder = self._builder(_subject(name), key, generation, until)

@@ -1,10 +1,10 @@
-"""Records the operations of clients as events of `ottla.jepsen.history`, and runs its checkers at
-the end.
+"""Records the operations of simulated clients as events of `ottla.jepsen.history`, and runs its
+checkers at the end of a run.
 
 `history.py` checks during a run, and ends the run at the first broken guarantee. Here the checkers
-of real clusters check the whole history. They find records that a reader skipped or never read,
-violations of real-time order by unacknowledged records, keys of a group with two owners, and
-committed offsets that fit no order.
+that are also used for real clusters check the whole history. They find records that a reader
+skipped or never read, violations of real-time order by unacknowledged records, partitions of a
+group with two owners, and committed offsets that fit no order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,11 +21,11 @@ from ottla.model.ids import TopicPartition
 CHECKERS = ("log", "cycles", "groups")
 
 STEPS_MAX = 100_000
-"""Number of search steps after which a register is left undecided. Another seed is a better use of
-the time."""
+"""Number of search steps after which the check of a partition's linearizability is left undecided.
+Another seed is a better use of the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
-"""Names of the invariants that these anomalies break. For every other anomaly, the name of the
+"""Names of the invariants that certain anomalies break. For every other anomaly, the name of the
 invariant is "No" and the name of the anomaly."""
 
 FINAL: Mapping[str, Json] = {"final": True}
@@ -33,7 +33,8 @@ SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
 
 
 class ClientEvents:
-    """Recorder of client operations. An operation without a recorded end has an unknown outcome."""
+    """Recorder of client operations as events. An operation without a recorded end has an unknown
+    outcome."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class ClientEvents:
         self._is_ending = False
 
     def process(self) -> int:
-        """Return the process number of a new client."""
+        """Return an unused process number for a new client."""
         self._process_count += 1
         return self._process_count - 1
 
@@ -69,8 +70,8 @@ class ClientEvents:
         process: int | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Record the start of an operation, and return the event. The operation gets a new process
-        number unless one is given."""
+        """Record the start of an operation of kind `f`, and return the event. The operation gets a
+        new process number unless one is given."""
         process = self.process() if process is None else process
         return self._add(process, EventKind.INVOKE, f, value, extra)
 

@@ -17,7 +17,7 @@ class MachineClock:
         self._boot_ms = boot_ms
         self._rate = 1_000 * (PPM + drift_ppm) / PPM
         self.wall_skew_ms = wall_skew_ms
-        """Current error of the wall clock in ms. It may be positive or negative."""
+        """Current error of the wall clock in ms. A positive value means that the clock is fast."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since the machine's start."""

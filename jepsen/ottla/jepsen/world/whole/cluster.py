@@ -97,7 +97,7 @@ class SimulatedCluster:
         return found
 
     def controller(self, node: NodeId) -> Controller | None:
-        """Return the controller of a node if its process is running, or None."""
+        """Return the controller on a node, or None if its process is not running."""
         start, found = self._controllers.get(node, (0, None))
         machine = self.controller_machines[node]
         return found if machine.is_running and machine.start_count == start else None
@@ -116,7 +116,7 @@ class SimulatedCluster:
 
     @property
     def latest_image(self) -> MetadataImage | None:
-        """The newest image that a running broker has."""
+        """The newest metadata image that a running broker has, or None."""
         images = [broker.member.image for broker in self.brokers.values()]
         return max(images, key=lambda image: image.provenance.offset, default=None)
 
@@ -138,7 +138,7 @@ class SimulatedCluster:
 
     def out_of_sync(self) -> list[str]:
         """Return the partitions that lack a leader or an in-sync replica, according to the newest
-        known image."""
+        metadata image of a running broker."""
         image = self.latest_image
         if image is None:
             return ["unknown"]
@@ -151,7 +151,7 @@ class SimulatedCluster:
 
     @property
     def is_in_sync(self) -> bool:
-        """True if every broker serves and every partition has a full ISR."""
+        """True if every broker serves requests and every partition has a full ISR."""
         return not self.unready() and not self.out_of_sync()
 
     async def format(self) -> None:

@@ -1,4 +1,4 @@
-"""Whole log managers on one machine in virtual time, whose logs are compacted all the time.
+"""Whole log managers on one simulated machine, whose logs are compacted all the time.
 
 There is no network and no cluster. A log is written as a leader writes it, with keys, deletions,
 idempotent producers and transactions, while the cleaner runs on small segments at short intervals.
@@ -51,8 +51,9 @@ AT = TopicPartition("state", 0)
 TOPIC_ID = UUID(int=1000)
 PATHS = ("/one", "/two")
 FEW_KEYS = 1e-4
-"""Load factor with which the smallest allowed memory holds four keys, so that a log needs several
-passes. It is below the setting's minimum, because the logs of a run are small."""
+"""Load factor of the cleaner's offset map with which the smallest allowed memory stores four keys,
+so that a log needs several passes. It is below the setting's minimum, because the logs of a run are
+small."""
 
 START_MS = 1_700_000_000_000
 KEY_COUNT = 6
@@ -109,12 +110,12 @@ class _WallClock:
         return int(trio.current_time() * 1_000)
 
     def wall_ms(self) -> int:
-        """Return the milliseconds since 1970."""
+        """Return the wall-clock time in milliseconds since 1970."""
         return START_MS + self.monotonic_ms()
 
 
 class _CountedCleanings:
-    """Runner of cleanings that reports each file swap before it happens."""
+    """Runner of log compactions that reports each file swap before it happens."""
 
     def __init__(self, runner: CleaningRunner, say: Callable[[CleanedGroup], None]) -> None:
         self._runner = runner
@@ -122,19 +123,20 @@ class _CountedCleanings:
 
     @property
     def died_count(self) -> int:
-        """Number of workers that ended before their cleaning did."""
+        """Number of worker processes that ended before their compaction did."""
         return self._runner.died_count
 
     @property
     def dead_count(self) -> int:
-        """Number of workers that ended and were not replaced."""
+        """Number of worker processes that ended and were not replaced."""
         return self._runner.dead_count
 
     @asynccontextmanager
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run a cleaning during the `async with` block. Yields its reports."""
+        """Run the compaction of a log during the `async with` block. Yields the worker's
+        reports."""
         async with (
             self._runner.run(task, throttle) as reports,
             aclosing(self._counted(reports)) as counted,
@@ -150,12 +152,12 @@ class _CountedCleanings:
             yield report
 
     async def end_idle(self) -> None:
-        """End the idle worker process that is kept between two cleanings."""
+        """End the idle worker process that is kept between two compactions."""
         await self._runner.end_idle()
 
 
 class _CompactionRun:
-    """One run of one seed."""
+    """One run with one seed."""
 
     def __init__(self, chance: Chance, budget: int) -> None:
         self.trace = Trace()
@@ -270,8 +272,8 @@ class _CompactionRun:
         self.figures["cleanings"] += 1
 
     def _judge_start(self, log: Log) -> None:
-        """Check that the recovered log contains the flushed data. Lost batches then count as never
-        written."""
+        """Check that the recovered log contains the flushed data. In the rest of the run, lost
+        batches count as never written."""
         end = int(log.end_offset)
         if end < self._flushed_end or end > self._model.end_offset:
             raise Violation("FlushedIsKept", f"{end}, {self._flushed_end} were flushed")
@@ -472,8 +474,8 @@ class _CompactionRun:
     # ---- the end
 
     async def _settle(self, logs: LogManager) -> None:
-        """End all transactions, roll all segments twice, and check that all removable records are
-        removed."""
+        """End all transactions, roll all segments twice, and check that compaction has removed all
+        removable records."""
         while logs.moves.is_moving(AT):
             await trio.sleep(0.1)
         log = logs.get(AT)

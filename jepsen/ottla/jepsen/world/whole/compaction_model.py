@@ -10,7 +10,7 @@ Invariants:
 - TombstonesStay: the last deletion of a key is readable for at least `delete.retention.ms`;
 - AbortedStayHidden: no read_committed consumer reads an aborted record;
 - DuplicateIsSeen: the last batch of a producer is recognised as a duplicate;
-- OldIsGone: at the end all records that a cleaning may remove are removed.
+- OldIsGone: at the end of a run, all records that compaction may remove are removed.
 """
 
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class CompactionModel:
         self.batches: list[WrittenBatch] = []
         self.start_offset = 0
         self.cleaned_end = 0
-        """Highest offset up to which any cleaning has reached."""
+        """Highest offset that a compaction has reached."""
         self._delete_retention_ms = delete_retention_ms
 
     @property
@@ -79,7 +79,7 @@ class CompactionModel:
         return self.batches[-1].end_offset if self.batches else self.start_offset
 
     def cut(self, end_offset: int) -> None:
-        """Remove all batches from an offset on, including a batch that contains it."""
+        """Remove all batches from `end_offset` on, including a batch that contains it."""
         self.batches = [each for each in self.batches if each.end_offset <= end_offset]
 
     def open_transactions(self) -> dict[int, int]:
@@ -158,7 +158,7 @@ class CompactionModel:
                 raise Violation("TombstonesStay", f"the deletion of {key!r} at {offset} is gone")
 
     def judge_cleaned(self, log: Log, end_offset: int) -> None:
-        """Check that no record that a cleaning may remove remains below an offset."""
+        """Check that below `end_offset` no record remains that compaction may remove."""
         latest = {record.key: at for at, _, record in self.shown(int(log.last_stable_offset))}
         decided = {at for at, _, _ in self.shown(int(log.last_stable_offset))}
         for header, data in batches_of(log):

@@ -1,4 +1,4 @@
-"""TLS of one run: the certificates, and the failures that must not happen.
+"""TLS of one simulated run: the certificates, and the failures that must not happen.
 
 Invariant: EncryptionHolds. Except for clients that must be refused, no client's handshake fails,
 neither end rejects a record as forged, and no broker disconnects a client. An error or a cut of the
@@ -31,19 +31,20 @@ from ottla.node.network.listener import HandshakeFailedError
 INVARIANT = "EncryptionHolds"
 ENCRYPTED_LISTENER = "SSL"
 STRANGER = "stranger"
-"""Host of clients that no broker must serve."""
+"""Host name of clients that brokers must refuse."""
 
 JUDGE = "judge"
-"""Host from which the run itself sends requests, to check the cluster."""
+"""Host name from which the simulator itself sends requests, to check the cluster."""
 
 SHARE = 4
-"""For subjects that are not about TLS, one run in this many has encrypted listeners."""
+"""One run in SHARE has encrypted listeners, if its subject is not TLS."""
 
 
 def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:
     """Return the stream of random choices for a run's TLS, or None if the run has no TLS.
+    `is_demanded` is True if the run must have TLS.
 
-    The stream is separate, so that runs without TLS keep their choices.
+    The stream is separate, so that runs without TLS keep their random choices.
     """
     found = chance.stream("tls")
     return found if found.below(SHARE) == 0 or is_demanded else None
@@ -71,7 +72,7 @@ class Encryption:
         }
 
     def broker_settings(self, host: str, port: int) -> dict[str, str]:
-        """Return the settings of a broker's listeners, as they are in its configuration file."""
+        """Return the settings of a broker's listeners, in the form of its configuration file."""
         own = self.certificate(host, 1)
         return {
             **self._common,
@@ -83,11 +84,11 @@ class Encryption:
         }
 
     def certificate(self, host: str, generation: int) -> WorldCertificate:
-        """Return the certificate of a broker with this generation."""
+        """Return the certificate of the given generation for a broker."""
         return self._authority.issue(host, [host], generation=generation)
 
     def certificates(self, host: str) -> "OfferedCertificates":
-        """Return the record of the certificates that were offered to a broker."""
+        """Return the record of the certificates that were set for a broker."""
         return self._certificates.setdefault(host, OfferedCertificates())
 
     @staticmethod
@@ -153,7 +154,7 @@ class Encryption:
             self.break_(f"a broker refused {host}: {error.where}")
 
     def on_bad_input(self, host: str, error: ProtocolError) -> None:
-        """Record that a broker could not parse a client's data."""
+        """Record that a broker received data from a client that it could not parse."""
         if host != STRANGER:
             self.break_(f"a broker did not understand {host}: {error.where}")
 
@@ -163,7 +164,8 @@ class Encryption:
             self.break_(f"a broker hung up on {host}: {why}")
 
     def break_(self, detail: str) -> None:
-        """Record a violation of EncryptionHolds. The first one becomes the outcome of the run."""
+        """Record a violation of EncryptionHolds. The first violation becomes the outcome of the
+        run."""
         self._on_broken(INVARIANT, detail)
 
 
@@ -173,10 +175,11 @@ class OfferedCertificates:
     def __init__(self) -> None:
         self._offered = self._acknowledged = 1
         self._maybe: set[int] = set()
-        """Certificates whose change got no response. They may become active at any later time."""
+        """Numbers of certificates whose change got no response. They may become active at any later
+        time."""
 
     def offer(self) -> int:
-        """Offer the broker another certificate, and return the number of this certificate. From
+        """Set another certificate for the broker, and return the number of this certificate. From
         then on the broker may present it."""
         self._offered += 1
         self._maybe.add(self._offered)
@@ -188,7 +191,7 @@ class OfferedCertificates:
         self._acknowledged = number
 
     def check(self, host: str, shown: int) -> None:
-        """Raise Violation if the certificate that a broker presented is not one that it may
+        """Raise Violation if a broker presented a certificate, numbered `shown`, that it may not
         present."""
         if shown != self._acknowledged and shown not in self._maybe:
             raise Violation(
@@ -198,7 +201,8 @@ class OfferedCertificates:
 
 
 class WatchedDialer(TlsDialer):
-    """Dialer whose streams record TLS failures that no network fault explains."""
+    """Dialer (opener of TLS connections) whose streams record TLS failures that no network fault
+    explains."""
 
     def __init__(self, config: TlsConfig, host: str, on_failure: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -206,7 +210,7 @@ class WatchedDialer(TlsDialer):
         self._on_failure = on_failure
 
     def over(self, stream: ByteStream, host: str) -> TlsStream:
-        """Return an encrypted stream that records its failures."""
+        """Return an encrypted stream to `host` over `stream`, which records its failures."""
         found = WatchedStream(stream, self.context, host)
         found.on_failure = lambda said: self._on_failure(f"{self._host} to {host}: {said}")
         return found

@@ -42,7 +42,7 @@ ENDS_S_MAX = 30.0
 request timeout."""
 
 SETTLING_S_MAX = 10.0
-"""Time in seconds within which brokers with the same image must have applied it."""
+"""Time in seconds within which a broker must have applied its newest metadata image."""
 
 LOOK_S = 0.25
 LOOKS_AT_FILES_MAX = 40
@@ -51,7 +51,7 @@ behind replaces one segment after the other."""
 
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
-"""Machine and directory of a log."""
+"""Machine and directory of a replica's log."""
 
 LAST_DELTA = slice(23, 27)
 """Position in a batch of the field with the offset of its last record, relative to its base
@@ -115,7 +115,7 @@ class EndJudge:
         await self._look_for_files()
 
     async def _settle_producers(self) -> None:
-        """Wait until every sent record is acknowledged or given up."""
+        """Wait until every sent record is acknowledged or has failed for good."""
         await trio.sleep(1.0)
 
     async def _settle_clients(self) -> None:

@@ -61,7 +61,7 @@ class ClientHistory:
         self._trace = trace
         self._record_key_count = record_key_count
         """Number of record keys in each log, which is then compacted. 0 means that records have no
-        key and none may be removed."""
+        key and no record may be removed."""
         self._begun: dict[tuple[TopicPartition, bytes], Event] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
@@ -107,8 +107,8 @@ class ClientHistory:
         self._learn(at, self.of(at), value, offset)
 
     def on_end_offset(self, at: TopicPartition, end: int, *, floor: int) -> None:
-        """Check a partition's end offset. When it was requested, `floor` was already
-        acknowledged."""
+        """Check a partition's end offset, which must be above `floor`: the highest offset
+        acknowledged before the end offset was requested."""
         if end <= floor:
             self.break_(
                 "AcknowledgedIsVisible", f"{at}: {floor} was acknowledged, it ends at {end}"
@@ -178,15 +178,15 @@ class ClientHistory:
         return self._committed.get((group, at), 0)
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record that a commit of offsets succeeded."""
+        """Record that a group's commit of offsets succeeded."""
         self.commit_count += 1
         for at, offset in offsets.items():
             self._trace.add("committed", group, at.topic, at.partition, offset)
             self._committed[group, at] = max(offset, self.committed_floor(group, at))
 
     def on_committed_read(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
-        """Check a group's committed offset. When it was requested, `floor` was already
-        acknowledged."""
+        """Check a group's committed offset, which must be at least `floor`: the highest commit
+        acknowledged before the offset was requested."""
         if offset < floor:
             self.break_(
                 "CommittedOffsetsNeverGoBack",

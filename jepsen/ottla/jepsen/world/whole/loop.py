@@ -34,7 +34,7 @@ is slower."""
 
 
 class Tasks:
-    """The tasks of one process. While `is_stopped`, none of these tasks runs."""
+    """The tasks of one simulated process. While `is_stopped`, none of these tasks runs."""
 
     __slots__ = ("held", "is_late", "is_stopped", "name")
 
@@ -90,7 +90,7 @@ class VirtualClock(Clock):
 
 
 def next_instant(at_s: float) -> float:
-    """Return the first instant at or after a time.
+    """Return the first instant at or after a virtual time. Both are in seconds.
 
     Machines affect each other only at instants, so that many events happen at once. Their order is
     then random, and an event-loop iteration does more work.
@@ -118,7 +118,8 @@ class _RunQueue(deque[Task]):
     before_step: Callable[[], None]
 
     def __iter__(self) -> Iterator[Task]:
-        """Begin a step. trio takes all queued tasks at once, in every iteration of its loop."""
+        """Begin an event-loop step. trio takes all queued tasks at once, in every iteration of its
+        loop."""
         self.before_step()
         return super().__iter__()
 

@@ -30,12 +30,12 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 
 BOOT_MS_MAX = 1_000_000
-"""Longest time in ms for which a machine was already running when the run began."""
+"""Upper limit of the time in ms for which a machine was already running when the run began."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trouble:
-    """A fault of a machine's disk that its process must tolerate."""
+    """A disk fault of a machine that its process must tolerate."""
 
     name: str
     start_count: int

@@ -1,8 +1,8 @@
-"""The clients of a run of a share group: producers, and members that use the group as a queue.
+"""The clients of a run with a share group: producers, and members that use the group as a queue.
 
-Members acknowledge what they take, at once, after a while, or only after the end of the lock. They
-accept, release, reject and renew, and describe the group's start offsets. All of it is checked at
-the end (`checkers.shares`).
+Members acknowledge the records that they acquire at once, after a while, or only after the end of
+the acquisition lock. They accept, release, reject and renew, and describe the group's start
+offsets. All operations are checked at the end (`checkers.shares`).
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.share_client import ShareConsumerConfig
 
 LOCK_MS = 3_000
-"""Duration of a lock in ms. It is shorter than most pauses."""
+"""Duration of an acquisition lock in ms. It is shorter than most pauses of processes."""
 DELIVERY_COUNT_LIMIT = 25
 """Number of deliveries of a record. Faults do not use up as many in a run."""
 LETTER_TOPIC = "dlq.letters"
@@ -48,26 +48,27 @@ GROUP_SETTINGS = {
     "errors.deadletterqueue.topic.name": LETTER_TOPIC,
 }
 TYPES = (*(ACCEPT,) * 12, *(RELEASE,) * 3, REJECT, RENEW)
-"""Types of acknowledgements, as often as members use them."""
+"""Types of acknowledgements that members choose from, each as often as its relative frequency."""
 RECORDS_MAX = 6
-"""Largest number of records that a member takes at a time."""
+"""Largest number of records that a member acquires at a time."""
 WORK_S_MAX = 0.3
 ENDLESS_MS = 3_600_000
 LATE_ONE_IN = 16
-"""One take in this many is acknowledged about when its locks end, or later."""
+"""One batch of acquired records in LATE_ONE_IN is acknowledged about when its locks expire, or
+later."""
 DESCRIBED_ONE_IN = 12
-"""One take in this many follows a description of the group."""
+"""One acquisition in DESCRIBED_ONE_IN follows a description of the group's offsets."""
 
 
 class ShareWorkload(ClientWorkload):
-    """The clients of a run of a share group."""
+    """The clients of a run with a share group."""
 
     counts: Counter[str]
     """Numbers of rare events, by their names."""
     _ends: dict[TopicPartition, int]
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics, and set the settings of the group."""
+        """Create the permanent topics, and set the group's settings."""
         self.counts = Counter()
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
@@ -138,9 +139,10 @@ class ShareWorkload(ClientWorkload):
         chance: Chance,
         is_stopping: trio.Event,
     ) -> None:
-        """Take records and settle them until the member is to stop.
+        """Acquire and acknowledge records until `is_stopping` is set.
 
-        Half of the members send acknowledgements also when the lock has ended, as other clients do.
+        Half of the members send acknowledgements even if the acquisition lock has expired, as other
+        clients do.
         """
         is_careless = chance.below(2) == 1
         while not is_stopping.is_set():
@@ -179,7 +181,7 @@ class ShareWorkload(ClientWorkload):
     async def _settle(
         self, held: list[ShareRecord], of_member: dict[str, Json], chance: Chance
     ) -> list[ShareRecord]:
-        """Acknowledge records, and record the outcome of each. Returns those whose locks were
+        """Acknowledge records, and record the outcome of each. Returns the records whose locks were
         renewed."""
         events = self._history.events
         kinds = [ACCEPT if self.is_quiet else chance.pick(TYPES) for _ in held]
@@ -245,6 +247,7 @@ def source_of(letter: ConsumerRecord) -> tuple[str, int]:
 
 
 def ignore_ends_of_locks(consumer: ShareConsumer) -> None:
-    """Let a consumer send its acknowledgements although it knows that the locks have ended."""
+    """Let a consumer send its acknowledgements although it knows that the acquisition locks have
+    expired."""
     for link in consumer._links.values():
         link.hand.lock_ms = ENDLESS_MS

@@ -1,8 +1,8 @@
 """One broker in a random walk: its machine, which has the logs, and its successive processes.
 
 A process is a `BrokerCore` as in a real broker, with a manager of in-sync replicas and a
-`FollowerFetch` for each leader that it follows. Only the driver belongs to the walk: requests and
-responses become messages that the walk delivers or not.
+`FollowerFetch` for each leader that it follows. Only the driver is part of the test: requests and
+responses become messages that the random walk delivers or loses.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -78,7 +78,7 @@ OnAnswer = Callable[[Any], None]
 
 
 class AnswerSlot(ResponseSlot):
-    """Slot for the response to one request. In a real broker, a connection owns the slot."""
+    """Slot for the response to one request. In a real broker, the slot belongs to a connection."""
 
     __slots__ = ("_on_answer",)
 
@@ -102,7 +102,7 @@ class WalkedFetcher:
         self.asked: object | None = None
         """Fetch request of this fetcher that is in flight, or None."""
         self.places: list[FollowedPartition] = []
-        """Partitions whose fetch position must be determined first."""
+        """Partitions whose fetch position the fetcher must determine before it fetches them."""
         self.flushing: list[FollowedPartition] = []
 
     @property
@@ -172,7 +172,7 @@ class BrokerLife:
     # --- ports of its cores -------------------------------------------------------------------
 
     def request_flush(self, partition: Partition) -> None:
-        """Request a flush of a partition, which the walk performs later."""
+        """Request a flush of a partition, which the random walk performs later."""
         self.flush_due[partition] = None
 
     def follow(self, partition: Partition) -> None:
@@ -343,11 +343,11 @@ class BrokerMachine:
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
-    """Lost logs by partition. Always empty: the simulation has no offline or lost logs."""
+    """Lost logs by partition. Always empty, because the simulation has no offline or lost logs."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
-        """Yield nothing, because logs deleted while the machine was down are removed when a process
-        begins."""
+        """Yield nothing: logs that were deleted while the machine was down are removed when a
+        process begins."""
         return iter(())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:

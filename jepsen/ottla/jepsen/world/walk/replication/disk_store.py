@@ -1,6 +1,6 @@
 """A machine's real logs: the `storage` package over the simulated disk, which loses and tears data.
 
-After the end of a process the logs are recovered at once, so that the invariant checks can read
+After the end of a process its logs are recovered at once, so that the invariant checks can read
 them. The next process uses the recovered logs. Invariant: FlushedIsKept.
 """
 
@@ -100,7 +100,7 @@ class DiskReplicaLog:
 
     @property
     def high_watermark(self) -> Offset:
-        """High watermark of the partition that the replica's broker knows."""
+        """High watermark of the partition according to the replica's broker."""
         return self.log.high_watermark
 
 
@@ -149,9 +149,9 @@ class DiskStore:
         """Remove flushed data of a replica from the disk. Returns whether acknowledged records are
         missing.
 
-        Either all data is lost, or all above an offset that is below the checkpoints. A smaller
-        loss would be a torn tail. The data of a hole stays in the file: a broker only uses the
-        offset at which the hole begins.
+        Either all data is lost, or all data above an offset that is below the checkpoints. A
+        smaller loss would be a torn tail. The data of a hole stays in the file: a broker only uses
+        the offset at which the hole begins.
         """
         held = self._held.get(index)
         if held is None:

@@ -65,8 +65,8 @@ class WalkedProducer:
     def may_go_on(self) -> bool:
         """True if the producer may send another record.
 
-        No broker knows the producer before its first record is committed. If a second record were
-        sent earlier, a broker could accept it as the first one, as in Kafka.
+        No broker knows the producer before the producer's first record is committed. If a second
+        record were sent earlier, a broker could accept it as the first one, as in Kafka.
         """
         if not self.open:
             return True

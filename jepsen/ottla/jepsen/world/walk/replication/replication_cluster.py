@@ -1,8 +1,8 @@
 """Several brokers and a controller with one topic, all running the real code, and the invariant
 checks.
 
-This module has the state; a random walk or a search chooses the events. Each broker may apply each
-change of the controller's image at a different time, by real deltas.
+This module contains the state; a random walk or a search chooses the events. Each broker may apply
+each change of the controller's metadata image at a different time, by real deltas.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ TOPIC = "t"
 
 
 class ClusterShape(NamedTuple):
-    """Parameters that a run draws once. Each combination of them has a separate initial cluster."""
+    """Parameters of a simulated cluster, which a run draws once. All runs with the same parameters
+    start from copies of the same cluster."""
 
     broker_count: int
     partition_count: int
@@ -43,8 +44,8 @@ _CLUSTERS: dict[ClusterShape, ControllerHistory] = {}
 
 
 def _cluster(shape: ClusterShape) -> ControllerHistory:
-    """Return a new cluster with these parameters. The first one is built, and the others are copies
-    of it."""
+    """Return a new cluster with these parameters. The first cluster is built, and later ones are
+    copies of it."""
     found = _CLUSTERS.get(shape)
     if found is None:
         found = _CLUSTERS[shape] = ControllerHistory(min_insync_replicas=shape.min_isr)
@@ -124,7 +125,7 @@ class ReplicationCluster:
 
     # The clock of all brokers, which use only differences of times.
     def monotonic_ms(self) -> int:
-        """Return the current time, which is the same for all nodes."""
+        """Return the current time in ms, which is the same for all nodes."""
         return self.now_ms
 
     wall_ms = monotonic_ms
@@ -132,11 +133,11 @@ class ReplicationCluster:
     # --- state ----------------------------------------------------------------------------------
 
     def min_isr(self, image: MetadataImage) -> int:
-        """Return min.insync.replicas in an image."""
+        """Return the topic's min.insync.replicas in a metadata image."""
         return min_insync_replicas(image, self.controller.config, TOPIC)
 
     def state(self, index: int) -> PartitionState:
-        """Return the controller's state of a partition."""
+        """Return the state of a partition in the controller's metadata."""
         image = self.controller.image
         if image is not self._stated_image:
             self._stated_image = image
@@ -154,7 +155,8 @@ class ReplicationCluster:
 
     @property
     def is_one_behind(self) -> bool:
-        """True if any machine has lost unflushed data. No other fault is allowed in that case."""
+        """True if a machine has lost unflushed data and is not in sync again. No other fault is
+        allowed in that case."""
         return any(machine.is_behind for machine in self.machines)
 
     @property
@@ -176,8 +178,8 @@ class ReplicationCluster:
     # --- broker registrations -------------------------------------------------------------------
 
     def begin_life(self, machine: BrokerMachine, epoch: int, image_at: int | None = None) -> None:
-        """Start a process on a machine. It has applied all images, or only the images up to the
-        index `image_at`."""
+        """Start a process on a machine. The process has applied all metadata images, or only the
+        images up to the index `image_at`."""
         images = self.controller.images
         at = len(images) - 1 if image_at is None else image_at
         life = BrokerLife(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)
@@ -278,12 +280,12 @@ class ReplicationCluster:
     # --- metadata -------------------------------------------------------------------------------
 
     def apply_images(self, life: BrokerLife) -> None:
-        """Apply all images on a broker."""
+        """Apply all metadata images on a broker."""
         if life.seen < len(self.controller.images) - 1:
             self.publish(life, len(self.controller.images) - 1)
 
     def publish(self, life: BrokerLife, until: int) -> None:
-        """Apply the images up to index `until` on a broker."""
+        """Apply the metadata images up to index `until` on a broker."""
         controller = self.controller
         if until > life.seen + 1:
             self.rare.sometimes("a broker hears of several decisions at once")
@@ -354,8 +356,8 @@ class ReplicationCluster:
         return True
 
     def _judge_states(self, unclean: NodeId | None = None) -> None:
-        """Check every image produced since the last call. `unclean` is the broker that may have
-        lost records."""
+        """Check every metadata image produced since the last call. `unclean` is the broker that may
+        have lost records, or None."""
         images = self.controller.images
         while self._judged_count < len(images):
             before, now = images[self._judged_count - 1], images[self._judged_count]

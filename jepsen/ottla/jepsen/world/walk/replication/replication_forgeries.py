@@ -22,7 +22,7 @@ from ottla.wire.messages.fetch_response import FetchResponse
 STRANGER = 77
 HEARD_MAX = 4
 AHEAD = (1 << 62, 1, 1 << 32)
-"""Differences between a forged epoch and the real one."""
+"""Differences between a forged epoch and the real epoch."""
 
 
 class ForgedReplicationWalk(ReplicationWalk):
@@ -92,15 +92,15 @@ class ForgedWalk(WalkedCluster):
         self.trace.add("forged fetch", leader.machine.id, state.replica_id)
 
     def _repeat_alter(self) -> None:
-        """Deliver a leader's request for ISR changes twice."""
+        """Deliver a leader's AlterPartition request twice."""
         asked = [packet for packet in self.packets if isinstance(packet, AlterCall)]
         if asked:
             self.rare.sometimes("an ISR change arrives twice")
             self.decide(asked[self.chance.below(len(asked))])
 
     def _forge_alter(self) -> None:
-        """Send the controller a request in a leader's name, with each change twice or with a forged
-        epoch."""
+        """Send the controller an AlterPartition request in a leader's name, with each change twice
+        or with a forged epoch."""
         asked = [packet for packet in self.packets if isinstance(packet, AlterCall)]
         if not asked:
             return

@@ -5,7 +5,7 @@ While its broker is down, a replica's log is removed, gets a hole, or is cut bel
 The broker detects the loss and reports it when it registers. The faults stay within the protocol's
 guarantees (the fault limits): another replica has all committed records, and nothing else fails
 until the damaged replica is in sync again. One action is a whole scenario: all brokers stop cleanly
-in any order, one loses data, and all start in any order.
+in any order, the disk of one broker loses data, and all brokers start in any order.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk
 
 STOP_ROUNDS_MAX = 8
 """Number of rounds of heartbeats within which a controlled shutdown should end. If it does not,
-later actions complete it."""
+later actions of the random walk complete it."""
 
 
 class LossReplicationWalk(ReplicationWalk):
@@ -90,7 +90,8 @@ class LossWalk(WalkedCluster):
             raise Violation("CleanLeaderHoldsAll", f"{followed.name}: {followed.problem}")
 
     def _lose_one(self) -> None:
-        """Stop one broker and damage its disk. Later actions start the broker again."""
+        """Stop one broker and damage its disk. Later actions of the random walk start the broker
+        again."""
         machine = self.machines[self.chance.below(len(self.machines))]
         if not self._is_another_whole(machine):
             return
@@ -102,7 +103,8 @@ class LossWalk(WalkedCluster):
             self._lose_disk(machine)
 
     def _lose_with_all_down(self) -> None:
-        """Stop all brokers in any order, damage the disk of one, and start all in any order."""
+        """Stop all brokers in any order, damage the disk of one broker, and start all brokers in
+        any order."""
         if self.is_one_behind or any(machine.life is None for machine in self.machines):
             return
         order = self._shuffled()

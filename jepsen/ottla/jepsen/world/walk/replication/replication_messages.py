@@ -1,6 +1,6 @@
 """Messages in flight between brokers, their controller and their clients.
 
-The walk decides when a message is delivered, if at all. The sender of a request may give up
+The random walk decides when a message is delivered, if at all. The sender of a request may give up
 earlier, and the request may still be delivered. A request only reaches the process to which it was
 sent.
 """
@@ -78,17 +78,20 @@ class MessagingCluster(ReplicationCluster):
     def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.packets: list[Packet] = []
         self.is_news_late = False
-        """True if metadata reaches brokers only by separate actions, never as part of a repair."""
+        """True if the random walk delivers metadata to brokers only by separate actions, never as
+        part of a repair."""
         super().__init__(chance, shape)
 
     def send(self, packet: Packet) -> None:
-        """Add a message. If too many messages are in flight, the oldest is lost."""
+        """Add a message to the messages in flight. If there are too many, the oldest message is
+        lost."""
         self.packets.append(packet)
         if len(self.packets) > PACKETS_MAX:
             self.drop(0)
 
     def drop(self, at: int) -> None:
-        """Remove a message from the messages in flight, so that it is never delivered."""
+        """Remove the message with index `at` from the messages in flight, so that it is never
+        delivered."""
         self.give_up(self.packets.pop(at))
 
     def give_up(self, packet: Packet) -> None:
@@ -151,8 +154,8 @@ class MessagingCluster(ReplicationCluster):
         return True
 
     def wait_for_failed(self) -> None:
-        """Advance the time until no followed partition is waiting to be fetched again after an
-        error, by at most one second."""
+        """Advance the time, by at most one second, until no followed partition is waiting to be
+        fetched again after an error."""
         self.now_ms += 1_000
 
     def serve_fetch(self, asked: FetchCall) -> None:
@@ -224,7 +227,8 @@ class MessagingCluster(ReplicationCluster):
     # --- in-sync replicas -----------------------------------------------------------------------
 
     def ask_controller(self, life: BrokerLife) -> bool:
-        """Send a leader's pending ISR changes. Returns False if there are none."""
+        """Send an AlterPartition request with a leader's pending ISR changes. Returns False if
+        there are none."""
         again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
         if not changes:
@@ -238,7 +242,7 @@ class MessagingCluster(ReplicationCluster):
         return True
 
     def decide(self, asked: AlterCall) -> None:
-        """Deliver a request for ISR changes to the controller."""
+        """Deliver a leader's AlterPartition request to the controller."""
         controller = self.controller
         try:
             answer = controller.take(
@@ -251,7 +255,7 @@ class MessagingCluster(ReplicationCluster):
         self.send(AlterReply(asked, answer))
 
     def take_altered(self, reply: AlterReply) -> None:
-        """Deliver the controller's response."""
+        """Deliver the controller's response to an AlterPartition request."""
         life = reply.asked.sender
         if not self.is_here(life) or life.altering is not reply.asked:
             return
@@ -268,7 +272,8 @@ class MessagingCluster(ReplicationCluster):
     # --- repair ---------------------------------------------------------------------------------
 
     def settle_one(self, life: BrokerLife) -> None:
-        """Let a broker apply all images, send a heartbeat, and get responses to its ISR changes."""
+        """Let a broker apply all metadata images, send a heartbeat, and get responses to its ISR
+        changes."""
         if not self.is_news_late:
             self.apply_images(life)
         self.send_heartbeat(life)
@@ -290,8 +295,8 @@ class MessagingCluster(ReplicationCluster):
                     break
 
     def catch_up(self) -> None:
-        """Let all running brokers apply all images, send heartbeats, catch up, and rejoin the
-        ISR."""
+        """Let all running brokers apply all metadata images, send heartbeats, catch up with their
+        leaders, and rejoin the ISR."""
         for _ in range(2):
             for machine in self.machines:
                 life = machine.life

@@ -7,8 +7,8 @@ adversary decides, by real deltas. Processes are killed, paused, fenced and shut
 reassigned; controllers die between two appends.
 
 Power cuts stay within the guarantees of the protocol (the fault limits). If the brokers must flush,
-any machine may lose power at any time. Otherwise only one machine may, and nothing else fails until
-it is in sync.
+any machine may lose power at any time. Otherwise only one machine may lose power, and nothing else
+fails until it is in sync.
 """
 
 from collections.abc import Callable
@@ -48,15 +48,15 @@ reassignments."""
 MIN_ISRS = (2, 2, 2, 1, 3)
 
 STEPS_MS = (0, 0, 10, LAG_MS // 4)
-"""Durations of an action in ms, from which a run draws one. With the longest, all followers lag all
-the time."""
+"""Durations of an action in ms, from which a run draws one. With the longest duration, all
+followers lag all the time."""
 
 NEWS_LATE = 3
-"""One run in this many delivers metadata late, so that the controller's responses are ahead of the
+"""One run in NEWS_LATE delivers metadata late, so that the controller's responses are ahead of the
 metadata."""
 
 HEALED = 8
-"""One run in this many ends with a complete repair, to check liveness."""
+"""One run in HEALED ends with a complete repair, to check liveness."""
 
 
 class ReplicationWalk:
@@ -123,7 +123,7 @@ class WalkedCluster(MessagingCluster):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends."""
+        """Do random actions until the budget or the replay ends."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self.now_ms += self._step_ms
@@ -232,13 +232,14 @@ class WalkedCluster(MessagingCluster):
     # --- in-sync replicas and metadata ----------------------------------------------------------
 
     def _alter(self) -> None:
-        """Let a leader send its pending ISR changes."""
+        """Let a leader send an AlterPartition request with its pending ISR changes."""
         life = self._any_life()
         if life is not None and life.altering is None:
             self.ask_controller(life)
 
     def _be_answered(self) -> None:
-        """Let a leader send its ISR changes, and deliver the response before any metadata."""
+        """Let a leader send its ISR changes, and deliver the response to it before any new
+        metadata."""
         life = self._any_life()
         if life is not None and (life.altering is not None or self.ask_controller(life)):
             self.answer(life)
@@ -273,7 +274,7 @@ class WalkedCluster(MessagingCluster):
             self.publish(life, life.seen + 1 + self.chance.below(newer))
 
     def _settle(self) -> None:
-        """Let one broker apply all images, send a heartbeat, and get responses to its ISR
+        """Let one broker apply all metadata images, send a heartbeat, and get responses to its ISR
         changes."""
         life = self._any_life()
         if life is not None:
@@ -287,7 +288,7 @@ class WalkedCluster(MessagingCluster):
             self.send_heartbeat(life)
 
     def _kill(self) -> None:
-        """Kill a process. The data it wrote remains in the page cache."""
+        """Kill the process of a random broker. The data it wrote remains in the page cache."""
         life = self._any_life()
         if life is not None and not self.is_one_behind:
             self.end_life(life.machine, is_power_cut=False)
@@ -309,7 +310,8 @@ class WalkedCluster(MessagingCluster):
                 self.send_heartbeat(machine.life)
 
     def _depose(self) -> None:
-        """Let a leader's session expire, and let the followers learn of it before the leader."""
+        """Let a leader's controller session expire, so that another leader is elected. The
+        followers learn of it before the old leader."""
         index = self.chance.below(len(self.indexes))
         leader = self.state(index).leader
         if leader == NO_NODE or self.is_one_behind:
@@ -369,7 +371,8 @@ class WalkedCluster(MessagingCluster):
     # --- the controller -------------------------------------------------------------------------
 
     def _fence_silent(self) -> None:
-        """Let the session of a broker that is down or paused expire."""
+        """Expire the controller sessions of brokers that are down or paused, so that they are
+        fenced."""
         silent = [
             machine.id
             for machine in self.machines
@@ -383,7 +386,8 @@ class WalkedCluster(MessagingCluster):
             self._deliver()
 
     def _fence(self) -> None:
-        """Let the session of any broker expire, as if the network lost its heartbeats."""
+        """Expire the controller session of a random broker, so that it is fenced, as if its
+        heartbeats had been lost."""
         if self.is_one_behind:
             return
         self.fence_these(self.machines[self.chance.below(len(self.machines))].id)

@@ -1,7 +1,7 @@
-"""Invariants of a share partition, checked against plain tables of offsets.
+"""Invariants of a share partition, checked against simple tables of offsets.
 
-The tables know nothing of spans, batches and windows. A reset of the group's offsets begins a new
-state epoch, in which every record may be delivered again.
+Unlike the code under test, the tables have no spans, batches or windows. A reset of the group's
+offsets begins a new state epoch, in which every record may be delivered again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,17 +22,17 @@ class ShareFacts:
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
-        """Offset at which the share group begins to read the partition."""
+        """Offset at which the share group begins to read the partition in this state epoch."""
         self.settled: dict[int, int] = {}
-        """For each offset whose acknowledgement was reported as durable, the epoch of the leader
-        that reported it."""
+        """Leader epoch in which an acknowledgement was reported as durable, by offset of the
+        acknowledged record."""
         self.ended: set[int] = set()
-        """Offsets of records that a member has accepted or rejected, whether or not this became
+        """Offsets of records that a member has accepted or rejected, even if this did not become
         durable."""
         self.accepted: set[int] = set()
-        """Offsets of records that a member has accepted, whether or not this became durable."""
+        """Offsets of records that a member has accepted, even if this did not become durable."""
         self.dead: dict[int, int] = {}
-        """First leader epoch in which a dead letter was sent, by offset."""
+        """First leader epoch in which a dead letter was sent, by offset of the record."""
         self.used_up: set[int] = set()
         """Offsets of records that were delivered as often as the delivery limit allows."""
         self.applied: set[int] = set()
@@ -41,7 +41,7 @@ class ShareFacts:
 
 
 class HeldRecord:
-    """Record that a member has acquired."""
+    """Record that a member has acquired and not yet finished."""
 
     __slots__ = ("is_pending", "member_id", "until_ms")
 
@@ -53,7 +53,7 @@ class HeldRecord:
 
 
 class LeaderTable:
-    """Deliveries by one leader of a share partition, since it loaded the state."""
+    """Deliveries by one leader of a share partition since it loaded the share state."""
 
     def __init__(self, epoch: int, state_epoch: int) -> None:
         self.epoch = epoch
@@ -62,9 +62,9 @@ class LeaderTable:
         self.counts: dict[int, int] = {}
         """Delivery count at the last delivery of each record, by offset."""
         self.released: dict[int, int] = {}
-        """Time in milliseconds of the last release of each record at this leader, by offset."""
+        """Time in milliseconds at which this leader last released each record, by offset."""
         self.acknowledged_letters: set[int] = set()
-        """Offsets whose dead letter this leader knows to be written."""
+        """Offsets of records whose dead letter is written, as this leader knows."""
 
     def held_by(self, member_id: str) -> list[int]:
         """Return the offsets that a member has acquired and not acknowledged, ascending."""
@@ -84,14 +84,15 @@ class ShareInvariants:
         self.facts: dict[int, ShareFacts] = {}
         """Facts about the share partition, by state epoch."""
         self.written_letters: Mapping[tuple[int, int], int] | None = None
-        """Dead letters by state epoch and offset, or None if the group has no topic of them."""
+        """Number of written dead letters by (state epoch, offset), or None if the group has no dead
+        letter topic."""
         self.delivered_count = 0
 
     def on_delivered(
         self, table: LeaderTable, member_id: str, acquired: Iterable[AcquiredRange], until_ms: int
     ) -> None:
-        """Check the invariants for records that a member has acquired, and record that it holds
-        them."""
+        """Check the invariants for records that a member has just acquired until the time
+        `until_ms`, and store that it has acquired them."""
         facts, records = self.facts[table.state_epoch], self._log.records
         for first, last, count in acquired:
             for offset in range(first, last + 1):
@@ -115,9 +116,9 @@ class ShareInvariants:
                     facts.used_up.add(offset)
 
     def may_settle(self, state_epoch: int, offset: int) -> bool:
-        """Return whether a record need no longer be delivered in a state epoch: a member has
-        accepted or rejected it, it was delivered up to the limit, or it is below the group's start
-        or not in the log."""
+        """Return whether a record no longer has to be delivered in a state epoch. This is so if a
+        member has accepted or rejected it, if it was delivered up to the limit, if it is below the
+        group's start offset, or if it is not in the log."""
         facts = self.facts[state_epoch]
         return (
             offset < facts.start_offset
@@ -127,7 +128,8 @@ class ShareInvariants:
         )
 
     def on_applied(self, state_epoch: int, batches: Iterable[StateBatch]) -> None:
-        """Check OnlyAcknowledgedIsSettled for a write that has reached the coordinator."""
+        """Check OnlyAcknowledgedIsSettled for a write that the share coordinator has applied: only
+        finished records become acknowledged or archived."""
         for batch in batches:
             if batch.delivery_state not in TERMINAL:
                 continue
@@ -139,7 +141,7 @@ class ShareInvariants:
                 self.facts[state_epoch].applied.add(offset)
 
     def _check_letter(self, state_epoch: int, offset: int) -> None:
-        """Check ArchivedAfterItsLetter for a record that is archived."""
+        """Check ArchivedAfterItsLetter: an archived record has a dead letter, if it needs one."""
         written = self.written_letters
         if written is None or offset not in self._log.records:
             return
@@ -147,7 +149,7 @@ class ShareInvariants:
             raise Violation("ArchivedAfterItsLetter", f"offset {offset}")
 
     def on_letters_sent(self, table: LeaderTable, letters: Iterable[DeadLetter]) -> None:
-        """Check and note dead letters that a leader sends."""
+        """Check the dead letters that a leader sends, and record them."""
         dead = self.facts[table.state_epoch].dead
         for letter in letters:
             offset = letter.offset
@@ -193,7 +195,8 @@ class ShareInvariants:
 
     def check_all_delivered(self, state_epoch: int) -> None:
         """Check EverythingIsDelivered: each record was accepted, rejected, or delivered up to the
-        limit. Those that no member has accepted have a dead letter, if the group has a topic."""
+        limit. If the group has a dead letter topic, each record that no member has accepted has a
+        dead letter."""
         for offset in sorted(self._log.records):
             if not self.may_settle(state_epoch, offset):
                 raise Violation("EverythingIsDelivered", f"offset {offset}")

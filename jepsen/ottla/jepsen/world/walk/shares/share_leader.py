@@ -30,7 +30,7 @@ BATCH_SIZE = 3
 
 
 class WalkedLeader:
-    """Leader of a share partition in one epoch, as a random walk drives it."""
+    """Leader of a share partition in one leader epoch, driven by a random walk."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class WalkedLeader:
         self._rare = rare
         self._is_loading = False
         self._sent: dict[Transition, tuple[tuple[int, int], ...]] = {}
-        """Offsets and types of acknowledgements whose outcome the member waits for."""
+        """Offsets and acknowledgement types of the acknowledgements whose outcome the member waits
+        for."""
 
     @property
     def _now_ms(self) -> int:
@@ -166,7 +167,7 @@ class WalkedLeader:
     # ---- dead letters
 
     def send_letters(self) -> None:
-        """Begin the steps of dead letters that are due."""
+        """Begin the due work on dead letters: sending them or recording their outcome."""
         share, table = self.share, self.table
         if share is None:
             return
@@ -188,7 +189,8 @@ class WalkedLeader:
     # ---- members
 
     def fetch(self, member_id: str, records_max: int, is_strict: bool) -> int:
-        """Deliver records to a member. Returns the number of delivered records."""
+        """Deliver about `records_max` records to a member; with `is_strict`, never more. Returns
+        the number of delivered records."""
         share = self.share
         if share is None:
             self.load()
@@ -215,7 +217,8 @@ class WalkedLeader:
         return self._note_delivered(share, member_id, acquired)
 
     def _fetch_ordered(self, share: SharePartition, member_id: str, records_max: int) -> int:
-        """Deliver the records whose turn it is by delay, back-off, key and priority."""
+        """Deliver the records that are next in order by delay, back-off, key and priority. Returns
+        their number."""
         acquired = self._order.fetch(share, member_id, records_max, self._coordinator.now())
         self._order.check_delivered(self.table, self._invariants, acquired, self._now_ms)
         return self._note_delivered(share, member_id, acquired)
@@ -235,7 +238,8 @@ class WalkedLeader:
             self._rare.sometimes("a gap of the log is passed")
 
     def acknowledge(self, member_id: str, offsets: tuple[int, ...], types: tuple[int, ...]) -> None:
-        """Acknowledge records on behalf of a member, whether it has acquired them or not."""
+        """Acknowledge records on behalf of a member, even if it has not acquired them. `types` are
+        the acknowledgement types."""
         share, table = self.share, self.table
         if share is None:
             return
@@ -270,7 +274,7 @@ class WalkedLeader:
             self._sent[transition] = tuple(pair for pair in pairs if pair[1] != AckType.RENEW)
 
     def end_locks(self) -> None:
-        """Release the records whose acquisition lock has ended."""
+        """Release the records whose acquisition lock has expired."""
         share = self.share
         if share is None:
             return

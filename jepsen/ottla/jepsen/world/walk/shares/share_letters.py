@@ -1,8 +1,8 @@
-"""Dead letter topic of the walk, and the requests on their way to it.
+"""Dead letter topic of a random walk, and the produce requests in flight to it.
 
-Requests and letters are encoded by the code that brokers use. A request arrives at any time, or
-after its sender has given up waiting. An answer may be lost. The topic may be deleted, full or
-closed to the brokers' principal, and is then repaired.
+Requests and dead letters are encoded by the code that brokers use. A request arrives at any time,
+even after its sender has given up waiting. A response may be lost. The topic may be deleted, full
+or closed to the brokers' principal, and is then repaired.
 """
 
 from collections.abc import Callable
@@ -47,14 +47,14 @@ FAULTS = {
     "full": ErrorCode.KAFKA_STORAGE_ERROR,
     "of small batches": ErrorCode.MESSAGE_TOO_LARGE,
 }
-"""States of the topic in which it refuses letters, with the error code."""
+"""States of the dead letter topic in which it refuses records, with the error code of each."""
 STATES = (OPEN, OPEN, OPEN, OWN_SOURCE, *FAULTS)
 
 Leader = TypeVar("Leader")
 
 
 class LetterPost(Generic[Leader]):
-    """One request with letters, on its way."""
+    """One request with dead letters, in flight to the dead letter topic."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LetterPost(Generic[Leader]):
         self._on_done = on_done
 
     def answer(self, code: ErrorCode) -> None:
-        """Pass the first outcome to the leader. Later ones are not heard."""
+        """Pass the first outcome of the request to the leader. Later outcomes are ignored."""
         if not self.is_answered:
             self.is_answered = True
             letters = [letter for _, letter in self.batch.letters]
@@ -76,7 +76,7 @@ class LetterPost(Generic[Leader]):
 
 
 class WalkedLetters(Generic[Leader]):
-    """Dead letter topic, and the posts that have not arrived."""
+    """Dead letter topic, and the requests that have not arrived at it."""
 
     def __init__(self, chance: Chance, rare: RareStates, log: ShareLog) -> None:
         self._chance = chance
@@ -85,9 +85,9 @@ class WalkedLetters(Generic[Leader]):
         self.posts: list[LetterPost[Leader]] = []
         self.state = OPEN
         self.is_faulty = True
-        """True while answers may be lost."""
+        """True while responses of the dead letter topic may be lost."""
         self.written: dict[tuple[int, int], int] = {}
-        """Number of letters by state epoch of their sender and offset of their record."""
+        """Number of dead letters written, by (state epoch of the sender, offset of the record)."""
 
     def send(
         self,
@@ -97,7 +97,7 @@ class WalkedLetters(Generic[Leader]):
         on_done: Callable[[list[DeadLetter], bool], None],
         now_ms: int,
     ) -> None:
-        """Send letters, or report the outcome of those that need no request."""
+        """Send dead letters. If some need no request, report their outcome at once to `on_done`."""
         name = SOURCE if self.state == OWN_SOURCE else TOPIC
         reason = refusal_of_topic(
             TopicOfLetters(name, 1, True), source=SOURCE, prefix="", is_auto_created=False
@@ -130,7 +130,8 @@ class WalkedLetters(Generic[Leader]):
         return LetterBatch(LetterRoute(TOPIC, UUID(int=9, version=4), 0, NodeId(1), 1 << 20))
 
     def _record(self, offset: int) -> Record | None:
-        """Return a record as a leader reads it from the log, or None if the log lost it."""
+        """Return the record at an offset as a leader reads it from the log, or None if it is no
+        longer in the log."""
         if offset < self._log.start_offset:
             return None
         found = records_in(self._log.encoded(offset), [offset])
@@ -139,7 +140,7 @@ class WalkedLetters(Generic[Leader]):
         return found.records.get(offset)
 
     def deliver(self) -> None:
-        """Let a post arrive, and lose some of the answers."""
+        """Let a request arrive at the dead letter topic, and lose some of the responses."""
         if not self.posts:
             return
         post = self.posts.pop(self._chance.below(len(self.posts)))
@@ -152,7 +153,8 @@ class WalkedLetters(Generic[Leader]):
         post.answer(code)
 
     def _write(self, post: LetterPost[Leader]) -> ErrorCode:
-        """Write a post to the topic, and return the outcome that its answer has."""
+        """Write the dead letters of a request to the topic, and return the error code of the
+        response."""
         refusal = FAULTS.get(self.state, ErrorCode.NONE)
         if refusal is not ErrorCode.NONE:
             self._rare.sometimes(f"letters: the topic is {self.state}")
@@ -191,29 +193,30 @@ class WalkedLetters(Generic[Leader]):
                     self._rare.sometimes("letters: a record has two")
 
     def give_up(self) -> None:
-        """Let the sender of a post give up waiting."""
+        """Let the sender of a request with dead letters give up waiting."""
         pending = [post for post in self.posts if not post.is_answered]
         if pending:
             self._chance.pick(pending).answer(ErrorCode.REQUEST_TIMED_OUT)
 
     def lose(self) -> None:
-        """Lose a post on its way."""
+        """Lose a request with dead letters in flight."""
         if self.posts:
             self._rare.sometimes("letters: a letter is lost")
             post = self.posts.pop(self._chance.below(len(self.posts)))
             post.answer(ErrorCode.NETWORK_EXCEPTION)
 
     def change(self) -> None:
-        """Change the state of the topic."""
+        """Break the dead letter topic in a random way, or repair it."""
         self.state = self._chance.pick(STATES)
 
     def repair(self) -> None:
-        """End all faults of the topic and of the network."""
+        """End all faults of the dead letter topic and of the network."""
         self.state, self.is_faulty = OPEN, False
 
 
 def _is_copy(letter: Record, record: Record) -> bool:
-    """Return whether a letter has the content of its record, and further headers behind it."""
+    """Return whether a dead letter has the content of its record, and further headers after the
+    record's."""
     return (
         (letter.key, letter.value, letter.timestamp_ms)
         == (record.key, record.value, record.timestamp_ms)

@@ -11,7 +11,8 @@ READ_BATCHES_MAX = 4
 
 
 class ShareLog:
-    """Batches from the log start offset to the end offset, with gaps where batches were removed."""
+    """The batches between the log start offset and the end offset, with gaps where batches were
+    removed."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
@@ -19,7 +20,7 @@ class ShareLog:
         self.start_offset = 0
         self.end_offset = 0
         self.records: set[int] = set()
-        """Offsets of all records that consumers can still get."""
+        """Offsets of all records that consumers can still read."""
 
     def append(self) -> LogBatch:
         """Append a batch of a few records, or occasionally a control batch."""
@@ -46,13 +47,13 @@ class ShareLog:
         self._count_records()
 
     def read(self, offset: int) -> list[LogBatch]:
-        """Return some batches from the one that contains an offset, or the next one if there is
-        none."""
+        """Return some batches, beginning with the batch that contains the offset, or else with the
+        next batch."""
         found = [one for one in self.batches if one.last_offset >= offset]
         return found[: 1 + self._chance.below(READ_BATCHES_MAX)]
 
     def encoded(self, offset: int) -> bytes:
-        """Return the encoded batches of a read from an offset."""
+        """Return, in encoded form, the batches that a read from an offset returns."""
         found = []
         for batch in self.read(offset):
             builder = BatchBuilder()

@@ -1,7 +1,8 @@
-"""Delays, back-off, order by key and priority in a run on a share partition, and their invariants.
+"""Delays, back-off, and order by key and priority in a random walk on a share partition, with their
+invariants.
 
-Half of the runs have such rules. The invariants are checked against plain tables of offsets, which
-know nothing of heaps and queues.
+Half of the runs have such delivery rules. The invariants are checked against simple tables of
+offsets, which share no code with the broker's heaps and queues.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,8 @@ JITTER_SALT = 11
 
 
 class WalkedOrder:
-    """Rules of one run, due time, key and priority of each record, and the checks of deliveries."""
+    """Delivery rules of one run (due time, key and priority of each record), and the checks of
+    deliveries."""
 
     def __init__(self, chance: Chance, log: ShareLog, rare: RareStates) -> None:
         self._chance = chance
@@ -34,10 +36,11 @@ class WalkedOrder:
         self._records: dict[int, AheadRecord] = {}
         """Due time, key and priority of each record, by offset."""
         self._released: dict[tuple[int, int], tuple[int, int]] = {}
-        """Leader epoch and time of the last durable release of each record, by state epoch and
-        offset. A leader of an earlier state epoch may learn late that its release was stored."""
+        """Leader epoch and time in milliseconds of the last durable release of each record, by
+        (state epoch, offset). A leader of an earlier state epoch may learn late that its release
+        was stored."""
         self.is_crowded = False
-        """True if only records of high priority are appended."""
+        """True if the producers append only records of high priority."""
         self.rules = self._drawn_rules()
 
     def _drawn_rules(self) -> OrderingRules | None:
@@ -54,7 +57,7 @@ class WalkedOrder:
         )
 
     def add(self, batch: LogBatch, now_ms: int) -> None:
-        """Draw due time, key and priority of the records of a batch."""
+        """Draw the due time, key and priority of each record of a batch."""
         if self.rules is None:
             return
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -76,7 +79,8 @@ class WalkedOrder:
     def fetch(
         self, share: SharePartition, member_id: str, records_max: int, now: Instant
     ) -> list[AcquiredRange]:
-        """Let a member acquire the records whose turn it is, as the broker does."""
+        """Let a member acquire up to `records_max` records that are next in order, as the broker
+        does."""
         order = share.order
         assert order is not None
         if self._log.start_offset > order.log_start_offset:
@@ -121,16 +125,16 @@ class WalkedOrder:
             self._rare.sometimes("a record waits for its key")
 
     def is_at_rest(self, order: DeliveryOrder) -> bool:
-        """Return whether the log has no records left to deliver."""
+        """Return whether no record of the log is left to deliver."""
         return not order.unsettled_count and not self._log.read(order.scanned_offset)
 
     def on_released(self, table: LeaderTable, offset: int, now_ms: int) -> None:
-        """Note that an acquisition ended at a leader, and that a new leader finds the record as
+        """Record that an acquisition ended at a leader, or that a new leader loaded the record as
         released."""
         table.released[offset] = now_ms
 
     def on_stored_release(self, table: LeaderTable, offset: int, now_ms: int) -> None:
-        """Note that the release of a record was reported as durable."""
+        """Record that the release of a record was reported as durable."""
         table.released[offset] = now_ms
         self._released[table.state_epoch, offset] = table.epoch, now_ms
 
@@ -144,7 +148,7 @@ class WalkedOrder:
         now_ms: int,
     ) -> None:
         """Check NotBeforeItsTime, OneInFlightPerKey and KeysKeepTheirOrder for records that a
-        member has acquired, before they count as held."""
+        member has just acquired. Called before they are stored as acquired."""
         rules = self.rules
         assert rules is not None
         taken: list[int] = []
@@ -197,8 +201,8 @@ class WalkedOrder:
         return self._records[offset].traits.key
 
     def low_records(self, invariants: ShareInvariants, table: LeaderTable) -> set[int]:
-        """Return the offsets of records of low priority that were not delivered yet and that wait
-        for nothing else."""
+        """Return the offsets of undelivered records that have low priority and neither a key nor a
+        delay."""
         if table.state_epoch not in invariants.facts:
             return set()
         return {

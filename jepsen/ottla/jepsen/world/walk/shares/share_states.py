@@ -26,7 +26,7 @@ RECORD_BYTES_MAX = 1 << 20
 
 
 class ShareCall:
-    """A leader's call to the share coordinator, which may not have arrived there yet."""
+    """A leader's call to the share coordinator, in flight or already delivered."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ShareCall:
 
 
 class WaitingAnswer(NamedTuple):
-    """Response that waits until the coordinator's log is committed up to an offset."""
+    """Response to a call that waits until the coordinator's log is committed up to an offset."""
 
     end_offset: int
     responder: Responder
@@ -58,7 +58,7 @@ class WaitingAnswer(NamedTuple):
 
 
 class WalkedCoordinator:
-    """Share coordinator with its log, and the calls that have not arrived yet."""
+    """Share coordinator with its log, and the calls in flight to it."""
 
     def __init__(self, chance: Chance, rare: RareStates, now: Callable[[], Instant]) -> None:
         self._chance = chance
@@ -73,7 +73,8 @@ class WalkedCoordinator:
 
     @property
     def state(self) -> SharePartitionState | None:
-        """State of the share partition, including uncommitted writes."""
+        """State of the share partition at the coordinator, including uncommitted writes, or None if
+        it has none."""
         return self.shard.states.get(KEY)
 
     def _new_shard(self) -> ShareStateShard:
@@ -88,8 +89,8 @@ class WalkedCoordinator:
         return shard
 
     def deliver(self) -> ShareCall | None:
-        """Let a pending call arrive, most often the oldest one whose caller still waits. Returns
-        the call, or None if the coordinator refused it."""
+        """Let a pending call arrive at the coordinator, most often the oldest call whose caller
+        still waits. Returns the call, or None if the coordinator refused it."""
         if not self.calls:
             return None
         call = self.calls[0]
@@ -134,7 +135,7 @@ class WalkedCoordinator:
         return True
 
     def commit(self, offset: int | None = None) -> None:
-        """Commit the log up to an offset, or all of it."""
+        """Commit the coordinator's log up to an offset. None commits all of it."""
         end = len(self._log) if offset is None else offset
         self.commit_count += end - self._committed_offset
         self._committed_offset = end
@@ -166,7 +167,7 @@ class WalkedCoordinator:
         self.commit()
 
     def snapshot_idle(self) -> None:
-        """Write snapshots of the share state while it is idle."""
+        """Let the coordinator write snapshots of share states that have not changed for a while."""
         for _ in self.shard.snapshot_idle(self.now()):
             pass
         self._take_effects()

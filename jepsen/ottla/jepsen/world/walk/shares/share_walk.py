@@ -1,12 +1,13 @@
-"""Random walk on a share partition (KIP-932): fetches, acknowledgements, writes and failovers.
+"""Random walk on a share partition (KIP-932): fetches, acknowledgements, state writes and
+failovers.
 
-Members fetch, acknowledge what they hold and what they do not hold, renew and vanish. Locks end.
-Calls to the share coordinator are delayed and reordered. A call may still take effect after its
-caller has given up. The coordinator fails over and loses what was not committed. Another leader
-takes over while the former one continues to act. The log is compacted and cut from the start, and
-the group's offsets are reset. In half of the runs, records are delayed, have a back-off, and are
-ordered by key and priority.
-In half of the runs, the group has a topic of dead letters (KIP-1191), which breaks and is repaired.
+Members fetch, acknowledge records whether or not they have acquired them, renew locks and vanish.
+Acquisition locks expire. Calls to the share coordinator are delayed and reordered. A call may still
+take effect after its caller has given up. The coordinator fails over and loses uncommitted writes.
+Another leader takes over while the former leader continues to act. The log is compacted and cut
+from the start, and the group's offsets are reset. In half of the runs, records are delayed, have a
+back-off, and are ordered by key and priority. In half of the runs, the group has a dead letter
+topic (KIP-1191), which breaks and is repaired.
 """
 
 from collections.abc import Callable
@@ -126,7 +127,7 @@ class WalkedShare:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do actions until the budget or the replay ends. Then check that all records are
+        """Do random actions until the budget or the replay ends. Then check that all records are
         delivered."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
@@ -216,7 +217,7 @@ class WalkedShare:
         self._leader().write()
 
     def _pass_time(self) -> None:
-        """Let time pass, so that acquisition locks end."""
+        """Let time pass, so that acquisition locks expire."""
         self.now_ms += self.chance.pick(TIMES_MS)
         for leader in self._leaders:
             leader.end_locks()
@@ -245,23 +246,23 @@ class WalkedShare:
     # --- dead letters -------------------------------------------------------------------------
 
     def _send_letters(self) -> None:
-        """Let a leader begin the due steps of dead letters."""
+        """Let a leader do the due work on dead letters."""
         self._leader().send_letters()
 
     def _deliver_letters(self) -> None:
-        """Let a request with letters arrive at their topic."""
+        """Let a request with dead letters arrive at the dead letter topic."""
         self._letters.deliver()
 
     def _give_up_letters(self) -> None:
-        """Let a leader give up waiting for the answer to letters."""
+        """Let a leader give up waiting for the response to a request with dead letters."""
         self._letters.give_up()
 
     def _lose_letters(self) -> None:
-        """Lose a request with letters."""
+        """Lose a request with dead letters."""
         self._letters.lose()
 
     def _change_letter_topic(self) -> None:
-        """Break or repair the topic of dead letters."""
+        """Break or repair the dead letter topic."""
         self._letters.change()
 
     # --- coordinator --------------------------------------------------------------------------
@@ -274,7 +275,7 @@ class WalkedShare:
             self._settle_calls()
 
     def _let_arrive(self) -> None:
-        """Let a call arrive at the coordinator, and check the states that it writes."""
+        """Let a call arrive at the coordinator, and check the share state that it writes."""
         call = self.coordinator.deliver()
         if call is not None and call.batches:
             self.invariants.on_applied(call.state_epoch, call.batches)
@@ -297,7 +298,7 @@ class WalkedShare:
         self.coordinator.snapshot_idle()
 
     def _reset(self) -> None:
-        """Reset the share group's offsets, which begins a new state epoch."""
+        """Reset the share group's offsets for the partition, which begins a new state epoch."""
         span = self._log.end_offset - self._log.start_offset
         self._reset_to(self._log.start_offset + self.chance.below(span + 1))
 
@@ -332,7 +333,7 @@ class WalkedShare:
     # --- the end ------------------------------------------------------------------------------
 
     def _settle_calls(self) -> None:
-        """Let all calls arrive at the coordinator, and commit its whole log."""
+        """Let all pending calls arrive at the coordinator, and commit its whole log."""
         while self.coordinator.calls:
             self._let_arrive()
         self.coordinator.commit()
@@ -360,8 +361,8 @@ class WalkedShare:
             self.invariants.check_all_delivered(state.state_epoch)
 
     def _accept(self, leader: WalkedLeader, records_max: int) -> bool:
-        """Let a member accept some records after all locks, delays and back-offs have ended.
-        Returns whether there were any."""
+        """Let a member accept up to `records_max` records after all locks, delays and back-offs
+        have ended. Returns whether there were any."""
         self._settle_calls()
         self.now_ms += LOCK_MS
         leader.end_locks()

@@ -1,8 +1,8 @@
-"""Requirements on a cluster that has only one fault.
+"""Requirements on a cluster while it has only one fault.
 
 The time limit of a requirement counts only calm time, in which every node serves, and all links and
-all other disks work. So it can be checked while other faults happen, and never fails because of
-them.
+all other disks work. So the requirement can be checked while other faults happen, and never fails
+because of them.
 """
 
 from collections.abc import Callable
@@ -45,10 +45,11 @@ class CalmCheck:
         troubled: Machine,
         is_void: Callable[[], bool],
     ) -> bool:
-        """Wait until `missing` returns "", and return True. Returns False if `is_void` becomes true
-        first.
+        """Wait until `missing`, which describes what is still missing, returns "". Returns True
+        then, or False if `is_void` returns True first.
 
-        Raises Violation if something is still missing after `patience_s` of calm time.
+        Raises Violation(`invariant`) if something is still missing after `patience_s` seconds of
+        calm time. Time is calm if `troubled` is the only machine with a fault.
         """
         waited_s = 0.0
         while not is_void():

@@ -15,7 +15,7 @@ from ottla.jepsen.world.whole.workload import ClientWorkload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultContext:
-    """Choices, counters and nodes that all faults of one run share."""
+    """Random choices, counters and nodes that all faults of one run share."""
 
     chance: Chance
     rare: RareStates
@@ -25,8 +25,8 @@ class FaultContext:
     workload: ClientWorkload
     loss_limit: LossLimit
     wait: Callable[[tuple[int, int]], Awaitable[None]]
-    """Function that waits for a random number of milliseconds within a range, mostly near its short
-    end."""
+    """Function that waits for a random number of milliseconds within a range, mostly near the
+    range's lower end."""
     start_later: Callable[[Machine], Awaitable[None]]
     """Function that starts a machine again, some time after its process has ended."""
 

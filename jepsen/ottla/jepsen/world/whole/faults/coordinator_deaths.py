@@ -1,4 +1,4 @@
-"""Faults that kill a broker while it ends a transaction as its coordinator."""
+"""Faults that kill a transaction coordinator's broker while it ends a transaction."""
 
 import trio
 
@@ -13,15 +13,15 @@ from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 LOOK_S = 0.000_5
 WATCHED_S = 2.0
 UNFOLLOWED_S = 1.0
-"""Longest time in seconds for which a coordinator's followers are cut off. They stay in sync
-meanwhile."""
+"""Longest time in seconds for which a coordinator's followers are cut off. They stay in sync during
+this time."""
 
 ALONE_MS_MAX = 50
 
 
 class CoordinatorDeaths(ClusterFaults):
-    """Faults that kill a transaction's coordinator between the request to end the transaction and
-    the last marker."""
+    """Faults that kill a transaction coordinator's broker between the request to end a transaction
+    and the last marker."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -49,10 +49,11 @@ class CoordinatorDeaths(ClusterFaults):
         await self._start_later(machine)
 
     async def kill_unfollowed(self) -> None:
-        """Kill a coordinator that is ending a transaction before any follower has its record.
+        """Kill a coordinator that is ending a transaction, before any follower has the record of
+        it.
 
         All clients are killed as well, so that none repeats the request. The next coordinator
-        aborts the transaction, so the killed one must not have shown any effect yet.
+        aborts the transaction, so the killed coordinator must not have shown any effect yet.
         """
         with trio.move_on_after(WATCHED_S):
             while True:
@@ -106,8 +107,8 @@ def _is_open(transaction: Transaction) -> bool:
 
 
 def _is_ending(shard: TransactionShard, *, is_prepared: bool) -> bool:
-    """Return whether the shard has a transaction that is prepared (with `is_prepared`), or whose
-    Prepare record is not committed yet."""
+    """Return whether the shard has a transaction that is being ended. With `is_prepared`, the
+    transaction's Prepare record must be committed; otherwise it must not be committed yet."""
     for transaction in shard.transactions.values():
         if is_prepared and transaction.facts.status in PREPARED:
             return True

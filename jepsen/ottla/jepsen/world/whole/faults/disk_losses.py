@@ -89,7 +89,7 @@ CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class FlippedByte:
-    """One byte of a `.log` that differs from the written one."""
+    """One byte of a `.log` file that differs from the byte that was written."""
 
     machine: Machine
     path: str
@@ -263,7 +263,8 @@ class DiskLosses(ClusterFaults):
         return is_loss
 
     async def _damage_closed(self, machine: Machine, partition: str, logs: list[str]) -> bool:
-        """Remove, empty or halve the `.log` of a closed segment. Returns whether it was damaged."""
+        """Remove, empty or halve the `.log` file of a closed segment. Returns whether it was
+        damaged."""
         disk = machine.disk
         directory = partition.rsplit("/", 1)[0]
         if not logs or not disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):

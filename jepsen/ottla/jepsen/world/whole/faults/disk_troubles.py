@@ -7,8 +7,8 @@ Only one disk has a fault at a time. Invariants:
 - LeadershipMoves: a broker no longer leads partitions in an offline directory if other replicas are
   in sync;
 - FullDiskIsNoFault: a directory whose disk was full for a while continues to serve;
-- HungDiskHoldsItsOwn: while one directory hangs, the others acknowledge records, the broker follows
-  the metadata, and its session stays alive;
+- HungDiskHoldsItsOwn: while one directory hangs, the broker's other directories acknowledge
+  records, the broker follows the metadata, and its session stays alive;
 - NoDescriptorIsNoFault: a directory that could not open files for a while continues to serve.
 """
 
@@ -164,7 +164,7 @@ class DiskTroubles(ClusterFaults):
     # ---- a hung directory
 
     async def hang(self) -> None:
-        """Make all operations on one directory hang. The other directories must continue."""
+        """Make all operations on one log directory hang. The other directories must continue."""
         found = self._pick_directory()
         if found is None:
             return
@@ -248,10 +248,10 @@ class DiskTroubles(ClusterFaults):
     # ---- a lost directory
 
     async def lose_directory(self) -> None:
-        """Stop a broker, and start it while one of its directories cannot be read.
+        """Stop a broker, and start it while one of its log directories cannot be read.
 
         This may happen repeatedly. The broker may be the last in-sync replica and the first to
-        start, so that the cluster knows its logs only from its own report.
+        start, so that the cluster knows of its logs only what the broker reports.
         """
         found = self._pick_directory()
         if found is None:
@@ -458,7 +458,8 @@ def _directory_of(broker: Broker, path: str) -> LogDirectory | None:
 
 
 def _is_elsewhere(broker: Broker | None, at: TopicPartition, directory: str) -> bool:
-    """Return whether a broker has a replica of a partition in another directory."""
+    """Return whether a broker has a replica of a partition in a directory other than
+    `directory`."""
     if broker is None:
         return False
     for partition, log in broker.logs:

@@ -1,12 +1,12 @@
-"""Bounds of the faults: no node loses more data than the protocol tolerates.
+"""Limits of the faults: no node loses more data than the protocol tolerates.
 
 A record counts as written when enough replicas have it, not when it is flushed. So a broker loses
 power only while all brokers serve with full ISRs. Until they do so again, no other broker is
 killed: the controller treats a kill like a loss of power, and would trust neither broker (KIP-966).
 
-A broker that lacks one of its directories counts as killed in advance. It has to restart to have
-all of them; the markers of their clean shutdowns then have different epochs, and the controller
-does not trust that broker either.
+A broker that lacks one of its log directories counts as if it had been killed. It must restart to
+have all directories again. The clean-shutdown markers in its directories then have different
+epochs, and the controller does not trust that broker either.
 
 Brokers that flush before they acknowledge may lose power at any time. So may controllers, which
 always flush.

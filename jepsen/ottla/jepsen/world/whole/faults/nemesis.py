@@ -52,16 +52,18 @@ OFF = (
     "late removal",
     "changed setting",
 )
-"""Faults that only happen in runs that name them explicitly."""
+"""Names of the faults that only happen in runs that name them explicitly."""
 
 ENCRYPTED = ("new certificate", "stranger")
-"""Faults of runs with encrypted listeners, unless a run names its faults explicitly."""
+"""Names of the faults for runs with encrypted listeners. They are used unless a run names its
+faults explicitly."""
 
 Fault = Callable[[], Awaitable[None]]
 
 
 class WorldNemesis:
-    """Nemesis of a simulated cluster: injects faults into its nodes and clients, and heals them."""
+    """Nemesis (source of faults) of a simulated cluster: injects faults into its nodes and clients,
+    and heals them."""
 
     def __init__(
         self,
@@ -74,8 +76,8 @@ class WorldNemesis:
         is_flushed: bool,
         only: Sequence[str] = (),
     ) -> None:
-        """Create the nemesis. `only` names all faults to use. If it is empty, some faults are
-        drawn."""
+        """Create the nemesis. `only` names all faults to use; if it is empty, some faults are
+        drawn. `is_flushed` is True if brokers flush before they acknowledge."""
         self.counts: Counter[str] = Counter()
         self._chance = chance
         self._trace = trace
@@ -234,9 +236,9 @@ class WorldNemesis:
                 nursery.start_soon(self._kill, machine)
 
     async def _kill_alone(self) -> None:
-        """Kill a broker just after a moment in which no follower could fetch from it.
+        """Kill a broker just after a period in which no follower could fetch from it.
 
-        Only that broker has the records of that moment.
+        Only that broker has the records written in the period.
         """
         brokers = [*self._cluster.broker_machines.values()]
         alone = self._chance.pick(brokers)

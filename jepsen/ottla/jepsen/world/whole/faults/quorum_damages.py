@@ -1,9 +1,9 @@
-"""Damaged files of a stopped controller, in a whole cluster.
+"""Faults that damage files of a stopped controller, in a whole cluster.
 
 A controller is killed, files of its quorum are removed, emptied, halved or flipped, and it starts
-again, perhaps after others were stopped and started. Only one controller is damaged at a time, so
-that a majority of intact ones remains. The cluster's own invariants check that no acknowledged
-record is lost.
+again, perhaps after other controllers were stopped and started. Only one controller is damaged at a
+time, so that a majority of intact controllers remains. The cluster's own invariants check that no
+acknowledged record is lost.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ KINDS: Sequence[tuple[str, ...]] = (
     ("quorum-state", "voter-checkpoint"),
     ("leader-epoch-checkpoint",),
 )
-"""Suffixes of the files that are damaged together."""
+"""Suffixes of the files that are damaged together, one tuple per kind of damage."""
 
 
 class QuorumDamages(ClusterFaults):
@@ -38,7 +38,8 @@ class QuorumDamages(ClusterFaults):
         super().__init__(context)
         self._machines = list(context.cluster.controller_machines.values())
         self._left: dict[Machine, bytes | None] = {}
-        """Voter checkpoint of each damaged controller, as it was directly after the damage."""
+        """Content of each damaged controller's voter checkpoint directly after the damage, or None
+        if the file was missing."""
 
     async def damage(self) -> None:
         """Kill a controller, damage files of its metadata log's directory, and start it later."""
@@ -63,8 +64,8 @@ class QuorumDamages(ClusterFaults):
             self._rare.sometimes("a controller follows without a vote")
 
     async def _is_whole(self, machine: Machine) -> bool:
-        """Return True if a controller has its vote again, according to a checkpoint written after
-        the damage."""
+        """Return True if a damaged controller may vote again, according to a checkpoint written
+        after the damage."""
         if machine in self._left and await self._checkpoint_of(machine) == self._left[machine]:
             return False
         return await self._standing_of(machine) is Standing.FULL

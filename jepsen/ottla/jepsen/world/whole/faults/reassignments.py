@@ -13,8 +13,8 @@ PATIENCE_S = 10.0
 
 
 class Reassignments(ClusterFaults):
-    """Faults that reassign partitions of clients' topics and of coordinators to randomly chosen
-    replicas, in a random order."""
+    """Faults that reassign partitions of client and internal topics to randomly chosen replicas, in
+    a random order."""
 
     async def reassign(self) -> None:
         """Start the reassignment of one partition without waiting for its end."""

@@ -1,4 +1,4 @@
-"""Faults that a share group notices: a share coordinator without followers, and a partition leader
+"""Faults that affect share groups: a share coordinator without followers, and a partition leader
 that does not learn that it was replaced."""
 
 from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
@@ -7,14 +7,15 @@ from ottla.model.ids import NodeId
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
 
 UNFOLLOWED_MS = (200, 1_200)
-"""Time in ms for which a coordinator's followers are cut off. They stay in sync meanwhile."""
+"""Range of the time in ms for which a share coordinator's followers are cut off. They stay in sync
+during this time."""
 
 REPLACED_MS = (2_000, 12_000)
-"""Time in ms for which a leader is cut off before a client restarts. Many of these times are longer
-than the session timeout of a broker, so that another leader is elected."""
+"""Range of the time in ms for which a leader is cut off before a client restarts. Many of these
+times are longer than the session timeout of a broker, so that another leader is elected."""
 
 UNAWARE_MS = (1_000, 6_000)
-"""Time in ms for which it is cut off after that."""
+"""Range of the time in ms for which the replaced leader stays cut off after a client's restart."""
 
 
 class ShareFaults(ClusterFaults):
@@ -52,7 +53,7 @@ class ShareFaults(ClusterFaults):
 
     async def replace_leader(self) -> None:
         """Cut off a partition leader from the controllers, while clients and brokers still reach
-        it, and restart a client, which then finds the leader that replaced it."""
+        it. Then restart a client, which finds the leader that replaced it."""
         machine = self._leader()
         if machine is None:
             return

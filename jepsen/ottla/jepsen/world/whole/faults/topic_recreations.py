@@ -34,7 +34,7 @@ from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.storage.segments.log_config import LogConfig
 
 PATIENCE_S = 60.0
-"""Longest time in seconds for the test of one topic, after which it is abandoned."""
+"""Longest time in seconds for the test of one recreated topic, after which it is abandoned."""
 
 SLOW_START_S = 0.1
 """Delay in seconds of every disk call while a broker starts, so that more events happen
@@ -89,8 +89,8 @@ class TopicRecreations(ClusterFaults):
     # ---- recreation of a topic
 
     async def recreate(self) -> None:
-        """Create a topic, delete it while a broker is down or starting, create it again, and use
-        it."""
+        """Create a topic, delete it while a broker is down or starting, create it again, and send
+        records to it."""
         machine = self._pick_broker()
         if self._is_busy or machine.name in self._cluster.unready():
             return
@@ -138,8 +138,8 @@ class TopicRecreations(ClusterFaults):
             await self._strike(machine)
 
     async def _strike(self, machine: Machine) -> None:
-        """Kill a broker or cut its power, and start it again after a while. Does nothing in a
-        random quarter of the calls, or if the broker may not be killed now."""
+        """Kill a broker or cut its power, and start the broker again after a while. Does nothing in
+        a random quarter of the calls, or if the broker may not be killed now."""
         kind = self._chance.below(4)
         if not kind or not machine.is_running or not self._loss_limit.may_die(machine):
             return
@@ -234,7 +234,8 @@ class TopicRecreations(ClusterFaults):
         return self._cluster.broker_machines.get(topic.partitions[at.partition].leader)
 
     def _first_file_of(self, machine: Machine, at: TopicPartition) -> str:
-        """Return the file that contains the oldest records of a partition on a machine."""
+        """Return the path of the file that contains the oldest records of a partition on a
+        machine."""
         return min(
             path
             for directory in self._cluster.log_directories
@@ -275,7 +276,8 @@ class TopicRecreations(ClusterFaults):
                 raise
 
     async def _use(self, at: TopicPartition, count: int, *, life: int) -> dict[int, bytes]:
-        """Send records one after another. Returns the acknowledged records by offset."""
+        """Send `count` records one after another. `life` is the number of the topic's creation,
+        which the records contain. Returns the acknowledged records by offset."""
         config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
         found: dict[int, bytes] = {}
         async with open_producer(self._cluster.bootstrap, config) as producer:
@@ -316,7 +318,7 @@ class TopicRecreations(ClusterFaults):
     # ---- checks at the end
 
     async def judge(self) -> None:
-        """Read every recreated topic. Raises Violation if a record is missing."""
+        """Read every recreated topic. Raises Violation if an acknowledged record is missing."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
         async with open_consumer(self._cluster.bootstrap, config) as consumer:
             for topic in self._reborn:
@@ -368,7 +370,7 @@ class TopicRecreations(ClusterFaults):
         await self._wait(START_MS)
 
     def _is_recovering(self, machine: Machine) -> bool:
-        """Return whether a broker is opening its logs and has its current image."""
+        """Return whether a broker is opening its logs and already has its metadata image."""
         for node, broker in self._cluster.brokers.items():
             if self._cluster.broker_machines[node] is machine:
                 return broker.lifecycle.lifecycle.state >= BrokerState.RECOVERY
@@ -384,7 +386,8 @@ ORDERS = (
 
 
 def settings_not_in_force(cluster: SimulatedCluster) -> list[str]:
-    """Return the logs whose settings differ from the settings in their broker's image."""
+    """Return the logs whose settings differ from the settings in the metadata image of their
+    broker."""
     found = []
     for node, broker in sorted(cluster.brokers.items()):
         for partition in broker.table:

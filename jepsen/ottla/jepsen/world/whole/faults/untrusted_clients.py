@@ -1,4 +1,5 @@
-"""Clients that no broker may serve, certificates that change, and the required behaviour meanwhile.
+"""Clients that brokers must refuse, certificates that change, and checks of the brokers' behaviour
+meanwhile.
 
 Invariants:
 
@@ -40,7 +41,7 @@ from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 
 PATIENCE_S = 10.0
 LATE_MS = 1_000
-"""Tolerance in ms of a handshake's deadline: the time of a paused process or an event-loop
+"""Tolerance in ms beyond a handshake's deadline, for a paused process or a long event-loop
 iteration."""
 
 LOOK_S = 0.5
@@ -77,7 +78,7 @@ class UntrustedClients(EncryptedTrouble):
         self._transport = MachineTransport(world.network, world.ports, host)
 
     async def connect(self) -> None:
-        """Connect as one kind of client that brokers must refuse."""
+        """Connect to a broker as a random kind of client that brokers must refuse."""
         self._counts["strangers"] += 1
         host = self._chance.pick([one.name for one in self._cluster.broker_machines.values()])
         encryption = self._encryption
@@ -101,7 +102,8 @@ class UntrustedClients(EncryptedTrouble):
         self._rare.sometimes(f"a stranger {name}")
 
     async def _ask(self, host: str, dialer: TlsDialer | None) -> bool:
-        """Send a request to a broker. Returns whether the broker responds."""
+        """Send a request to the broker on `host`. `dialer` opens the TLS connection; None sends in
+        plain text. Returns whether the broker responds."""
         TRANSPORT.set(self._transport)
         TLS.set(dialer)
         try:
@@ -120,8 +122,8 @@ class UntrustedClients(EncryptedTrouble):
         return True
 
     async def _begin(self, host: str) -> tuple[ssl.SSLObject, ssl.MemoryBIO, bytes]:
-        """Start a handshake without sending it. Returns its first bytes, and the objects that
-        produced them."""
+        """Start a TLS handshake without sending it. Returns the two objects that hold its state,
+        and the first bytes to send."""
         received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = self._encryption.stranger_dialer().context
         tls = context.wrap_bio(received, sent, server_hostname=host)
@@ -172,8 +174,8 @@ class CertificateChanges(EncryptedTrouble):
         self._under_way: set[str] = set()
 
     async def change(self) -> None:
-        """Give one broker a new certificate. It must present that certificate on the next
-        connections."""
+        """Change the certificate of one broker. The broker must present the new certificate on the
+        next connections."""
         node, machine = self._chance.pick(list(self._cluster.broker_machines.items()))
         host = machine.name
         if host in self._under_way:

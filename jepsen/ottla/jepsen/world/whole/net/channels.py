@@ -98,8 +98,8 @@ class EncryptedChannel(StreamChannel):
 
     @property
     def has_unread(self) -> bool:
-        """True if the TLS session already holds received bytes that the connection can read now, so
-        that no further arrival would announce them."""
+        """True if the TLS session still has received bytes that the connection can read. No further
+        arrival would announce these bytes."""
         return not self.is_shaking and self._session.has_unread and self.connection.wants_bytes
 
     def shake_hands(self) -> None:

@@ -106,8 +106,8 @@ class SimulatedNetwork:
         return True
 
     def cut_of(self, size: int) -> int:
-        """Return the number of bytes after which a message of `size` bytes is split in two, or 0 if
-        it is not split."""
+        """Return the number of bytes in the first of two pieces into which a message of `size`
+        bytes is split, or 0 if it is not split."""
         p = self.quality.split_p
         if not p or size < 2 or self._chance.random() >= p:
             return 0
@@ -123,7 +123,7 @@ class SimulatedNetwork:
         return (source, target) in self._cuts
 
     def call_at(self, at: float, action: Deliver) -> None:
-        """Call an action at the given virtual time."""
+        """Call an action at the given virtual time in seconds."""
         at = next_instant(at)
         self._number += 1
         heapq.heappush(self._on_its_way, (at, self._number, action))
@@ -150,7 +150,7 @@ class SimulatedNetwork:
 
     @property
     def is_troubled(self) -> bool:
-        """True if any link is worse than it was at the start of the run."""
+        """True if a link is worse than it was at the start of the run."""
         is_slow = any(host.slow_s for host in self.hosts.values())
         return bool(self._cuts or self._stuck or self.quality.break_p or is_slow)
 

@@ -1,4 +1,4 @@
-"""Remote procedures between simulated machines, in place of gRPC.
+"""Remote procedure calls between simulated machines, in place of gRPC.
 
 Requests and responses are the bytes that gRPC would carry, through the same codec and the same
 handlers. Failures in transit are reported with gRPC's own statuses. A call may be carried out and
@@ -23,7 +23,7 @@ from ottla.rpc.status import refusal_of
 
 
 class RpcExchange:
-    """The servers of remote procedures on all machines, by address."""
+    """The RPC servers on all machines, by address."""
 
     def __init__(self) -> None:
         self.servers: dict[str, MachineRpc] = {}
@@ -31,7 +31,7 @@ class RpcExchange:
 
 
 class MachineRpc:
-    """Remote procedures of one process. Implements the protocol `Rpc`."""
+    """RPC server and client of one simulated process. Implements the protocol `Rpc`."""
 
     def __init__(
         self, network: SimulatedNetwork, exchange: RpcExchange, host: Host, nursery: trio.Nursery
@@ -108,7 +108,7 @@ class MachineRpc:
 
 
 class MachinePeer:
-    """Calls to one address. Implements the protocol `RpcPeer`."""
+    """Client for RPC calls to one address. Implements the protocol `RpcPeer`."""
 
     def __init__(self, rpc: MachineRpc, exchange: RpcExchange, address: str) -> None:
         self._rpc = rpc
@@ -142,8 +142,7 @@ class MachinePeer:
 
 
 class _Call:
-    """One call of a remote procedure. Its request is in flight or being served, or its response is
-    in flight."""
+    """One RPC call. Its request is in flight or being served, or its response is in flight."""
 
     __slots__ = (
         "_caller",
@@ -173,7 +172,7 @@ class _Call:
         self.result: bytes | RefusedError | None = None
 
     def launch(self, find: "Any") -> None:
-        """Send the request."""
+        """Send the request of the call."""
         self._caller.endings[self._cancel_there] = None
         if self._network.breaks():
             self._fail("Connection reset by peer")
@@ -193,7 +192,7 @@ class _Call:
         self._network.send(self._caller.name, self._target.name, arrive)
 
     def reply(self, result: bytes | RefusedError) -> None:
-        """Send the response (called by the server)."""
+        """Send the response to the call (used by the server)."""
         self._target.endings.pop(self._fail_from_there, None)
         if self._network.breaks():
             result = refusal_of("UNAVAILABLE", "Connection reset by peer", None)
@@ -239,8 +238,8 @@ class _Call:
 async def open_machine_rpc(
     network: SimulatedNetwork, exchange: RpcExchange, host: Host
 ) -> AsyncIterator[MachineRpc]:
-    """Open and yield the remote procedures of a process. The end of the `async with` block closes
-    them."""
+    """Open and yield the RPC server and client of a process. The end of the `async with` block
+    closes them."""
     async with trio.open_nursery() as outer:
         rpc = await outer.start(_hold, network, exchange, host)
         try:
@@ -255,8 +254,8 @@ async def _hold(
     host: Host,
     task_status: trio.TaskStatus[MachineRpc],
 ) -> None:
-    """Run the tasks that serve calls. They are separate from the task that opened the
-    procedures."""
+    """Run the tasks that serve RPC calls. They are separate from the task that opened the
+    server."""
     async with trio.open_nursery() as nursery:
         task_status.started(MachineRpc(network, exchange, host, nursery))
         await trio.sleep_forever()

@@ -33,13 +33,13 @@ HANDSHAKE_COST_MS = 1.0
 
 
 async def _at_once(work: Callable[[], T]) -> T:
-    """Do the work that the real server does in a thread, immediately and in no virtual time.
-    Returns the result of the work."""
+    """Return the result of `work`, which the real server runs in a thread. It runs immediately here
+    and takes no virtual time."""
     return work()
 
 
 class _HandshakeCost:
-    """Stopwatch for the handshake steps, which advances at each reading."""
+    """Stopwatch that measures a fixed duration for each step of a TLS handshake."""
 
     def __init__(self, step_ms: float) -> None:
         self._step_ns = int(step_ms * 1_000_000)
@@ -165,8 +165,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
         return EncryptedChannel(self, stream, tls)
 
     def _on_ready(self, channel: StreamChannel, _: int, now_ms: int) -> None:
-        """Handle requests that were held back, read and serve received bytes, and send as many
-        bytes as the peer's backlog limit allows."""
+        """Serve one channel: handle requests that were held back, read and serve received bytes,
+        and send as many bytes as the peer's backlog limit allows."""
         if channel.connection.is_closed:
             return
         if channel.stream.is_broken:
@@ -204,8 +204,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self._has_reason = False
 
     def on_fault(self, channel: StreamChannel, fault: BaseException) -> None:
-        """Close a connection whose serving raised an error. An error from reading a file counts as
-        a valid reason, because only an injected disk fault causes it."""
+        """Close a connection whose handling raised an error. An error from reading a file is a
+        valid reason to close it, because only an injected disk fault causes such an error."""
         self._has_reason = isinstance(fault, SliceError)
         super().on_fault(channel, fault)
         self._has_reason = False
@@ -224,7 +224,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_hung_up(channel.connection.peer.peer_host, "nothing was wrong")
 
     def shakes_since(self, since_ms: int) -> bool:
-        """Return whether any TLS handshake that began before `since_ms` is still unfinished."""
+        """Return whether a TLS handshake that began before `since_ms` is still unfinished."""
         return any(
             channel.is_shaking and channel.connection.last_active_ms < since_ms
             for channel in self._hosted
@@ -236,7 +236,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_handshake(channel.connection.peer.peer_host)
 
     def give_up(self, channel: StreamChannel, reason: str) -> None:
-        """Close a connection that buffers too much for too long."""
+        """Close a connection for the given reason. During a TLS handshake, record that the
+        handshake is overdue."""
         if channel.is_shaking and self._encryption is not None:
             self._encryption.on_overdue()
         super().give_up(channel, reason)

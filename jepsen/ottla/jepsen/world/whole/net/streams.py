@@ -166,7 +166,8 @@ class Stream:
         self._is_sealed = self.peer._is_sealed = True
 
     def note(self, what: str, plain: bytes | bytearray) -> None:
-        """Add the plain text of an encrypted stream to the trace."""
+        """Add plain text of an encrypted stream to the trace of the run. `what` names the kind of
+        event."""
         trace = self._network.trace
         peer = self.peer._host.name
         trace.add(_now_us(), self._host.name, what, peer, len(plain), crc32(plain))
