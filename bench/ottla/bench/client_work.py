@@ -90,7 +90,8 @@ def _next(left: int) -> int:
 
 
 def ottla_produce(work: ClientWork) -> dict[str, float]:
-    """Write records with Ottla's client, one record per call. Returns the cost."""
+    """Write records with Ottla's client, one record per call. Returns the elapsed seconds and CPU
+    seconds."""
 
     async def write() -> dict[str, float]:
         config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -107,7 +108,8 @@ def ottla_produce(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_produce_many(work: ClientWork) -> dict[str, float]:
-    """Write records with Ottla's client, many records per call. Returns the cost."""
+    """Write records with Ottla's client, many records per call. Returns the elapsed seconds and CPU
+    seconds."""
 
     async def write() -> dict[str, float]:
         config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -125,7 +127,7 @@ def ottla_produce_many(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume(work: ClientWork) -> dict[str, float]:
-    """Read lists of records with Ottla's client. Returns the cost."""
+    """Read lists of records with Ottla's client. Returns the elapsed seconds and CPU seconds."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -138,7 +140,8 @@ def ottla_consume(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
-    """Read batches with Ottla's client, and access only the values. Returns the cost."""
+    """Read batches with Ottla's client, and access only the values. Returns the elapsed seconds and
+    CPU seconds."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -152,7 +155,7 @@ def ottla_consume_batches(work: ClientWork) -> dict[str, float]:
 
 
 def ottla_consume_singly(work: ClientWork) -> dict[str, float]:
-    """Read records with Ottla's client, one by one. Returns the cost."""
+    """Read records with Ottla's client, one by one. Returns the elapsed seconds and CPU seconds."""
 
     async def read(consumer: Consumer, wanted: int) -> None:
         count = 0
@@ -185,7 +188,7 @@ def _ottla_read(
 
 
 def confluent_produce(work: ClientWork) -> dict[str, float]:
-    """Write records with librdkafka's client. Returns the cost."""
+    """Write records with librdkafka's client. Returns the elapsed seconds and CPU seconds."""
     producer = library("confluent_kafka").Producer(
         {
             "bootstrap.servers": work.bootstrap,
@@ -214,7 +217,8 @@ def confluent_produce(work: ClientWork) -> dict[str, float]:
 
 
 def confluent_consume(work: ClientWork) -> dict[str, float]:
-    """Read lists of records with librdkafka's client. Returns the cost."""
+    """Read lists of records with librdkafka's client. Returns the elapsed seconds and CPU
+    seconds."""
 
     def read(consumer: Any, wanted: int) -> None:
         count = 0
@@ -227,7 +231,8 @@ def confluent_consume(work: ClientWork) -> dict[str, float]:
 
 
 def confluent_consume_singly(work: ClientWork) -> dict[str, float]:
-    """Read records with librdkafka's client, one by one. Returns the cost."""
+    """Read records with librdkafka's client, one by one. Returns the elapsed seconds and CPU
+    seconds."""
 
     def read(consumer: Any, wanted: int) -> None:
         count = 0
@@ -260,7 +265,7 @@ def _confluent_read(work: ClientWork, read: Callable[[Any, int], None]) -> dict[
 
 
 def aiokafka_produce(work: ClientWork) -> dict[str, float]:
-    """Write records with aiokafka. Returns the cost."""
+    """Write records with aiokafka. Returns the elapsed seconds and CPU seconds."""
 
     async def write() -> dict[str, float]:
         producer = library("aiokafka").AIOKafkaProducer(
@@ -284,7 +289,7 @@ def aiokafka_produce(work: ClientWork) -> dict[str, float]:
 
 
 def aiokafka_consume(work: ClientWork) -> dict[str, float]:
-    """Read records with aiokafka. Returns the cost."""
+    """Read records with aiokafka. Returns the elapsed seconds and CPU seconds."""
 
     async def read() -> dict[str, float]:
         aiokafka = library("aiokafka")
@@ -329,7 +334,7 @@ WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Run one client's work and print its cost."""
+    """Run one client's work, and print its elapsed seconds and CPU seconds as JSON."""
     client, what, bootstrap, topic, count, record_bytes = arguments
     figures: Any = WORKS[client, what](ClientWork(bootstrap, topic, int(count), int(record_bytes)))
     print(json.dumps(figures))

@@ -125,7 +125,8 @@ def compare(bootstrap: str, count: int, rounds: int) -> list[str]:
 
 
 def main() -> None:
-    """Print the figures of both forms. With `--form`, export once and print the cost as JSON."""
+    """Print the cost of exports as raw bytes and as JSON. With `--form`, export once in that form,
+    and print the cost as JSON."""
     parser = argparse.ArgumentParser(prog="python -m ottla.bench.exports")
     parser.add_argument("--count", type=int, default=COUNT, help="records (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns (default: %(default)s)")

@@ -147,7 +147,7 @@ def _in_turn(broker: MiniBroker, message: Message, version: int, count: int = 1)
 
 
 def _renewed(broker: MiniBroker, message: MetadataRequest) -> Path:
-    """Return a path that publishes a new metadata image before each request, so that no cached
+    """Return a code path that publishes a new metadata image before each request, so that no cached
     response is used."""
     data, metadata = frame_of(message, METADATA_VERSION), broker.core.metadata
 
@@ -166,8 +166,8 @@ def _produce(batch: bytes) -> ProduceRequest:
 
 
 def _idempotent(broker: MiniBroker) -> Path:
-    """Return a path of an idempotent producer. Each produce request has the next sequence
-    number."""
+    """Return a code path in which an idempotent producer sends produce requests, each with the next
+    sequence number."""
     frames = iter(
         [
             frame_of(

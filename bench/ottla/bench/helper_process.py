@@ -37,4 +37,4 @@ class HelperProcess(ABC):
 
     @abstractmethod
     def take(self, words: list[str]) -> None:
-        """Read one line that the process has printed, given its words."""
+        """Process one line that the load's process has printed, split into `words`."""

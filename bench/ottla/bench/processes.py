@@ -23,7 +23,7 @@ class Usage(NamedTuple):
     rss_bytes: int
 
     def since(self, earlier: "Usage") -> "Usage":
-        """Return the CPU seconds used since an earlier reading, and the current memory."""
+        """Return the CPU seconds used since `earlier` was measured, and the current memory."""
         return Usage(self.user_s - earlier.user_s, self.system_s - earlier.system_s, self.rss_bytes)
 
 

@@ -82,7 +82,8 @@ from ottla.wire.apis import (
 
 
 class ReplicaPorts(NamedTuple):
-    """Ports through which replicas use disks, other brokers and the controller."""
+    """Functions and interfaces through which replicas use disks, other brokers and the
+    controller."""
 
     logs: ReplicaLogs
     fetchers: Fetchers
@@ -105,7 +106,7 @@ class ReplicaPorts(NamedTuple):
 
 
 class CoordinatorPorts(NamedTuple):
-    """Ports through which coordinators send requests to other brokers."""
+    """Functions through which coordinators send requests to other brokers."""
 
     producer_ids: ProducerIdSupply
     send_markers: Callable[[MarkerOrder], None]
@@ -196,8 +197,8 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Build the replica manager, its request handlers and the delivery to share groups, all on
-        the given ports."""
+        """Build the replica manager, its request handlers and the delivery to share groups, all of
+        which use the given ports."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,

@@ -1,5 +1,4 @@
-"""Running broker: builds its components, starts them, and registers the handlers of its
-requests."""
+"""Running broker: builds its components, starts them, and registers its request handlers."""
 
 import logging
 from functools import partial

@@ -1,5 +1,5 @@
-"""Registers the metrics and figures of a broker's core, and of this node as a member of the quorum.
-Pure.
+"""Registers the metrics and status values of a broker's core, and of this node as a member of the
+quorum. Pure.
 
 Families are declared with the names of Kafka's MBeans (`ottla.telemetry.metrics.kafka_names`), in
 the groups of Kafka's documentation. Families that Kafka does not have start with the prefix
@@ -49,7 +49,7 @@ def register_metrics(
     transaction_figures: Callable[[], Mapping[str, float]],
     verifications: Histogram,
 ) -> None:
-    """Register the metrics and figures of the core and of the quorum.
+    """Register the metrics and status values of the broker core and of the quorum.
 
     `verifications` is a histogram of the durations of requests to transaction coordinators.
     """

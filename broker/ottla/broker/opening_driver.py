@@ -142,8 +142,8 @@ class StoppedEarlyError(Exception):
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return the number of long-lived objects of a broker, measured in units of the objects of one
-    partition."""
+    """Return the number of a broker's long-lived objects, in units of the number that one partition
+    needs."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 

@@ -84,8 +84,9 @@ class Registration:
             _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
-        """Move stray logs out of use, and report replicas that are found to have lost records only
-        with the new image. Requires an image that contains the registration at offset `registered`.
+        """Move the logs out of use that belong to no replica of this broker, and report replicas
+        that only the new image shows to have lost records. Requires an image that contains the
+        registration at offset `registered`.
         """
         # Publishers start at our registration, from which the image's content about us is valid.
         await self._member.wait_applied(registered)

@@ -42,8 +42,8 @@ during the check, so requests of brokers may still be waiting to be read."""
 
 
 class AttendanceKeeper:
-    """The calls that brokers keep open at this controller, and the tasks that handle the end of a
-    call."""
+    """The calls that brokers keep open at this controller to show that they are alive, and the
+    tasks that handle the end of a call."""
 
     def __init__(
         self,
@@ -115,7 +115,8 @@ class AttendanceKeeper:
     # --- while the broker is alive ------------------------------------------------------------
 
     async def _probe_while_alive(self, attendance: Attendance) -> None:
-        """Probe the broker's address while the broker is alive.
+        """Check repeatedly whether the broker's address accepts connections, while the broker is
+        alive.
 
         A later refused connection is evidence of the broker's death only if the address has
         accepted a connection before.

@@ -448,7 +448,8 @@ class Controller:
         return self._prepared(make(image, next_offset), image)
 
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
-        """Return the reply of a decision and the batches to append.  May be called in a thread.
+        """Return the reply of a decision and the record batches to append.  May be called in a
+        thread.
 
         The image after the last batch is the image of the decision.  Only the images before that
         are computed here.

@@ -215,7 +215,7 @@ def _cluster(image: MetadataImage) -> Iterator[Family | None]:
 
 
 def _registration_state(broker: BrokerRegistration) -> int:
-    """Return Kafka's number for the state of a registered broker."""
+    """Return the number by which Kafka's metrics report the state of a registered broker."""
     if broker.is_fenced:
         return 10
     return 20 if broker.in_controlled_shutdown else 30

@@ -56,14 +56,15 @@ class Decision(Generic[R]):
     of `reply`."""
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
-        """Yield the records in groups; each group is written in one append."""
+        """Yield the records of the decision in groups of at most `records_max`; each group is
+        written in one append."""
         if self.is_atomic:
             records_max = max(1, len(self.records))
         for start in range(0, len(self.records), records_max):
             yield self.records[start : start + records_max]
 
     def with_reply(self, reply: S) -> "Decision[S]":
-        """Return the same decision with another reply."""
+        """Return a copy of this decision with another reply."""
         return Decision(
             self.records,
             reply,

@@ -124,7 +124,7 @@ class PushingClients:
         heapq.heapify(self._due)
 
     def push_for(self, seconds: float, progress: Progress) -> None:
-        """Push at each client's interval for the given time."""
+        """Push at each client's interval for `seconds` seconds."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
             self._send_due(now)
@@ -293,8 +293,8 @@ class PushingClient:
 
 
 def allow_files(clients: int) -> None:
-    """Raise this process's limit of open files.  Raises ConfigError if the hard limit is too
-    low."""
+    """Raise this process's limit of open files so that it can open a socket for each of `clients`
+    clients. Raises ConfigError if the hard limit is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = clients + FILES_SPARE
     if needed > hard:

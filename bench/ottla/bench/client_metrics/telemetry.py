@@ -16,7 +16,7 @@ from ottla.bench.result import Result
 def run_telemetry(
     address: Address, *, clients: int, seconds: float, pids: list[int], progress: Progress
 ) -> Result:
-    """Connect clients, let them push metrics for some seconds, and disconnect them. Returns a
+    """Connect clients, let them push metrics for `seconds` seconds, and disconnect them. Returns a
     result with the latency of a push."""
     allow_files(clients)
     pushing = PushingClients(address)

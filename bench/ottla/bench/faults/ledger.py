@@ -52,8 +52,9 @@ class LedgerWriter:
         self._rows = bytearray()
 
     def add(self, place: int, number: int, offset: int, at_s: float) -> None:
-        """Append a row for one response. `place` is the index of the partition in the file's first
-        line."""
+        """Append a row for one response. `place` is the partition's index in the first line of the
+        file, `number` the record's number within its partition, and `at_s` the time of the response
+        in seconds."""
         self._rows += ROW.pack(place, number, offset, at_s)
         if len(self._rows) >= ROWS_HELD * ROW.size:
             self.flush()

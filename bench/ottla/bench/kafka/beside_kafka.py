@@ -143,7 +143,8 @@ librdkafka."""
 
 
 def rows_of(text: str) -> list[str]:
-    """Return the rows in a comma-separated list.  Raises ConfigError if one is unknown."""
+    """Return the names of comparison rows that a comma-separated list contains. Raises ConfigError
+    if a name is unknown."""
     names = list(dict.fromkeys(text.split(",")))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
@@ -185,8 +186,8 @@ def run_beside_kafka(
 
 
 def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, float]:
-    """Run one row on one server.  Returns its figures with the CPU time of the server's
-    processes."""
+    """Run the load of one comparison row on one server.  Returns its figures with the CPU time of
+    the server's processes."""
     before = usage_of(server.pids)
     result = ROWS[row].run(_load_of(row, server, work), work)
     figures = replace(result, usage=usage_of(server.pids).since(before)).figures()
@@ -194,7 +195,7 @@ def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, f
 
 
 def prepare(row: str, server: BesideServer, work: BesideWork) -> None:
-    """Create the topic of a row, and write the records that the fetch row reads."""
+    """Create the topic of a comparison row, and write the records that the fetch row reads."""
     load = _load_of(row, server, work)
     make_topic(load)
     wait_until_led(load)

@@ -113,7 +113,8 @@ async def measure(task: CleaningTask, form: RecordForm) -> CleaningStats:
 
 
 def main() -> None:
-    """Print a line for each kind of log, with the best of the rounds."""
+    """Print a line for each kind of log, with the cleaner's records per second in the best of the
+    rounds."""
     parser = argparse.ArgumentParser(description="records per second of the cleaner's passes")
     parser.add_argument("--form", choices=list(FORMS), default="arrays")
     parser.add_argument("--mib", type=int, default=100, help="uncompressed MiB of each case")

@@ -141,7 +141,8 @@ def _make_entries(server: SecurityServer, count: int) -> None:
 
 
 def _refusal(server: SecurityServer, kind: str, topic_id: UUID) -> int:
-    """Send a small request of the user, and return the error code in its response."""
+    """Send a small request as the logged-in user, and return the error code in its response, which
+    is 0 if the user is allowed."""
     small = _small(kind, topic_id)
     with dial(server.address(USERS)) as client:
         for frame in small.before:
@@ -234,7 +235,7 @@ def measure_entries(
     kind: str, without: SecurityServer, with_entries: SecurityServer, work: SecurityWork
 ) -> dict[str, float]:
     """Send small requests of a user alternately to a server without an authorizer and to a server
-    with one. Returns the requests a second, and the CPU time in µs of a request, of each server.
+    with one. Returns, for each server, the requests per second and the CPU time per request in µs.
 
     The turns are short, so that other load of the machine affects both servers.
     """

@@ -187,8 +187,8 @@ def run_transactions(
 
 
 def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, float]:
-    """Run one row on one server.  Returns its figures with the CPU time of the server's
-    processes."""
+    """Run the load of one benchmark row on one server.  Returns its figures with the CPU time of
+    the server's processes."""
     found = ROWS[row]
     load = TransactionLoad(
         bootstrap=server.bootstrap,

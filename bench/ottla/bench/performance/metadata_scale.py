@@ -80,7 +80,7 @@ def records(partition_count: int) -> Iterator[Record]:
 
 
 class SliceTimes:
-    """CPU time of work that is done in slices, in seconds: all of it, and the longest slice."""
+    """CPU time in seconds of work that is done in slices: the total, and the longest slice."""
 
     def __init__(self) -> None:
         self.sum_s = 0.0

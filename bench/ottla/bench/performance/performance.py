@@ -1,9 +1,10 @@
 """Measurement of the rows of docs/performance.md. The values are stored as JSON and rendered as one
 page.
 
-A run measures some groups of rows in one topology. All servers run at the same time and take turns,
-after one round that warms up the servers. The values of every round are stored, so one page can
-combine several runs, and can be generated again.
+A run measures some groups of rows in one cluster topology (number of controllers, brokers and
+replicas). All servers run at the same time and take turns, after one round that warms up the
+servers. The values of every round are stored, so one page can combine several runs, and can be
+generated again.
 """
 
 import json
@@ -61,7 +62,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredGroup:
-    """Values of one group of rows in one topology, and the machine on which they were measured."""
+    """Results of one group of benchmarks (one section of docs/performance.md) in one cluster
+    topology, and the machine on which they were measured."""
 
     group: str
     topology: str
@@ -70,7 +72,7 @@ class MeasuredGroup:
     """The values of all rounds, by row, figure and server."""
 
     def add(self, row: str, server: str, figures: Figures) -> None:
-        """Add the figures of one row and server from one round."""
+        """Add the values that the benchmark `row` measured on one server in one round."""
         for figure, value in figures.items():
             self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
                 value

@@ -69,7 +69,8 @@ UNDECIDED = " ?"
 
 
 def base_of(group: str) -> str:
-    """Return the column by which the ratios of a group are divided."""
+    """Return the table column by whose values the other columns are divided to get a group's
+    ratios."""
     return LIBRDKAFKA if group == "client" else THEIRS
 
 

@@ -140,7 +140,8 @@ def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result
 
 
 def _requests_row(kind: str, connections: int, in_flight: int) -> PerformanceRow:
-    """Return the row of one kind of small request."""
+    """Return the benchmark row that sends small requests of one kind over `connections`
+    connections, with `in_flight` requests in flight on each."""
     topic = f"performance-{kind}"
 
     def load_of(cluster: RunningCluster, replicas: int) -> Load:
@@ -432,7 +433,8 @@ measurement."""
 
 
 def rows_of(groups: Collection[str], topology: str) -> list[tuple[str, PerformanceRow]]:
-    """Return the rows of some groups in one topology, as pairs (group, row)."""
+    """Return the benchmark rows of the given groups in one cluster topology, as pairs (group,
+    row)."""
     return [
         (group, row)
         for (group, of), found in ROWS.items()

@@ -56,7 +56,8 @@ def _filling(size: int, count: int) -> Callable[[RunningCluster, int], None]:
 
 
 def _tool_row(jars: Path, size: int, count: int, consumers: int) -> PerformanceRow:
-    """Return the row of consumers of Kafka's tool."""
+    """Return the benchmark row in which Kafka's ShareConsumerPerformance tool consumes `count`
+    records of `size` bytes with `consumers` consumers."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         group = f"ottla-bench-{time.time_ns()}"
@@ -79,7 +80,8 @@ def _tool_row(jars: Path, size: int, count: int, consumers: int) -> PerformanceR
 
 
 def _raw_row(size: int, count: int, connections: int) -> PerformanceRow:
-    """Return the row of consumers that do little but send and receive."""
+    """Return the benchmark row in which `connections` share consumers, which do little but send and
+    receive, consume `count` records of `size` bytes."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         load = RawShareConsumers(

@@ -39,7 +39,8 @@ TOTAL = re.compile(r" (\d+), \d+$")
 
 
 class ConsumedShare(NamedTuple):
-    """Records that were consumed from the first report until half of them were, and their cost."""
+    """Number of records that Kafka's tool consumed from its first report until half of all records
+    were consumed, and the seconds and CPU seconds that this took."""
 
     records: int
     seconds: float
@@ -48,7 +49,8 @@ class ConsumedShare(NamedTuple):
 
 
 class ToolReports:
-    """Progress of a run of the tool, from its reports."""
+    """Progress of a run of Kafka's ShareConsumerPerformance tool, read from the reports that it
+    prints."""
 
     def __init__(self, count: int, cpu_s: Callable[[], float]) -> None:
         """`count` is the number of records to read. `cpu_s` returns the CPU seconds of the servers
@@ -62,7 +64,8 @@ class ToolReports:
         """Records, time and CPU seconds at the first report."""
 
     def take(self, line: str, now_s: float) -> None:
-        """Read the reports in a line that the tool printed at a time in seconds."""
+        """Process the reports in one line of the tool's output. `now_s` is the time in seconds at
+        which the tool printed the line."""
         for reported, consumer in REPORT.findall(line):
             self._counts[consumer] = int(reported)
         count = sum(self._counts.values())

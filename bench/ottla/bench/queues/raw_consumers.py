@@ -113,7 +113,7 @@ class RawShareConsumers:
 
     def consume(self, count: int) -> Result:
         """Fetch and accept records until `count` records are acknowledged, and return the result.
-        Its latencies are the ones of requests, in milliseconds."""
+        Its latencies are request latencies in milliseconds."""
         topic = self._topic_id, self._partitions
         clients = [
             _ShareClient(self._address, self._group, topic) for _ in range(self._connections)
@@ -154,7 +154,7 @@ class _ShareClient:
 
     def send(self) -> None:
         """Send the next request of the session, with the acknowledgements that are due. The first
-        one names all partitions."""
+        request names all partitions."""
         indexes: Sequence[int] = list(self._acks) if self._epoch else range(self._partition_count)
         partitions = [
             FetchPartition(partition_index=index, acknowledgement_batches=self._acks.get(index, []))

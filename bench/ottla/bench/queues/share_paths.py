@@ -114,7 +114,8 @@ def image_with(topics: tuple[tuple[str, int], ...]) -> MetadataImage:
 
 
 def _fetch(epoch: int, *, accepted: int | None = None, records_max: int = 1) -> ShareFetchRequest:
-    """Return a request that fetches records, and accepts the one at an offset if it is given."""
+    """Return a ShareFetch request for at most `records_max` records. If `accepted` is an offset,
+    the request also accepts the record at that offset."""
     asked = FetchPartition(partition_index=0)
     if accepted is not None:
         batch = AcknowledgementBatch(

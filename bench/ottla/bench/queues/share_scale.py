@@ -73,7 +73,7 @@ class SteppedClock:
 
 
 class Slices:
-    """CPU time of work that is done in slices, in seconds: all of it, and the longest slice."""
+    """CPU time in seconds of work that is done in slices: the total, and the longest slice."""
 
     def __init__(self) -> None:
         self.sum_s = 0.0
@@ -96,7 +96,7 @@ class Slices:
 
     @property
     def cells(self) -> tuple[str, str]:
-        """The sum in seconds, and the longest slice in milliseconds, as texts."""
+        """Table cells with the total CPU time in seconds and the longest slice in milliseconds."""
         return f"{self.sum_s:.2f} s", f"{1_000 * self.longest_s:.1f} ms"
 
 
@@ -180,7 +180,8 @@ class ManyShares:
             led.share.acknowledge(member_id, acks, self.clock.now_ms)
 
     def end_locks(self) -> Slices:
-        """Let all acquisition locks expire at one time, and return the time of this."""
+        """Let all acquisition locks expire at one time, and return the CPU time of processing the
+        expiry."""
         self.clock.now_ms += LOCK_MS + 1
         times, purgatory = Slices(), self.core.purgatory
         while (due_ms := purgatory.next_deadline_ms) is not None and due_ms <= self.clock.now_ms:
@@ -190,8 +191,8 @@ class ManyShares:
         return times
 
     def load_states(self) -> tuple[ShareStateShard, Slices]:
-        """Load all states as another coordinator would after a failover. Returns them, and the time
-        of this."""
+        """Load all share states as another coordinator would after a failover. Returns the states,
+        and the CPU time of loading them."""
         coordinator = self.core.share_states
         partition = self.core.table.by_name[SHARE_STATE_TOPIC][0]
         log = partition.log
@@ -206,8 +207,8 @@ class ManyShares:
 
 
 def fetched() -> Slices:
-    """Return the time of a ShareFetch that names many partitions with a record each, and of the
-    ones after it that acquire the records."""
+    """Return the CPU time of a ShareFetch that names many partitions with a record each, together
+    with the ShareFetches after it that acquire the records."""
     shares = ManyShares(1, FETCHED_PARTITIONS)
     shares.initialize()
     batch = build_batch([(NOW_MS, b"key", b"v" * 100)])
@@ -243,7 +244,7 @@ def resident_bytes() -> int:
 
 
 def measure(groups: int, partitions: int) -> list[tuple[Any, ...]]:
-    """Return the rows of the table for many share partitions."""
+    """Measure many share partitions, and return the rows of the table to print."""
     count = groups * partitions
     shares = ManyShares(groups, partitions)
     shares.initialize()

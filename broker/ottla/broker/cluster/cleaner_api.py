@@ -266,7 +266,7 @@ class CleanLogsApi:
 
 
 def by_topic(rows: Mapping[TopicPartition, R]) -> dict[str, list[R]]:
-    """Return the rows grouped by topic name. The order of topics and rows is kept."""
+    """Return response rows grouped by topic name. The order of topics and rows is kept."""
     found: dict[str, list[R]] = defaultdict(list)
     for at in sorted(rows):
         found[at.topic].append(rows[at])

@@ -18,7 +18,7 @@ ms."""
 
 
 class DescribeQuotaUsageApi:
-    """Handler of DescribeQuotaUsage, version 0."""
+    """Handler of the DescribeQuotaUsage API, version 0."""
 
     def __init__(self, quotas: RequestQuotas, now_ms: Callable[[], int]) -> None:
         self._quotas = quotas

@@ -30,7 +30,7 @@ class Backlog:
         return bool(self._open)
 
     def begin(self, work: Iterator[None], now: Instant) -> bool:
-        """Run the first steps of a piece of work, and store the rest. Returns True if it is
+        """Run the first steps of a piece of work, and store the rest. Returns True if the work is
         finished."""
         self.now = now
         for _ in range(STEPS_AT_ONCE):

@@ -155,15 +155,15 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @abstractmethod
     def _content_of(self, shard: ShardT) -> str:
-        """Describe the content of a shard in numbers, for the log."""
+        """Describe the content of a shard in numbers, for a log message."""
 
     def replay_of(self, log: Log, shard: ShardT) -> LogReplay:
         """Return a replay of a log into a shard."""
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Do nothing. Subclasses override this to initialise a shard that starts to serve
-        requests."""
+        """Do nothing when a shard starts to serve requests. Subclasses override this method to
+        initialise the shard."""
 
     def work(self) -> Iterator[None]:
         """Run work that takes several event-loop iterations, one step per iteration of the returned
@@ -329,8 +329,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _load_again(
         self, led: LedShard[ShardT, WriteT], *, is_at_once: bool = False
     ) -> list[Responder]:
-        """Drop a shard with its unwritten decisions and load it again. Returns the requests that
-        were answered with an error."""
+        """Drop a shard, including its decisions that are not in the log, and load it again. Returns
+        the requests that were answered with an error."""
         if not self.is_current(led):
             return []
         refused = self._resign(led)
@@ -403,8 +403,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         *,
         is_write: bool = False,
     ) -> None:
-        """Call `action` with the shard that a key belongs to, and perform the effects that the
-        shard decides.
+        """Call `action` with the shard that a key (such as a group id) belongs to, and perform the
+        effects that the shard decides.
 
         The request is refused if the shard is not served here. With `is_write` it is also refused
         if a write could not be committed now.
@@ -426,8 +426,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._perform(led)
 
     def shard_of(self, key: str) -> ShardT:
-        """Return the shard that a key belongs to, for reading. Raises RefusedError if it is not
-        served here."""
+        """Return the shard that a key (such as a group id) belongs to, for reading. Raises
+        RefusedError if it is not served here."""
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:

@@ -34,13 +34,14 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Key of FindCoordinator, `group:topicId:partition`, whose hash selects the coordinator."""
+        """Key of this share partition in FindCoordinator requests, `group:topicId:partition`, whose
+        hash selects the share coordinator."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
 
 def parse_share_partition_key(text: str) -> SharePartitionKey | None:
-    """Parse a key of FindCoordinator. Returns the share partition that it names, or None if it
-    names none.
+    """Parse the key of a FindCoordinator request for a share coordinator. Returns the share
+    partition that it names, or None if it names none.
 
     A group id may contain colons.
     """

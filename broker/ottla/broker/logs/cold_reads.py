@@ -70,8 +70,8 @@ class ColdReads:
         return sum(len(ranges) for ranges in self._coming.values())
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
-        """Start to load a missing range. Returns True if the range is cached by now and can be read
-        at once, or False if the fetch must wait for a load."""
+        """Start to load a missing range of the log into the page cache. Returns True if the range
+        is cached by now and can be read at once, or False if the fetch must wait for a load."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:

@@ -18,7 +18,7 @@ def register_network_metrics(
     connections: ConnectionQuotas,
     authenticators: Authenticators,
 ) -> None:
-    """Register the metrics and figures of a socket server. `counts` returns its counters."""
+    """Register the metrics and status values of a socket server. `counts` returns its counters."""
     parts.figures(counts)
     parts.figures(lambda: authenticators.metrics)
     parts.problems(authenticators.problems)

@@ -51,7 +51,7 @@ OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Return whether any replica of the partition is not in sync."""
+    """Return whether at least one replica of the partition is not in sync."""
     return len(partition.isr) < len(partition.replicas)
 
 
@@ -91,7 +91,8 @@ a condition."""
 
 
 def partition_families(table: PartitionTable) -> Iterator[Family | None]:
-    """Yield the metrics of each partition, and the number of partitions with each problem."""
+    """Yield the metrics of each partition, and the number of partitions with each problem (such as
+    under-replicated)."""
     partitions = list(table)
     for name, text, of_log in OF_LOGS:
         yield _gauge(f"kafka.log:type=Log,name={name}", text, _of_logs(partitions, of_log))
@@ -119,7 +120,8 @@ def _of_leaders(
 
 
 def _troubles(partitions: list[Partition]) -> Iterator[Family | None]:
-    """Check all partitions once, then yield the metrics of each problem."""
+    """Check all partitions once, then yield the metrics of each problem (such as
+    under-replicated)."""
     led_count = reassigning_count = 0
     found: list[list[Partition]] = [[] for _ in TROUBLES]
     for at, partition in enumerate(partitions):

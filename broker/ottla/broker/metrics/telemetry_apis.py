@@ -73,8 +73,8 @@ class TelemetryApis:
         self._take = take
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register both handlers, and a listener that drops clients when their connections
-        close."""
+        """Register the handlers of GetTelemetrySubscriptions and PushTelemetry, and a listener that
+        drops clients when their connections close."""
         dispatcher.register(GET_TELEMETRY_SUBSCRIPTIONS, self.handle_get)
         dispatcher.register(PUSH_TELEMETRY, self.handle_push)
         dispatcher.on_closed.append(lambda peer: self._instances.on_disconnect(peer.connection_id))
@@ -151,8 +151,8 @@ class TelemetryApis:
 def traits_of(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 ) -> ClientTraits:
-    """Return the traits of the client that sent a request. Subscriptions select clients by these
-    traits."""
+    """Return the attributes of the client that sent a request by which subscriptions select
+    clients, such as its client id."""
     peer = context.peer
     client_id = context.client_id
     return ClientTraits(

@@ -55,7 +55,8 @@ class TelemetryTail:
     def since(
         self, cursor: int, *, names: Container[str | UUID] | None, bytes_max: int
     ) -> TailPage:
-        """Return pushes from a number on, of all clients or of the clients with the given names.
+        """Return the stored pushes from the number `cursor` on. `names` selects the clients; None
+        selects all of them.
 
         Returns pushes of at most `bytes_max` bytes in total, or one larger push. If the number is
         unknown (from before a restart of this process), the page begins with the oldest push.

@@ -1,5 +1,5 @@
-"""Duties: disk work on a follower's log that its leader's response requires. An error affects only
-one partition.
+"""Performs duties: disk work on a follower's log that the leader's response requires. An error
+affects only one partition.
 
 The process runs duties concurrently, and the simulation sequentially. In both, a duty has the same
 effect on a log, and a log that refuses or fails is handled in the same way. Pure except for the
@@ -60,8 +60,8 @@ async def perform_duty(
 
 
 def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDuty) -> Offset | None:
-    """Return this replica's high watermark if a duty would drop committed records. Returns None if
-    the duty drops none, or is allowed to drop them.
+    """Return this replica's high watermark if a duty (disk work on the log) would drop committed
+    records. Returns None if the duty drops none, or is allowed to drop them.
 
     If the log ends in the epoch of the last unclean election, or later, it agrees with the outcome
     of that election. Records below its high watermark were committed after the election. Records
@@ -76,8 +76,8 @@ def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDut
 
 
 def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
-    """Log the truncation that a duty causes. Raises LeaderLacksRecordsError if the duty would drop
-    committed records."""
+    """Log the truncation that a duty (disk work on the log) causes. Raises LeaderLacksRecordsError
+    if the duty would drop committed records."""
     if not isinstance(duty, Truncate | TruncateFully):
         return
     leader, name = core.leader_id, followed.name

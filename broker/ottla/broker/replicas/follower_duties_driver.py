@@ -24,7 +24,8 @@ when a disk hangs."""
 
 
 class FollowerDuties:
-    """Disk operations in progress on the logs that follow one leader."""
+    """Disk operations in progress on the logs of the partitions that are fetched from one
+    leader."""
 
     def __init__(
         self,

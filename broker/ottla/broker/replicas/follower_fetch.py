@@ -451,8 +451,8 @@ def log_end_of(log: Log) -> tuple[Offset, Epoch]:
 def place_of(
     followed: FollowedPartition, leader_start: Offset, leader_end: Offset
 ) -> Truncate | TruncateFully | RaiseStart:
-    """Return the duty after which the follower's log continues the leader's log [leader_start,
-    leader_end).
+    """Return the disk work (duty) after which the follower's log continues the leader's log
+    [leader_start, leader_end).
 
     If the follower's log begins after the shared prefix ends, it is emptied and starts again at the
     leader's log start. If it continued at the end of the prefix, it would silently lack the

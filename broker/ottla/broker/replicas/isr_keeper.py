@@ -56,7 +56,8 @@ class IsrKeeper:
     def __init__(
         self, table: PartitionTable, config: BrokerConfig, broker_epoch: Callable[[], int]
     ) -> None:
-        """`broker_epoch` returns the epoch under which this broker is registered."""
+        """`broker_epoch` returns the epoch under which this broker is registered at the
+        controller."""
         self._table = table
         self._node_id = config.node_id
         self._broker_epoch = broker_epoch
@@ -86,8 +87,8 @@ class IsrKeeper:
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Mark a partition whose ISR may have to grow or be confirmed. The next call of `changes`
-        checks it."""
+        """Mark a partition whose ISR may have to grow, or needs the controller's confirmation. The
+        next call of `changes` checks it."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()
@@ -132,7 +133,8 @@ class IsrKeeper:
             self.on_due()
 
     def end_pauses(self, now_ms: int) -> None:
-        """Check partitions again whose changes were rejected more than REJECTED_PAUSE_MS ago."""
+        """Check the partitions again whose ISR changes the controller rejected more than
+        REJECTED_PAUSE_MS ago."""
         ended = [one for one, until_ms in self._rejected_until_ms.items() if until_ms <= now_ms]
         for partition in ended:
             del self._rejected_until_ms[partition]

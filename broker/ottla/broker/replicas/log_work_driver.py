@@ -103,7 +103,7 @@ class LogWork:
         return partition in self._steps
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run for one turn of the event loop."""
+        """Let other tasks run during one iteration of the event loop."""
         await trio.lowlevel.checkpoint()
 
     async def wait_done(self) -> None:

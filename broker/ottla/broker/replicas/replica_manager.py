@@ -428,7 +428,7 @@ class ReplicaManager:
             self._on_placed(partition.key, placed)
 
     def on_moved(self, at: TopicPartition, log: Log) -> None:
-        """Switch a partition to the log that was moved to another directory, which has all its
+        """Switch a partition to its log in another directory, after a move that has copied all
         records."""
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         if partition is not None and partition.log is not None:
@@ -460,8 +460,8 @@ class ReplicaManager:
     def on_directory_failed(self, path: str, reason: str) -> None:
         """Stop leading and following the partitions in a log directory that went offline.
 
-        If such a follower continued to fetch from its log end, it would count as caught up. It
-        would rejoin the ISR with a log that rejects appends.
+        If a follower in such a directory continued to fetch from its log end, it would count as
+        caught up. It would rejoin the ISR with a log that rejects appends.
         """
         failed = [
             partition
@@ -582,7 +582,7 @@ def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | Non
 
 
 def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
-    """Return whether a replica is new, so that it cannot have had any record.
+    """Return whether a replica is new and therefore cannot have had any record.
 
     It is new if no directory was reported for it yet, or if its partition is unchanged since its
     creation. A replica that only left the ISR is not new: an unclean election may still need its

@@ -114,5 +114,5 @@ class DiskWork(Protocol):
         ...
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run for one turn of the event loop."""
+        """Let other tasks run during one iteration of the event loop."""
         ...

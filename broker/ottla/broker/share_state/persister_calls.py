@@ -182,8 +182,8 @@ def request_of(calls: Sequence[PersisterCall]) -> Message:
 
 
 def answers_of(calls: Iterable[PersisterCall], response: Any) -> list[tuple[PersisterCall, Any]]:
-    """Return each call with its answer in a response. A call fails if the response lacks its share
-    partition."""
+    """Return each call with its answer in a response. If the response lacks the share partition of
+    a call, the answer is an error."""
     found = {
         (topic.topic_id, result.partition): result
         for topic in response.results

@@ -45,7 +45,7 @@ LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
 
 class Redundancy(NamedTuple):
-    """Range of records in one log that later snapshots supersede."""
+    """Range of records in a log of `__share_group_state` that later snapshots supersede."""
 
     partition: Partition
     end_offset: Offset

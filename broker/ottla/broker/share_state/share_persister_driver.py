@@ -362,12 +362,13 @@ class CoordinatorSender:
         self._link_count = 0
 
     def add(self, call: PersisterCall) -> None:
-        """Queue a call to be sent by one of the links."""
+        """Queue a call, to be sent over one of the connections to the coordinator."""
         self._queue.add(call)
         self.start_links()
 
     def start_links(self) -> None:
-        """Wake an idle link, or open another one if the limit allows it."""
+        """Wake an idle connection to the coordinator, or open another one if the limit allows
+        it."""
         if not self._queue:
             return
         if self._idle_links:
@@ -376,7 +377,7 @@ class CoordinatorSender:
             self._link_count += 1
 
     async def _serve(self) -> None:
-        """Send calls over one link until no call has been added for IDLE_S."""
+        """Send calls over one connection until no call has been added for IDLE_S."""
         link = PeerConnection(
             self._node_id, self._config, lambda: self._table.image, purpose="share-persister"
         )

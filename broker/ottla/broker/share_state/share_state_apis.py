@@ -67,7 +67,7 @@ class ShareStateApis:
         self._coordinator = coordinator
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers of the five requests."""
+        """Register the handlers of the five requests for the state of share partitions."""
         dispatcher.register(INITIALIZE_SHARE_GROUP_STATE, self.initialize)
         dispatcher.register(READ_SHARE_GROUP_STATE, self.read)
         dispatcher.register(WRITE_SHARE_GROUP_STATE, self.write)

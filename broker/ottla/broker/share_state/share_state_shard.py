@@ -73,7 +73,7 @@ class RedundantRecords:
         self._pending.append((offset, key, is_tombstone))
 
     def settle(self, high_watermark: Offset) -> None:
-        """Treat the snapshots below the high watermark as committed."""
+        """Mark the snapshots below the high watermark as committed."""
         while self._pending and self._pending[0][0] < high_watermark:
             offset, key, is_tombstone = self._pending.popleft()
             if is_tombstone:
@@ -82,7 +82,7 @@ class RedundantRecords:
                 self._snapshots[key] = offset
 
     def end_offset(self, high_watermark: Offset) -> Offset:
-        """Return the offset below which all records are superseded."""
+        """Return the offset below which later snapshots supersede all records."""
         self.settle(high_watermark)
         first_pending = self._pending[0][0] if self._pending else high_watermark
         return min(self._snapshots.values(), default=min(first_pending, high_watermark))

@@ -13,13 +13,14 @@ class AcquiredRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of records."""
+        """Number of records in the range."""
         return self.last_offset - self.first_offset + 1
 
 
 def add_range(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
     """Add records to the acquired ranges. They extend the last range if they adjoin it and have the
-    same count. An empty last range marks a boundary between ranges."""
+    same delivery count `count`. An empty last range marks a boundary, at which no ranges are
+    joined."""
     if found:
         before = found[-1]
         if before.last_offset + 1 == first and before.delivery_count == count:
@@ -36,8 +37,12 @@ def count_of(ranges: Iterable[AcquiredRange]) -> int:
 
 
 def throttled_size(size: int, count: int, limit: int) -> int | None:
-    """Return the number of records to acquire together, without any others, out of `size` records
-    that were delivered `count` times. Returns None if they may be acquired with others."""
+    """Return how many of `size` records, each delivered `count` times, to acquire together, without
+    other records. Returns None if they may be acquired with others.
+
+    With each delivery close to the delivery count limit `limit`, fewer records are acquired
+    together, so that a record that breaks its consumers uses up few deliveries of other records
+    (KIP-932)."""
     threshold = max(2, (limit + 1) // 2)
     if count < threshold:
         return None

@@ -30,7 +30,7 @@ NO_OFFSET = Offset(0)
 
 
 class TopicOfLetters(NamedTuple):
-    """Dead letter topic of a share group, as described by the metadata."""
+    """Dead letter topic of a share group, as the metadata describes it."""
 
     name: str
     partition_count: int

@@ -58,7 +58,7 @@ class DeadLetter:
         """Time in milliseconds from which the step may begin."""
 
     def advance(self, step: LetterStep) -> None:
-        """Move a dead letter to a step that may begin at once."""
+        """Set the next step of this dead letter, which may begin at once."""
         self.step, self.is_under_way = step, False
         self.failure_count = self.due_ms = 0
 
@@ -89,7 +89,9 @@ class DeadLetters:
     def add(
         self, first: int, last: int, count: int, step: LetterStep, *, is_rejected: bool
     ) -> list[DeadLetter]:
-        """Add a dead letter for each record in a range of offsets, and return the letters."""
+        """Add a dead letter for each record in the range of offsets from `first` to `last`, and
+        return the letters. `count` is the number of deliveries of each record, and `is_rejected` is
+        True if a consumer rejected the records."""
         added = [
             DeadLetter(offset, count, step, is_rejected=is_rejected)
             for offset in range(first, last + 1)

@@ -121,7 +121,8 @@ waits is sent more often."""
 
 
 class LetterJob:
-    """Letters of one share partition that wait for one broker, in the order of their offsets."""
+    """Dead letters of one share partition that are to be sent to one broker, in the order of their
+    offsets."""
 
     __slots__ = ("led", "letters")
 
@@ -131,7 +132,7 @@ class LetterJob:
 
 
 class LetterFailure(NamedTuple):
-    """Kind of failure of letters, which is logged once in LOG_PAUSE_MS."""
+    """Kind of failure to write dead letters, which is logged at most once in LOG_PAUSE_MS."""
 
     topic: str
     group_id: str
@@ -154,7 +155,7 @@ class LetterFigures:
         """Letters without key and value because of a damaged batch."""
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics, by Kafka's names."""
+        """Yield the metrics of dead letters, with Kafka's names."""
         bean = "kafka.server:type=ShareGroupMetrics,name=DeadLetterQueue"
         for name, text, counts in (
             ("RecordCount", "Dead letters that were written.", self.written),
@@ -213,21 +214,23 @@ class DeadLetterSender:
         return self.topics.is_enabled
 
     def send(self, led: LedShare, letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters. Each one is passed to `LedShare.on_letters` with its outcome."""
+        """Write dead letters to their topics. Each letter is passed to `LedShare.on_letters`
+        together with its outcome."""
         self._inbox.append(LetterJob(led, letters))
         self._has_letters.set()
 
     # ---- tasks
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sends letters, the metrics and the problems."""
+        """Register the background task that sends dead letters, its metrics and its problem
+        reports."""
         parts.task("dead letters", self.run)
         parts.families(self.figures.families)
         parts.figures(self.metrics)
         parts.problems(self.problems)
 
     async def run(self) -> None:
-        """Send letters until cancelled."""
+        """Send dead letters until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -252,7 +255,7 @@ class DeadLetterSender:
         return True
 
     def _direct(self, job: LetterJob) -> None:
-        """Add letters to the channel of the broker that leads their target partition."""
+        """Queue dead letters for the broker that leads the partition to which they are written."""
         try:
             route = self.route_of(job.led)
         except RefusedError as refusal:
@@ -268,10 +271,11 @@ class DeadLetterSender:
         channel.add(job)
 
     def route_of(self, led: LedShare) -> LetterRoute:
-        """Return the target of the letters of a share partition.
+        """Return the partition to which the dead letters of a share partition are written.
 
-        Raises RefusedError if its group's topic may get no letters, or has no leader. If the topic
-        is missing and may be created, it is requested.
+        Raises RefusedError if the dead letter topic of the group may not receive the letters, or if
+        the partition has no leader. If the topic is missing and may be created, its creation is
+        requested.
         """
         name, source = led.settings.dead_letter_topic, led.partition.topic
         reason = self.topics.refusal(name, source)
@@ -316,7 +320,7 @@ class DeadLetterSender:
     # ---- outcomes
 
     def settle(self, led: LedShare, letters: Sequence[DeadLetter], *, is_written: bool) -> None:
-        """Pass the outcome of letters to their share partition."""
+        """Report to a share partition whether its dead letters were written."""
         if not letters:
             return
         try:
@@ -326,7 +330,8 @@ class DeadLetterSender:
             led.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def fail(self, led: LedShare, letters: Iterable[DeadLetter], refusal: RefusedError) -> None:
-        """Have letters sent again later. The reason is logged once if it may last."""
+        """Let the share partition send dead letters again later. The reason is logged once, unless
+        the failure is likely to pass soon."""
         failed = list(letters)
         if not failed or led.stage is Stage.DROPPED:
             return
@@ -364,7 +369,7 @@ class DeadLetterSender:
         }
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each kind of failure that lasts."""
+        """Yield a problem description for each kind of failure to write dead letters that lasts."""
         since_ms = self.clock.monotonic_ms() - PROBLEM_MS
         for kind, failed_ms in sorted(self._failed_ms.items()):
             if failed_ms >= since_ms:
@@ -381,7 +386,7 @@ def _sentence_of(kind: LetterFailure) -> str:
 
 
 class LetterChannel:
-    """Letters for one broker, and the task that sends them."""
+    """Dead letters that wait to be sent to one broker, and the task that sends them."""
 
     def __init__(self, sender: DeadLetterSender, node_id: NodeId) -> None:
         self._sender = sender
@@ -393,22 +398,22 @@ class LetterChannel:
 
     @property
     def letter_count(self) -> int:
-        """Number of letters without an outcome."""
+        """Number of dead letters of this broker without an outcome."""
         return self._in_flight_count + sum(len(job.letters) for job in self._jobs)
 
     def add(self, job: LetterJob) -> None:
-        """Queue letters."""
+        """Queue dead letters to be sent to the broker."""
         self._jobs.append(job)
         self._has_jobs.set()
         self.start()
 
     def start(self) -> None:
-        """Start the task if there are letters, unless it runs."""
+        """Start the task that sends dead letters if letters are queued and it does not run."""
         if self._jobs and not self._is_running:
             self._is_running = self._sender.start_soon(self._run)
 
     async def _run(self) -> None:
-        """Send letters until none has been queued for IDLE_S."""
+        """Send dead letters until none has been queued for IDLE_S."""
         sender = self._sender
         config = sender.config
         link = PeerConnection(
@@ -430,7 +435,7 @@ class LetterChannel:
             self.start()
 
     async def _wait(self) -> bool:
-        """Wait until letters are queued. Returns False if none has been queued for IDLE_S."""
+        """Wait until dead letters are queued. Returns False if none has been queued for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._jobs:
                 self._has_jobs = trio.Event()
@@ -438,7 +443,8 @@ class LetterChannel:
         return bool(self._jobs)
 
     async def _send_some(self, link: PeerConnection) -> None:
-        """Send one request. All letters in it get an outcome, also if this task is cancelled."""
+        """Send one Produce request with dead letters. All letters in the request get an outcome,
+        even if this task is cancelled."""
         parcel = Parcel(self._sender, self._node_id)
         refusal = RefusedError(
             ErrorCode.NETWORK_EXCEPTION, f"broker {self._node_id} did not answer"
@@ -487,7 +493,8 @@ class LetterChannel:
 
 
 class Parcel:
-    """Batches of one request to one broker, and the letters that they contain."""
+    """Contents of one Produce request to one broker: batches of dead letters, and the letters that
+    they contain."""
 
     def __init__(self, sender: DeadLetterSender, node_id: NodeId) -> None:
         self.batches: dict[tuple[UUID, int], LetterBatch[LedShare]] = {}
@@ -497,23 +504,23 @@ class Parcel:
 
     @property
     def letter_count(self) -> int:
-        """Number of letters."""
+        """Number of dead letters in the request."""
         return sum(len(batch.letters) for batch in self.batches.values())
 
     @property
     def is_full(self) -> bool:
-        """True if the request gets no further letters."""
+        """True if the request has no room for further dead letters."""
         size = sum(batch.size_bytes for batch in self.batches.values())
         return size >= BYTES_PER_REQUEST or self.letter_count >= LETTERS_PER_REQUEST
 
     def take(self) -> list[LetterBatch[LedShare]]:
-        """Remove and return the batches."""
+        """Remove and return the batches of dead letters."""
         taken, self.batches = list(self.batches.values()), {}
         return taken
 
     async def fill(self, jobs: deque[LetterJob]) -> None:
-        """Move letters from the front of jobs to batches. Each job in turn loses at least one
-        letter, unless its batch is full."""
+        """Move dead letters from the front of jobs to the batches of the request. At least one
+        letter of each job in turn is moved, unless the batch for its partition is full."""
         for _ in range(len(jobs)):
             if self.is_full:
                 return
@@ -525,7 +532,8 @@ class Parcel:
                 jobs.popleft()
 
     async def _add(self, job: LetterJob) -> None:
-        """Add the next letters of a job, or pass on their failure."""
+        """Add the next dead letters of a job to the request. Letters that cannot be sent are
+        reported as failed."""
         led, sender = job.led, self._sender
         if led.stage is Stage.DROPPED:
             job.letters.clear()  # The next leader sends them.
@@ -554,7 +562,8 @@ class Parcel:
         sender.fail(led, failed, failure)
 
     async def _add_copies(self, job: LetterJob, route: LetterRoute) -> None:
-        """Read records of the log, and add letters with copies of them."""
+        """Read records from the log of the source partition, and add dead letters with copies of
+        these records."""
         led, letters, figures = job.led, job.letters, self._sender.figures
         log = led.log()
         lost: list[DeadLetter] = []
@@ -581,7 +590,8 @@ class Parcel:
         self._sender.settle(led, lost, is_written=True)
 
     def _put(self, route: LetterRoute, job: LetterJob, record: Record | None) -> bool:
-        """Move the first letter of a job to its batch. Returns False if the batch is full."""
+        """Move the first dead letter of a job to the batch for its partition. Returns False if the
+        batch is full."""
         led, letter = job.led, job.letters[0]
         source = LetterSource(
             led.key.group_id,
@@ -603,7 +613,8 @@ class Parcel:
 
 
 def refusal_of(code: ErrorCode) -> RefusedError | None:
-    """Return the refusal with what to do about an error of a leader, or None for no error."""
+    """Return the error for a failed write of dead letters, with advice for the operator. Returns
+    None if `code` is no error."""
     if code is ErrorCode.NONE:
         return None
     return RefusedError(code, ADVICE.get(code))

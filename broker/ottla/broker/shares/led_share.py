@@ -179,8 +179,8 @@ class LedShare:
         on_dropped: Callable[["LedShare"], None],
         on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
-        """`on_loaded` is called with the milliseconds from the first fetch until the state is
-        loaded."""
+        """`on_dropped` is called with this object when it is dropped. `on_loaded` is called with
+        the milliseconds from the first fetch until the state is loaded."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -241,7 +241,8 @@ class LedShare:
     # ---- loading
 
     def load(self) -> None:
-        """Read the durable state of the share partition, and fence older leaders."""
+        """Read the durable state of the share partition from its share coordinator, and fence older
+        leaders."""
         self._ports.purgatory.listen(self.partition.high_watermark_key, self)
         self._ports.persister().read(
             self.key, leader_epoch=self.leader_epoch, on_done=self._on_read
@@ -487,7 +488,7 @@ class LedShare:
     # ---- order of deliveries
 
     def ripen(self) -> None:
-        """Make the records ready whose due time or back-off is over."""
+        """Make the delayed records ready whose due time or back-off is over."""
         if self.stage is Stage.DROPPED or not self.has_state or self.share.order is None:
             return
         is_woken = self.share.order.ripen(self.now) or self.is_reading_ahead
@@ -507,14 +508,15 @@ class LedShare:
 
     @property
     def now(self) -> Instant:
-        """Present time."""
+        """Current time of the monotonic and of the wall clock."""
         clock = self._ports.clock
         return Instant(mono_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
 
     # ---- dead letters
 
     def send_letters(self) -> None:
-        """Begin the due steps of dead letters."""
+        """Begin the steps of dead letters that are due now, such as storing a state or sending the
+        letter."""
         if self.stage is Stage.DROPPED or not self.has_state or not self.share.letters:
             return
         self.apply_settings()
@@ -527,8 +529,8 @@ class LedShare:
         self.set_timer()
 
     def on_letters(self, letters: Iterable[DeadLetter], *, is_written: bool) -> None:
-        """Accept the outcome of dead letters. A letter whose record the log no longer has counts as
-        written."""
+        """Process the outcome of sent dead letters. A letter whose record is no longer in the log
+        counts as written."""
         if self.stage is Stage.DROPPED:
             return
         now_ms = self._now_ms
@@ -586,7 +588,7 @@ class LedShare:
 
 
 def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
-    """Return the earlier of two times, of which None is never."""
+    """Return the earlier of two times in milliseconds. None means never."""
     if first_ms is None or second_ms is None:
         return second_ms if first_ms is None else first_ms
     return min(first_ms, second_ms)

@@ -51,7 +51,7 @@ Owner = TypeVar("Owner")
 
 
 class CopiedRecords(NamedTuple):
-    """Records of one read of the log that have dead letters."""
+    """Records that one read of the log returned and that have dead letters."""
 
     records: dict[int, Record]
     unreadable: frozenset[int]
@@ -111,12 +111,12 @@ class LetterBatch(Generic[Owner]):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the batch in bytes."""
+        """Size of the batch of dead letters in bytes."""
         return self._builder.size_bytes
 
     def add(self, owner: Owner, letter: DeadLetter, record: Record) -> bool:
-        """Add a letter. Returns False if it belongs to another batch: the batch would become too
-        large, or one of its letters is sent without others. A batch without letters accepts a
+        """Add a dead letter. Returns False if it belongs to another batch: the batch would become
+        too large, or one of its letters is sent without others. A batch without letters accepts a
         letter of any size."""
         if self.letters:
             size_max = min(BATCH_BYTES_MAX, self.route.bytes_max)
@@ -128,17 +128,18 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Have each letter sent without others if one of them may be the cause of a refusal."""
+        """Let each dead letter of the batch be sent in a batch of its own from now on, if one
+        letter may be the cause of the refusal `code`."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True
 
     def records(self) -> bytes:
-        """Return the encoded batch."""
+        """Return the encoded record batch with the dead letters."""
         return self._builder.build()
 
     def by_owner(self) -> dict[Owner, list[DeadLetter]]:
-        """Return the letters of each share partition."""
+        """Return the dead letters by the share partition that they belong to."""
         found: dict[Owner, list[DeadLetter]] = {}
         for owner, letter in self.letters:
             found.setdefault(owner, []).append(letter)
@@ -171,7 +172,8 @@ def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) ->
 def outcomes_of(
     letter_batches: Iterable[LetterBatch[Owner]], response: ProduceResponse
 ) -> list[tuple[LetterBatch[Owner], ErrorCode]]:
-    """Return each batch with its error code. A batch that the response lacks has failed."""
+    """Return each batch of dead letters with its error code in a response. A batch that the
+    response lacks has failed."""
     codes: dict[tuple[UUID | str, int], int] = {}
     for topic in response.responses:
         # Up to version 12 the response has the name, from 13 on the id.

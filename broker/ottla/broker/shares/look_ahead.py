@@ -34,7 +34,8 @@ more memory and time for one batch; smaller ignores the headers of more batches.
 
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:
-    """Add the records of one turn, below `bound`. Returns whether any were passed.
+    """Add the next records of the log below `bound` to the order of deliveries, at most
+    RECORDS_PER_TURN of them. Returns whether there were any.
 
     Raises NotCachedError if their bytes are not in the page cache.
     """
@@ -82,7 +83,8 @@ def _add_batch(
 
 
 def _add_pending(share: SharePartition, order: DeliveryOrder, left: int, now: Instant) -> int:
-    """Add up to `left` records of the batch that is being read. Returns how many are left."""
+    """Add up to `left` records of a batch that is only partly added to the order of deliveries.
+    Returns how many further records may be added now."""
     pending = order.pending
     if pending is None:
         return left
@@ -111,7 +113,7 @@ def _add_pending(share: SharePartition, order: DeliveryOrder, left: int, now: In
 def ahead_records(
     rules: OrderingRules, data: bytes | bytearray, from_offset: int
 ) -> Iterator[AheadRecord]:
-    """Yield due time, key and priority of the records of a batch, from an offset on."""
+    """Yield the due time, key and priority of each record in a batch, from `from_offset` on."""
     header = parse_header(data)
     last = from_offset - 1
     try:

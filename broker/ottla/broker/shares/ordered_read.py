@@ -31,7 +31,8 @@ more memory; smaller needs more fetches for scattered records."""
 
 
 class OrderedRead:
-    """Records of one share partition whose turn it is."""
+    """Records of one share partition that are next in the group's order of deliveries (by delay,
+    key or priority)."""
 
     __slots__ = ("_batch", "_bound", "_copied", "_first", "_order", "led", "log", "piece")
 
@@ -53,8 +54,8 @@ class OrderedRead:
     def acquire(
         self, member_id: str, *, records_max: int, bytes_max: int, now_ms: int
     ) -> list[AcquiredRange]:
-        """Acquire the records whose turn it is, as far as their batches have `bytes_max`, or the
-        first one.
+        """Acquire the records that are next in the order of deliveries, as long as their batches
+        have at most `bytes_max` bytes in total. The first batch may be larger.
 
         Raises NotCachedError if no bytes are in the page cache, CorruptDataError if a batch header
         is malformed, RefusedError if the log cannot be read. Nothing is acquired then.
@@ -113,8 +114,8 @@ class OrderedRead:
         return header, FileSlice(piece.file, piece.position, header.size_bytes)
 
     def _has_added(self, piece: FileSlice) -> bool:
-        """Copy a batch behind those that were acquired before. Returns False if the copies would be
-        too large. Raises NotCachedError if bytes are not in the page cache."""
+        """Copy a batch behind the batches that were copied before. Returns False if the copies
+        would be too large. Raises NotCachedError if bytes are not in the page cache."""
         assert self._first is not None
         size = len(self._copied or self._first) + len(piece)
         if size > COPIED_BYTES_MAX:
@@ -132,7 +133,8 @@ class OrderedRead:
 
 
 def read_ordered(led: LedShare, settings: ShareGroupSettings, bytes_max: int) -> OrderedRead | None:
-    """Read ahead, and return the records whose turn it is, or None if there are none.
+    """Read the log ahead, and return the records that are next in the order of deliveries, or None
+    if no record may be delivered now.
 
     Raises RefusedError with Kafka's code, and NotCachedError if bytes of the log are not in the
     page cache.

@@ -36,7 +36,7 @@ class ShareAcknowledgement:
         begun."""
 
     def begin(self) -> None:
-        """Count one more partition that waits for its outcome."""
+        """Count one more partition whose acknowledgements have no outcome yet."""
         self._left += 1
 
     def on_begun(self) -> None:

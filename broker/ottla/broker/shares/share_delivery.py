@@ -27,7 +27,7 @@ from ottla.node.network.dispatch import Peer, RequestContext
 
 
 class ShareTarget:
-    """One partition that a share session fetches."""
+    """One partition that a share session fetches, with its loaded share partition."""
 
     __slots__ = ("id", "led")
 

@@ -164,8 +164,8 @@ class ShareFetch:
         return keys
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Acquire records if there are enough bytes or an error. If `is_last`, acquire any that are
-        available. Returns whether the fetch is done."""
+        """Acquire records if there are enough bytes or an error. If `is_last`, acquire all records
+        that are available, however few. Returns whether the fetch is done."""
         self.is_cold = False
         if self.session is not None and not self.api.delivery.sessions.holds(self.session):
             self.targets = []  # The member has opened another session.
@@ -189,8 +189,8 @@ class ShareFetch:
     def _readable(
         self, refusals: dict[PartitionId, ErrorCode]
     ) -> list[tuple[ShareTarget, AnyRead]]:
-        """Return the partitions that have records to acquire. The error codes of other partitions
-        are added to `refusals`."""
+        """Return the partitions that have records to acquire, each with the records read. The error
+        codes of other partitions are added to `refusals`."""
         reads: list[tuple[ShareTarget, AnyRead]] = []
         left = self.bytes_max
         for target in self.targets:

@@ -250,7 +250,8 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """True if no change waits for the persister, and no dead letter is left to write."""
+        """True if no change waits for the persister, and no dead letter is waiting to be
+        written."""
         return self._sent is None and not (self._due or self._released or self.letters)
 
     # ---- acquisition
@@ -312,7 +313,8 @@ class SharePartition:
         return found
 
     def own(self, member_id: str, found: Sequence[AcquiredRange], deadline_ms: int) -> None:
-        """Let a member own available records until the end of their lock."""
+        """Let a member acquire available records until their acquisition lock expires at
+        `deadline_ms`."""
         for first_offset, last_offset, _ in found:
             for span in self.window.cut(first_offset, last_offset):
                 assert span.is_available
@@ -399,7 +401,8 @@ class SharePartition:
         return count, window.end_offset <= last
 
     def _use_up(self, span: Span) -> None:
-        """End the deliveries of available records that were delivered up to the limit."""
+        """Archive available records, or prepare their dead letters, because they were delivered as
+        often as the limit allows."""
         span.state = self._last_state
         if span.state == DeliveryState.ARCHIVING:
             self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
@@ -407,7 +410,8 @@ class SharePartition:
     # ---- acquisition out of the order of the log
 
     def set_order(self, rules: OrderingRules | None, *, salt: int) -> None:
-        """Begin to deliver records by other rules. The log is read ahead again."""
+        """Begin to deliver records by other rules, or in the order of the log if `rules` is None.
+        The log is read ahead again."""
         self.order = None
         self._available_from = self.window.start_offset
         if rules is not None:
@@ -606,7 +610,7 @@ class SharePartition:
 
     @property
     def _last_state(self) -> DeliveryState:
-        """State into which a record changes if it is not delivered again."""
+        """State that a record gets when it is rejected or its deliveries are used up."""
         if self.rules.has_dead_letters:
             return DeliveryState.ARCHIVING
         return DeliveryState.ARCHIVED
@@ -643,7 +647,8 @@ class SharePartition:
             letter.back_off(now_ms)
 
     def _store_letter(self, letter: DeadLetter, stored: Transition) -> None:
-        """Add the state of the record that a dead letter is for to the next write."""
+        """Add a state change to the next write: the state of the record that a dead letter
+        copies."""
         is_last = letter.step is LetterStep.STORE_ARCHIVED
         offset = letter.offset
         for span in self.window.cut(offset, offset):
@@ -688,8 +693,8 @@ class SharePartition:
         return None if self._lock_end_ms == NEVER_MS else self._lock_end_ms
 
     def end_locks(self, now_ms: int) -> bool:
-        """Release the records whose acquisition lock has expired. Returns whether there were
-        any."""
+        """Release the records whose acquisition lock has expired. Returns whether a record was
+        released."""
         if now_ms < self._lock_end_ms:
             return False
         self._lock_end_ms = NEVER_MS
@@ -706,7 +711,7 @@ class SharePartition:
         return bool(ended)
 
     def release_member(self, member_id: str, now_ms: int) -> bool:
-        """Release the records that a member has acquired. Returns whether there were any.
+        """Release the records that a member has acquired. Returns whether a record was released.
 
         Acknowledgements by the member that are not durable yet are still written. If their write
         fails, the records are released.
@@ -767,7 +772,7 @@ class SharePartition:
 
 
 def _is_taken(span: Span) -> bool:
-    """Return whether the acquisition of records will end with a call of `_note_end`."""
+    """Return whether `_note_end` will be called when the acquisition of these records ends."""
     transition = span.transition
     if isinstance(transition, Transition):
         return not transition.is_of_letters

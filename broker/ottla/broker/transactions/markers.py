@@ -112,8 +112,8 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[WritableTxnMarkerTop
 
 
 class MarkerOutcome(NamedTuple):
-    """Outcome of a WriteTxnMarkers response: partitions to retry, and orders of transactions that a
-    newer coordinator or producer ends."""
+    """Outcome of a WriteTxnMarkers response: partitions to retry, and marker orders of transactions
+    that a newer coordinator or producer ends."""
 
     retried: list[tuple[MarkerOrder, frozenset[TopicPartition]]]
     superseded: list[MarkerOrder]
@@ -130,7 +130,7 @@ class MarkerQueues:
 
     @property
     def unknown_count(self) -> int:
-        """Number of transactions in which some partition has no known leader."""
+        """Number of transactions with at least one partition whose leader is unknown."""
         return len(self._unknown)
 
     @property
@@ -147,8 +147,8 @@ class MarkerQueues:
     def add(
         self, order: MarkerOrder, partitions: Iterable[TopicPartition], image: MetadataImage
     ) -> None:
-        """Queue an order's markers for the leaders of the given partitions. Partitions of a deleted
-        topic count as done."""
+        """Queue the transaction markers of an order for the leaders of the given partitions.
+        Partitions of a deleted topic count as done."""
         if order.is_cancelled:
             return
         gone = set()
@@ -166,7 +166,8 @@ class MarkerQueues:
             self._on_marked(order, frozenset(gone))
 
     def reroute(self, image: MetadataImage) -> None:
-        """Queue the markers of partitions that have a leader now, and drop cancelled orders."""
+        """Queue transaction markers for partitions that have a leader now, and drop cancelled
+        orders."""
         unknown, self._unknown = self._unknown, {}
         for order, partitions in unknown.items():
             self.add(order, partitions, image)

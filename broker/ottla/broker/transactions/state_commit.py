@@ -45,7 +45,7 @@ class StateCommit(WaitingEntry):
         self.write = write
 
     def try_complete(self) -> bool:
-        """End the wait if the written records are committed or lost. Returns whether it has
+        """End the wait if the written records are committed or lost. Returns whether the wait has
         ended."""
         partition = self._partition
         log = partition.log

@@ -146,7 +146,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
                 yield write.responder
 
     def resume(self, led: LedTransactions) -> Iterator[None]:
-        """Send the markers of prepared transactions again, in steps."""
+        """Send again, in steps, the markers of transactions that were prepared to commit or
+        abort."""
         return led.shard.resume(self._now())
 
     # ---- requests

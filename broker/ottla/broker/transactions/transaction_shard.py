@@ -134,7 +134,8 @@ class TransactionShard:
         self.counts[facts.status] += 1
 
     def resume(self, now: Instant) -> Iterator[None]:
-        """Send the markers of transactions that an earlier coordinator prepared again, in steps."""
+        """Send again, in steps, the markers of transactions that an earlier coordinator
+        prepared."""
         for at, transaction in enumerate(list(self.transactions.values())):
             if transaction.facts.status in PREPARED:
                 self._send_markers(transaction, now)
@@ -379,7 +380,7 @@ class TransactionShard:
     def on_marked(
         self, order: MarkerOrder, partitions: Collection[TopicPartition], now: Instant
     ) -> None:
-        """Record the partitions that have received their marker. The last one completes the
+        """Record the partitions that have received their marker. The last partition completes the
         transaction."""
         transaction = self.transactions[order.transactional_id]
         order.missing.difference_update(partitions)

@@ -1,5 +1,5 @@
-"""Front of a controller's listeners: a server that accepts gRPC of nodes and Kafka's protocol of
-clients at one port.
+"""Socket server of a controller's listeners (the front): accepts gRPC from nodes and Kafka's
+protocol from clients at one port.
 
 first_bytes.py           the protocol of a connection, by its first bytes
 fair_places.py           places for connections, shared fairly among their addresses

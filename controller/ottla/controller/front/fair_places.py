@@ -1,4 +1,5 @@
-"""Limited places for connections, shared fairly among the addresses of their peers. Pure.
+"""Limits the number of connections, and shares the allowed number fairly among the peers'
+addresses. Pure.
 
 Each connection takes one of a fixed number of places. If all are taken, the address with the most
 connections loses one of them. An address with few connections thus never loses one to an address
@@ -13,7 +14,8 @@ K = TypeVar("K")
 
 
 class FairPlaces(Generic[K]):
-    """The limited places for one kind of connections, shared fairly among addresses."""
+    """A limited number of places for connections of one kind, shared fairly among the peers'
+    addresses."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
         """`is_oldest_replaced` selects which connection of an address loses its place: the oldest
@@ -43,8 +45,8 @@ class FairPlaces(Generic[K]):
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
-        """Give a place to a connection. Returns the connection that loses its place, if any; it may
-        be the new one itself."""
+        """Give one of the limited places to a connection. Returns the connection that loses its
+        place, which may be the new connection itself, or None."""
         self._by_host[host][key] = None
         self._total += 1
         self._move(host, len(self._by_host[host]) - 1)
@@ -58,7 +60,7 @@ class FairPlaces(Generic[K]):
         return replaced
 
     def free(self, key: K, host: str) -> None:
-        """Free the place of a connection.  A second call has no effect."""
+        """Free the place of a closed connection. A second call has no effect."""
         places = self._by_host.get(host)
         if places is None or key not in places:
             return
@@ -69,8 +71,8 @@ class FairPlaces(Generic[K]):
             del self._by_host[host]
 
     def _move(self, host: str, before: int) -> None:
-        """Update the indexes after an address has taken or freed one place. `before` is its
-        previous number of places."""
+        """Update the indexes after a connection of an address has taken or freed a place. `before`
+        is its previous number of places."""
         now = len(self._by_host[host])
         self._by_count[before].pop(host, None)
         if now:

@@ -1,4 +1,4 @@
-"""The protocol of a connection, by its first bytes. Pure.
+"""Recognises the protocol of a connection (gRPC or Kafka's) by its first bytes. Pure.
 
 Nodes speak gRPC, and clients Kafka's protocol, at the same port of a controller. In plaintext,
 gRPC starts with the preface of HTTP/2 (RFC 9113, section 3.4), which would be the length of a Kafka

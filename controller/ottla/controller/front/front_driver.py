@@ -1,11 +1,11 @@
 """Socket server of a controller that accepts gRPC of nodes and Kafka's protocol at one port.
 
 Nodes of older releases expect gRPC at the controller's port, and Kafka's clients expect Kafka's
-protocol there. The front accepts every connection and looks at its first bytes without consuming
-them. The controller then serves a client's connection as a broker does. The bytes of a node's
-connection are copied unread to gRPC's own server, which listens on a Unix socket of this process;
-TLS is thus between the node and gRPC. Splicing runs in the epoll of the socket server, without a
-task.
+protocol there. This server (the front) accepts every connection and looks at its first bytes
+without consuming them. The controller then serves a client's connection as a broker does. The bytes
+of a node's connection are copied unread to gRPC's own server, which listens on a Unix socket of
+this process; TLS is thus between the node and gRPC. Splicing runs in the epoll of the socket
+server, without a task.
 
 Bounds: a peer has five seconds for its first bytes. Connections without first bytes have a limited
 number of places, as have connections of nodes; addresses share these places fairly (`fair_places`).
@@ -203,7 +203,7 @@ class FrontServer(SocketServer):
             self.call_at(newcomer.deadline_ms, self._end_overdue_newcomers)
 
     def _end_overdue_newcomers(self) -> None:
-        """Close the connections whose first bytes have not arrived in time."""
+        """Close the accepted connections whose first bytes have not arrived in time."""
         now_ms = self._clock.monotonic_ms()
         overdue: list[Newcomer] = []
         for newcomer in self._waiting.values():

@@ -1,10 +1,11 @@
-"""Changes of listener certificates by clients, tested before they are accepted.
+"""Tests of new listener certificates before AlterConfigs and IncrementalAlterConfigs requests that
+set them are accepted.
 
-Only the broker that owns the certificates can test them, so only it accepts such a change; a
-refused one never becomes a record.  An accepted change is in use when the client gets the response:
-the response waits for the metadata image, and the publisher of certificates applies an image before
-it counts as applied.  The size of such a request is bounded: one that would take long to check is
-refused.
+Only the broker that owns the certificates can test them, so only that broker accepts such a change.
+A refused change never becomes a metadata record. An accepted change is already in use when the
+client receives the response: the response waits until this broker has published the new metadata
+image, and publishing includes loading the certificates. Requests above a size limit are refused,
+because checking them would take too long.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -82,7 +83,8 @@ class AlterCertificates:
         self._lock = trio.Lock()
 
     def wrap_handlers(self, dispatcher: Dispatcher) -> None:
-        """Wrap the registered handlers, so that changes of certificates are tested first."""
+        """Wrap the registered handlers of AlterConfigs and IncrementalAlterConfigs, so that changes
+        of certificates are tested first."""
         for api_key in (INCREMENTAL_ALTER_CONFIGS, ALTER_CONFIGS):
             dispatcher.wrap(api_key, self._before)
 

@@ -22,7 +22,8 @@ CLUSTER_DEFAULT = ""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
-    """Return the topic defaults on this broker, by topic key."""
+    """Return the values of this broker that apply to topics without own settings, by the name of
+    the topic setting."""
     texts: dict[str, str] = {}
     for name in (CLUSTER_DEFAULT, str(config.node_id)):
         texts |= allowed_texts(DEFAULT_DEFINITIONS, image.config(BROKER_RESOURCE, name))[0]

@@ -444,9 +444,9 @@ class Rebalancer:
         self._on_gone(group, now, has_lost_member=member is not None)
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
-        """Start a rebalance after members have left, or complete one that waited for them. No
-        rebalance is needed if only an assigned member id was removed that no member had used to
-        join, because it had no partitions."""
+        """Start a rebalance after members have left, or complete a rebalance that waited for them.
+        If only an assigned member id was removed with which no member had joined, no rebalance is
+        needed: such an id had no partitions."""
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)
         elif has_lost_member:

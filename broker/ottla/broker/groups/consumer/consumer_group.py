@@ -89,8 +89,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         """Owner of each partition, and the owner's member epoch."""
 
     def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
-        """Record that a client subscribes to a regular expression. Returns True if that may change
-        the topics that all subscribers to it may see."""
+        """Record that a client subscribes to a regular expression. Returns True if this may change
+        the topics that all of its subscribers may see."""
         if permissions is None or not regex:
             return False
         return self.readers.setdefault(regex, RegexReaders()).note(permissions)

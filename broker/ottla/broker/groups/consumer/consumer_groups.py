@@ -115,7 +115,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
             replay_consumer(group, key, value)
 
     def resume(self, group: ConsumerGroup, now: Instant) -> int:
-        """Start to serve a loaded group. Returns the number of its members and topics."""
+        """Start to serve a group whose records were loaded. Returns its number of members and
+        topics, as a measure of the cost."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
 

@@ -50,8 +50,8 @@ class RegexReaders:
         return self._has_more
 
     def forget_silent(self) -> bool:
-        """Remove principals without a heartbeat since the last call. Returns True if there were
-        any.
+        """Remove principals without a heartbeat since the last call. Returns True if a principal
+        was removed.
 
         The members of such a principal have left, so its permissions no longer limit the topics of
         other members.

@@ -106,7 +106,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
                 yield
 
     def _racks(self, topic_ids: Iterable[UUID], pace: StepPace) -> Steps[PartitionRacks]:
-        """Return the racks of each partition's replicas, or nothing if no member has a rack."""
+        """Return the racks of each partition's replicas, or an empty mapping if no member has a
+        rack."""
         if not any(member.rack_id for member in self._members.values()):
             return NO_RACKS
         brokers = self._image.brokers

@@ -86,7 +86,7 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         on_target: Callable[[Instant], None],
     ) -> None:
         """Call `on_target` when the target for the current epoch is computed or the member is gone.
-        Does nothing if `take_waiting` removes the request before."""
+        Does not call it if `take_waiting` removes the request first."""
         waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
         self._waiting.setdefault(group.group_id, []).append(waiting)
 

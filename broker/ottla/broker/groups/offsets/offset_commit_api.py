@@ -118,14 +118,15 @@ class OffsetCommitApi:
         return begun(self._commit(context, request))
 
     def _forget_all(self) -> None:
-        """Drop the cached committers, since the metadata may contain other topics now."""
+        """Drop all cached `TopicCommitter` objects, since the metadata may contain other topics
+        now."""
         self._image = self._metadata.image
         self._by_name.clear()
         self._by_id.clear()
 
     def _look_up(self, flat: FlatCommit) -> TopicCommitter | None:
-        """Look up the committer for a `FlatCommit` and cache it. Returns None if the topic does not
-        exist."""
+        """Look up the `TopicCommitter` for a `FlatCommit`, and cache it. Returns None if the topic
+        does not exist."""
         version = OFFSETS_TOPIC_IDS_FROM if flat.is_by_id else 0
         topic = self._topic(flat.name, flat.topic_id, version)
         if topic is None:
@@ -201,7 +202,7 @@ class OffsetCommitApi:
 def _known_rows(
     asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[CommitRow]]:
-    """Return the rows of a request for partitions that exist."""
+    """Return a commit row for each existing partition that a request names in a topic."""
     there = topic.partitions
     rows: list[CommitRow] = []
     for at in range(0, len(asked.partitions), VALUES_PER_STEP):

@@ -58,7 +58,7 @@ class OffsetStore:
         return self.committed.has_group(group_id) or self.pending.has_group(group_id)
 
     def commit(self, commit: TopicCommit, wall_ms: int, expire_ms: int) -> list[ErrorCode]:
-        """Commit offsets without a transaction.  Returns an error code for each row."""
+        """Commit offsets without a transaction.  Returns an error code for each partition."""
         topic = commit.topic
         group_id, name, topic_id = topic.group_id, topic.name, topic.topic_id
         metadata_bytes_max = self._metadata_bytes_max

@@ -124,7 +124,8 @@ class ShareGroups(GroupKind[ShareGroup]):
             replay_share(group, key, value)
 
     def resume(self, group: ShareGroup, now: Instant) -> int:
-        """Start to serve a loaded group. Returns the number of its members and topics."""
+        """Start to serve a group whose records were loaded. Returns its number of members and
+        topics, as a measure of the cost."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
 

@@ -402,7 +402,7 @@ class ShareRebalancer:
         self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes, now: Instant
     ) -> None:
         """Record the topics whose states are all deleted. Deletions that failed are repeated after
-        a while, since the group cannot consume these topics before."""
+        a while, since the group cannot consume these topics until then."""
         failed = {
             key.topic_id
             for key, code in zip(keys, codes, strict=True)

@@ -53,7 +53,7 @@ TimedRange = tuple[int, int, int]
 
 
 class KeyQueue:
-    """Records of one key that are due."""
+    """Records of one key whose due time has passed, in the order in which they may be delivered."""
 
     __slots__ = ("active_count", "waiting")
 
@@ -74,7 +74,7 @@ class AheadRecord(NamedTuple):
 
 
 class PendingBatch(NamedTuple):
-    """Batch whose records are added in several turns."""
+    """Batch whose records are added to the order of deliveries in several event-loop iterations."""
 
     records: Iterator[AheadRecord]
     last_offset: int
@@ -144,7 +144,7 @@ class DeliveryOrder:
 
     @property
     def unsettled_count(self) -> int:
-        """Number of records in memory."""
+        """Number of records in memory that are neither acknowledged nor archived."""
         return (
             self.delayed_count
             + self.backoff_count
@@ -155,7 +155,7 @@ class DeliveryOrder:
 
     @property
     def is_full(self) -> bool:
-        """True if reading ahead has to wait until records are settled."""
+        """True if reading ahead has to wait until records are acknowledged or archived."""
         return self.unsettled_count >= self.rules.look_ahead_records
 
     # ---- records of the log
@@ -163,7 +163,8 @@ class DeliveryOrder:
     def add(
         self, first: int, last: int, count: int, *, traits: Traits, due_ms: int, now: Instant
     ) -> None:
-        """Add available records that were delivered `count` times. A range has no traits.
+        """Add the available records from offset `first` to `last`, which were delivered `count`
+        times. Records with a key or priority (`traits`) are added one by one.
 
         Records that were delivered have passed their due time. Their back-off begins now, since its
         beginning is unknown.
@@ -184,7 +185,7 @@ class DeliveryOrder:
         heappush(self._delayed, (due_ms, first, last))
 
     def add_taken(self, first: int, last: int, traits: Traits) -> None:
-        """Add records that a member has acquired before they were read ahead."""
+        """Add records that a member acquired before they were read ahead."""
         if traits is not PLAIN:
             assert first == last
             self._traits[first] = traits
@@ -195,8 +196,8 @@ class DeliveryOrder:
     # ---- time
 
     def ripen(self, now: Instant) -> bool:
-        """Make the records ready whose time has come, as far as their keys allow. Returns whether
-        any time has come."""
+        """Make the records ready whose due time or back-off is over, unless they must wait for
+        other records of their key. Returns whether a due time or back-off was over."""
         moved = 0
         while self._delayed and self._delayed[0][0] <= now.wall_ms and moved < RIPENED_MAX:
             _, first, last = heappop(self._delayed)
@@ -211,7 +212,8 @@ class DeliveryOrder:
         return moved > 0
 
     def next_mono_ms(self, now: Instant) -> int | None:
-        """Return the monotonic time at which `ripen` has something to do, or None if never."""
+        """Return the monotonic time in milliseconds at which `ripen` has something to do, or None
+        if never."""
         times = []
         if self._delayed:
             times.append(max(0, self._delayed[0][0] - now.wall_ms) + now.mono_ms)
@@ -220,7 +222,7 @@ class DeliveryOrder:
         return min(times, default=None)
 
     def _ripen(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
-        """Make records ready that are due, or let them wait for others of their key."""
+        """Make records ready that are due, or let them wait for other records of their key."""
         traits = self._traits.get(first, PLAIN)
         if traits.key is not None:
             queue = self._queue_of(traits.key)
@@ -253,8 +255,9 @@ class DeliveryOrder:
     # ---- deliveries
 
     def take(self, records_max: int, offset_max: int) -> list[tuple[int, int]]:
-        """Take up to `records_max` ready records below `offset_max`, by turns of the priorities and
-        by offset. Returns their ranges in order of their offsets."""
+        """Take up to `records_max` ready records below `offset_max` for delivery. Priorities take
+        turns; records of one priority are taken in order of their offsets. Returns the offset
+        ranges of the records, in order."""
         taken: list[tuple[int, int]] = []
         left = records_max
         while left > 0:
@@ -277,7 +280,8 @@ class DeliveryOrder:
         return _joined(sorted(taken))
 
     def _heap_of_turn(self, offset_max: int) -> list[tuple[int, int]]:
-        """Return the heap of the next priority that has ready records."""
+        """Return the heap of ready records of the priority whose turn is next and that has ready
+        records."""
         while True:
             heap = self._ready[TURNS[self._turn % len(TURNS)]]
             self._turn += 1
@@ -303,8 +307,8 @@ class DeliveryOrder:
             self._push_active(begin, end, end_ms, mono_ms)
 
     def on_settled(self, first: int, last: int, mono_ms: int) -> None:
-        """Remove taken records that are never delivered again, and let others of their keys
-        follow."""
+        """Remove records that are never delivered again, and let the next records of their keys
+        become ready."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return
@@ -314,7 +318,8 @@ class DeliveryOrder:
                 self._end(offset, mono_ms)
 
     def _end(self, offset: int, mono_ms: int) -> None:
-        """Remove the traits of a record that was ready, taken or in back-off."""
+        """Remove the key and priority of a record that was ready, taken for delivery or in
+        back-off."""
         traits = self._traits.pop(offset, PLAIN)
         if traits.key is None:
             return
@@ -329,8 +334,8 @@ class DeliveryOrder:
             del self._keys[traits.key]
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of a range that are stored as ranges: single records if any has
-        traits."""
+        """Yield the parts of an offset range as they are stored: as one range, or as single records
+        if a record in it has a key or priority."""
         if not self._traits:
             yield first, last
             return
@@ -340,7 +345,8 @@ class DeliveryOrder:
     # ---- the start of the log
 
     def drop_before(self, offset: int, mono_ms: int) -> None:
-        """Remove the records below the log start offset, except taken ones. Visits all records."""
+        """Remove the records below the log start offset, except the ones taken for delivery. Visits
+        all records."""
         self.log_start_offset = offset
         self._delayed, removed = _split(self._delayed, offset)
         self.delayed_count = _size_of(self._delayed)
@@ -374,7 +380,7 @@ class DeliveryOrder:
 
     @property
     def figures(self) -> OrderFigures:
-        """Number of records by place."""
+        """Number of unsettled records by the reason why they are not delivered now."""
         return OrderFigures(
             delayed_count=self.delayed_count,
             backoff_count=self.backoff_count,

@@ -1,4 +1,5 @@
-"""Due time, key and priority of a record, as share groups with these extensions read them. Pure.
+"""Reads the due time, key and priority of a record, for share groups with delays, order by key or
+priorities. Pure.
 
 Headers are text in ASCII. A header that cannot be read counts as absent.
 """
@@ -61,7 +62,7 @@ def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -
 
 
 def traits_of(rules: OrderingRules, key: bytes | None, headers: RecordHeaders) -> Traits:
-    """Return key and priority of a record, as far as the rules need them."""
+    """Return the key and priority of a record. A value that the rules do not need is left out."""
     priority = Priority.NORMAL
     if rules.has_priority:
         for name, text in headers:

@@ -22,11 +22,12 @@ def exchange(
     members: Mapping[str, AssignedSubscription],
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions between the members in `owners`, so that more partitions are in the rack
-    of their member. All members may own all of these partitions.
+    """Exchange partitions between the members in `owners`, so that more partitions are near, which
+    means that one of their replicas is in the rack of their member. All members may own all of
+    these partitions.
 
-    Any two partitions are exchanged if both become near. Two partitions in `new`, which have moved
-    already, are also exchanged if only one becomes near and the other was not near before.
+    Two partitions are always exchanged if both become near. Two partitions in `new`, which have
+    moved already, are also exchanged if only one becomes near and the other was not near before.
     """
     yield from _exchange_both(owners, racks, members, pace)
     yield from _exchange_new(owners, new, racks, members, pace)

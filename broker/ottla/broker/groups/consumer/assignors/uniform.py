@@ -216,8 +216,8 @@ class _Step(NamedTuple):
 
 
 class _PathSearch:
-    """Search for paths of moves between members. Stores the members that are finished and the cost
-    so far."""
+    """Search for paths of partition moves between members. Stores the members that are finished,
+    because no path starts at them, and the cost of the search so far."""
 
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
         self.done: set[str] = set()
@@ -273,8 +273,8 @@ def _bring_nearer(
     pace: StepPace,
 ) -> Steps[None]:
     """Exchange partitions of a pool between members in different racks, so that more are in the
-    rack of their member. A partition that would otherwise stay is exchanged only if both become
-    near."""
+    rack of their member. A partition that would otherwise stay is exchanged only if both exchanged
+    partitions come into the rack of their new member."""
     owners: dict[Partition, str] = {}
     new = []
     for member_id, partitions in pool.owned.items():
