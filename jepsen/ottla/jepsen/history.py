@@ -60,7 +60,7 @@ class Event:
     the rebalanced keys."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the event as an object of a history file."""
+        """Return the event as a JSON object, in the form of a history file."""
         data: dict[str, Json] = {
             "index": self.index,
             "time": self.time_ns,
@@ -77,7 +77,7 @@ class Event:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Event":
-        """Parse an object of a history file, and return the event. Raises KeyError if it is
+        """Parse an object of a history file, and return the event. Raises KeyError if the object is
         malformed."""
         return Event(
             data["index"],
@@ -97,17 +97,17 @@ class Operation:
 
     invoke: Event
     completion: Event | None = None
-    """Completion, or None if the run ended before the operation did. None proves as little as
-    INFO."""
+    """Completion of the operation. None if the run ended before the operation did, which proves as
+    little as INFO."""
 
     @property
     def kind(self) -> EventKind:
-        """The outcome: OK, FAIL or INFO."""
+        """Outcome of the operation: OK, FAIL or INFO."""
         return EventKind.INFO if self.completion is None else self.completion.kind
 
     @property
     def value(self) -> Json:
-        """The value of the completion, or the value of the invocation if there is no completion."""
+        """Value of the completion, or value of the invocation if there is no completion."""
         if self.completion is None or self.completion.value is None:
             return self.invoke.value
         return self.completion.value
@@ -124,7 +124,7 @@ class Operation:
 
     @property
     def index(self) -> int:
-        """The index of the operation's last event, which proves its result."""
+        """Index of the operation's last event, which proves its result."""
         return self.invoke.index if self.completion is None else self.completion.index
 
 
@@ -147,7 +147,7 @@ class History:
         return [operation for operation in self._operations if operation.invoke.f in f]
 
     def nemesis(self) -> Sequence[Event]:
-        """Return the fault events."""
+        """Return the events of injected and healed faults."""
         return [event for event in self.events if event.process == NEMESIS]
 
     @property
@@ -266,7 +266,7 @@ class Recorder:
 
 
 def _paired(events: Iterable[Event]) -> list[Operation]:
-    """Return the operations: each invocation, paired with the next other event of its process."""
+    """Return the operations: each invocation is paired with the next event of the same process."""
     found: list[Operation | None] = []
     open_: dict[int, tuple[int, Event]] = {}
     for event in events:

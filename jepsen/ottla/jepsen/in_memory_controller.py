@@ -1,4 +1,5 @@
-"""A controller without quorum, clock or network: every decision is committed at once.
+"""A controller without quorum, clock or network, for tests and simulations: every decision is
+committed at once.
 
 One object contains the whole metadata of a cluster. Tests advance its clock by hand.
 """
@@ -40,8 +41,8 @@ FIRST_OFFSET = Offset(0)
 
 @dataclass(slots=True)
 class CountingRng:
-    """Replacement for a random number generator. Each result depends only on the number of calls so
-    far, so every run is the same."""
+    """Replacement for a random number generator. Each result depends only on the number of earlier
+    calls, so every run is the same."""
 
     drawn: int = 0
 
@@ -195,16 +196,16 @@ class InMemoryController:
         host: str = "127.0.0.1",
         is_token: bool = False,
     ) -> Message:
-        """Decide a client's request, and apply the decision to the metadata. Returns the
-        response."""
+        """Decide a client's request as the controller does, and apply the decision to the metadata.
+        Returns the response."""
         if self.authorizer is not None:
             self.authorizer.take(self.image.acls)
         requester = Requester(f"User:{user}", host, self.authorizer, is_token=is_token)
         return self._forward(request, version, requester, user=user, client_id=client_id)
 
     def forward_own(self, request: Message, version: int | None = None) -> Message:
-        """Decide a broker's own request, and apply the decision to the metadata. Returns the
-        response."""
+        """Decide a request that a broker sends for itself, and apply the decision to the metadata.
+        Returns the response."""
         return self._forward(request, version, A_BROKER)
 
     def _forward(

@@ -39,12 +39,13 @@ class CalmTimes:
                 self.starts.append(start)
                 self.ends.append(end)
         self._disturbed = [0]
-        """For each fault, the total duration in ns of the faults before it."""
+        """For each fault, the total duration in ns of all faults before it."""
         for start, end in zip(self.starts, self.ends, strict=True):
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return the total time in ns before `time_ns` during which no fault was active."""
+        """Return the time in ns, from the start of the run to `time_ns`, during which no fault was
+        active."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns
@@ -52,7 +53,7 @@ class CalmTimes:
         return time_ns - self._disturbed[begun - 1] - within
 
     def is_calm(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether no fault was active between two moments."""
+        """Return whether no fault was active between two times."""
         begun = bisect_right(self.starts, end_ns)
         return begun == 0 or self.ends[begun - 1] < begin_ns
 
@@ -108,8 +109,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield the services that an operation uses: its kind of operation, and each key that it sends
-    to."""
+    """Yield the names of the services that an operation uses: its kind of operation, and each key
+    (partition) that it sends to."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f
@@ -118,8 +119,9 @@ def _served(operation: Operation) -> Iterator[str]:
 def _recoveries(
     operations: Sequence[Operation], calm: CalmTimes, last_ns: int
 ) -> list[tuple[int, float, str]]:
-    """Return (end_ns, seconds, service) for each fault: its end, the calm seconds until every
-    service in use had succeeded again, and the last service to do so."""
+    """Return (end_ns, seconds, service) for each fault: the end of the fault, the seconds without
+    active faults until every service in use had succeeded again, and the last service to succeed.
+    """
     tried: dict[str, list[int]] = {}
     succeeded: dict[str, list[int]] = {}
     for operation in operations:

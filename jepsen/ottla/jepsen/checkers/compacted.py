@@ -1,8 +1,8 @@
-"""Rules on which readers and replicas of a compacted log must agree.  Pure.
+"""Rules about compacted logs: the records on which readers and replicas must agree.  Pure.
 
 Each broker compacts its own replicas, at its own times. So one replica may still have a superseded
-or deleted record that another has removed. All replicas must have the last value of every other
-key.
+or deleted record that another replica has removed. All replicas must have the last value of every
+other record key.
 """
 
 from bisect import bisect_right
@@ -31,11 +31,11 @@ def record_key_of(value: Hashable, record_key_count: int) -> int:
 def differing_key(
     first: Mapping[int, bytes], second: Mapping[int, bytes], end: int
 ) -> bytes | None:
-    """Return a key whose last value below `end` differs between two replicas, or None.
+    """Return a record key whose last value below `end` differs between two replicas, or None.
 
     Both mappings contain the batches of a replica by base offset, with every batch below `end`. A
-    replica may lack a record that compaction has removed: one that a later record of the same key
-    supersedes, or one of an aborted transaction. The other replica may still have it.
+    replica may lack a record that compaction has removed: a record that a later record of the same
+    key supersedes, or a record of an aborted transaction. The other replica may still have it.
     """
     markers = _Markers(first, second)
     states = markers.state_of(first, end), markers.state_of(second, end)
@@ -47,7 +47,7 @@ def differing_key(
 
 
 class _Markers:
-    """Markers that end transactions, by producer, collected from both replicas."""
+    """Control records that end transactions, by producer, collected from both replicas of a log."""
 
     def __init__(self, *replicas: Mapping[int, bytes]) -> None:
         aborts: dict[int, dict[int, bool]] = {}
@@ -59,13 +59,13 @@ class _Markers:
                         if marker is not None:
                             aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
         self._aborts = aborts
-        """For each marker, by its offset: True if it aborts the transaction, False if it commits
-        it."""
+        """For each transaction marker, by its offset: True if it aborts the transaction, False if
+        it commits it."""
         self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
 
     def _is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return True if the next marker after an offset is an abort, False if it is a commit or
-        missing."""
+        """Return True if the producer's next transaction marker after an offset is an abort, False
+        if it is a commit or missing."""
         offsets = self._offsets.get(producer_id, [])
         index = bisect_right(offsets, offset)
         return index < len(offsets) and self._aborts[producer_id][offsets[index]]

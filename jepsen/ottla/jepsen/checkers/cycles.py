@@ -73,7 +73,7 @@ class OrderGraph:
         return next(why for why in WHYS if why in whys)
 
     def reason(self, node: int, other: int) -> str:
-        """Return a sentence with the reason why one operation comes before another."""
+        """Return a sentence that describes why one operation comes before another."""
         first, second = self.operations[node], self.operations[other]
         why = self.why(node, other)
         if why == "process":
@@ -196,7 +196,7 @@ def _is_in_time(reading: LogReading) -> bool:
 
 def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> None:
     """Report one cycle for each anomaly within one strongly connected component: the weakest cycle
-    of ww edges alone (G0), and the weakest cycle with at least one wr edge (G1c)."""
+    with only ww edges (G0), and the weakest cycle with at least one wr edge (G1c)."""
     kinds: tuple[tuple[str, frozenset[Why], Why], ...] = (
         ("G0", frozenset({"ww"}), "ww"),
         ("G1c", frozenset({"ww", "wr"}), "wr"),

@@ -21,12 +21,13 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import EventKind, History, Json, Operation
 
 OWNING = ("assigned", "poll", "commit")
-"""Operations and events that prove which member owned a key in a generation."""
+"""Names of operations and events that prove which member owned a key (partition) in a generation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """One operation that shows that a member owns a key in a generation."""
+    """Evidence from one operation that a member owned a key (partition) in a generation."""
 
     operation: Operation
     group: str

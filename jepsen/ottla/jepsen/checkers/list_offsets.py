@@ -34,7 +34,7 @@ ALLOWED = frozenset({DEPOSED, UNKNOWN})
 
 @dataclass(slots=True)
 class KeyEnd:
-    """Facts about the end offset of one key, as known at one moment of the history."""
+    """Facts about the end offset of one key (partition), as known at one time in the history."""
 
     acknowledged: Send | None = None
     """The send with the highest acknowledged offset so far."""
@@ -45,7 +45,7 @@ class KeyEnd:
 
 
 def check_list_offsets(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the end offsets that clients received."""
+    """Return the verdict on the end offsets that clients received from ListOffsets requests."""
     findings = Findings("list-offsets")
     reading = LogReading.of(history, facts)
     asked = [

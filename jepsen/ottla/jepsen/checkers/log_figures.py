@@ -1,7 +1,7 @@
-"""Figures about logs, reported beside the verdict: consumer lags, and the number of times records
-were read.
+"""Statistics about logs, reported beside the verdict: consumer lags, and the number of times
+records were read.
 
-Pure.  The real-time lag of a poll is a duration. It counts from the moment at which the next unread
+Pure.  The real-time lag of a poll is a duration. It counts from the time at which the next unread
 record was first known to exist, until the poll began. It is 0 if there was no unread record.
 """
 
@@ -14,10 +14,11 @@ from ottla.jepsen.checkers.log_reading import LogReading, Value
 from ottla.jepsen.history import Json
 
 SERIES_POINTS_MAX = 400
-"""Points of a plotted line. More would make reports larger without a visible difference."""
+"""Maximum number of points of a plotted line. More points would make reports larger without a
+visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""Records that were consumed this often or more are counted together, as one number."""
+"""Records that were consumed this often or more often are counted together."""
 
 NS_PER_S = 1_000_000_000
 
@@ -32,8 +33,8 @@ class PollLag(NamedTuple):
 
 
 def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
-    """Return, for each key, one time per polled offset: when a record at this offset or above was
-    first known to exist."""
+    """Return, for each key (partition), one time in ns per polled offset: the time at which a
+    record at this offset or above was first known to exist."""
     since: dict[str, dict[int, int]] = {key: {} for key in reading.keys}
     for send in reading.sends:
         completion = send.operation.completion
@@ -97,7 +98,7 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 
 
 def consume_counts(reading: LogReading) -> dict[str, int]:
-    """Return the number of records, by the number of times that consumer groups read them."""
+    """Return the number of records by how many times consumer groups have read them."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     for poll, reader in polls_with_readers(reading):
         if reader.is_subscribed:
@@ -110,7 +111,7 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
 
 
 def figures(reading: LogReading) -> dict[str, Json]:
-    """Return the figures about consumer lags and repeated reads that are reported beside the
+    """Return the statistics about consumer lags and repeated reads that are reported beside the
     verdict."""
     lags = list(realtime_lags(reading))
     worst: dict[str, int] = {}
@@ -150,8 +151,8 @@ def quantile(ordered: Sequence[int], share: float) -> int:
 
 
 def thinned(points: list[tuple[int, float]]) -> list[list[float]]:
-    """Reduce a plotted line to at most SERIES_POINTS_MAX points: [seconds, highest value] for time
-    periods of equal length."""
+    """Reduce the points (time in ns, value) of a plotted line to at most SERIES_POINTS_MAX points:
+    [seconds, highest value] for time periods of equal length."""
     if not points:
         return []
     end_ns = max(time_ns for time_ns, _ in points) + 1

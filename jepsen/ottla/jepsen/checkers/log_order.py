@@ -42,7 +42,7 @@ send was appended."""
 
 @dataclass(slots=True)
 class ProcessReader:
-    """The positions of one process in the logs that it reads."""
+    """The positions of one client process in the logs that it reads."""
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
@@ -70,8 +70,8 @@ class ProcessReader:
 
 
 def polls_with_readers(reading: LogReading) -> Iterator[tuple[Poll, ProcessReader]]:
-    """Yield the successful polls in the order of their invocations, each with the state of its
-    process at that time."""
+    """Yield the successful polls in the order of their invocations, each with the reading positions
+    of its process at that time."""
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():

@@ -15,7 +15,7 @@ from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import EventKind, History, Json, Operation
 
 Value: TypeAlias = Hashable
-"""Value of a record, unique within its key, so that it identifies its sender."""
+"""Value of a record. It is unique within its key (partition), so that it identifies its sender."""
 
 Records: TypeAlias = Sequence[Sequence[Json]]
 """[offset, value] of each record, in the order in which a client received them."""
@@ -42,7 +42,7 @@ class Send:
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """The records that one operation received."""
+    """The records that one operation received from the brokers."""
 
     operation: Operation
     records: Mapping[str, Records]
@@ -53,7 +53,7 @@ class Poll:
 
 @dataclass(slots=True, eq=False)
 class KeyLog:
-    """Everything that the history shows of one partition."""
+    """All facts that the history shows about one partition."""
 
     key: str
     sends: dict[Value, Send] = field(default_factory=dict)
@@ -62,18 +62,18 @@ class KeyLog:
     reads: dict[Value, Poll] = field(default_factory=dict)
     """The first successful poll that received each value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """For each offset, the first value that the history shows at it."""
+    """For each offset, the first value that the history shows there."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
-    """For each offset that was seen with several values: all of these values but the first."""
+    """For each offset at which several values were seen: all these values but the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
     """Every offset at which each value was acknowledged or read."""
     polled: list[int] = field(default_factory=list)
-    """The offsets that any poll returned, ascending. Every reader must read these offsets in this
+    """All offsets that polls returned, ascending. Every reader must read these offsets in this
     order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
     """For each offset in `polled`, its index in that list."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
-    """For each record key, the offsets that any poll returned, ascending. Empty unless the log is
+    """For each record key, the offsets that polls returned, ascending. Empty unless the log is
     compacted."""
 
     def offset_min(self, send: Send) -> int | None:
@@ -121,7 +121,7 @@ class LogReading:
 
     @property
     def has_final_reads(self) -> bool:
-        """True if any final read reached the end of a log."""
+        """True if a final read has reached the end of a log."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:
@@ -133,8 +133,8 @@ class LogReading:
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a record is known to be in the log. It was acknowledged with acks=all, or
-        belongs to a transaction of which a record was read."""
+        """Return whether a record is known to be in the log, because it was acknowledged with
+        acks=all, or belongs to a transaction of which a record was read."""
         if send.is_promised:
             return True
         if send.is_failed:

@@ -29,7 +29,7 @@ Config: TypeAlias = tuple[tuple[str, Json], ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """State of a topic between two writes."""
+    """State of a topic between two consecutive writes to it."""
 
     id: str
     """Topic id. If the creation did not return the id, this is "?" and a number until a description
@@ -97,8 +97,8 @@ class _Topic:
         }
 
     def search(self) -> tuple[list[ObjectCall[int]], State, "_Topic"]:
-        """Return the three inputs of `linearize`: the topic's calls, its initial state, and the
-        step function."""
+        """Return the arguments of `linearize`: the topic's calls, its initial state, and the step
+        function."""
         calls = [
             ObjectCall(
                 operation.invoke.index,
@@ -110,7 +110,7 @@ class _Topic:
         return calls, ((None,), (0,) * len(self._brokers)), self
 
     def __call__(self, state: State, place: int) -> list[State]:
-        """Return the states that the operation at an index may lead to."""
+        """Return the states to which the operation at index `place` may lead from a state."""
         operation = self._operations[place]
         past, shown = state
         if operation.invoke.f == "describe":
@@ -119,11 +119,11 @@ class _Topic:
         return [] if after is past[-1] else [((*past, after), shown)]
 
     def _described(self, past: Past, shown: tuple[int, ...], operation: Operation) -> list[State]:
-        """Return one state for each version that a description may show.
+        """Return one state for each version of the topic that a description may show.
 
-        Of several versions that fit, the earliest leaves the most choices for later descriptions.
-        The exception is a topic id that no creation returned. It may belong to any creation whose
-        id is unknown.
+        Only the earliest version that fits is used, because it leaves the most choices for later
+        descriptions. The exception is a topic id that no creation returned: it may belong to any
+        creation whose id is unknown.
         """
         found: list[State] = []
         bound: set[str] = set()
@@ -163,7 +163,7 @@ class _Topic:
 
 
 def _written(before: Version | None, operation: Operation, unknown_id: str) -> Version | None:
-    """Return the topic's version after a write, or None if the topic does not exist then. An
+    """Return the version of a topic after a write, or None if the topic does not exist then. An
     impossible write leaves the version unchanged."""
     body = operation.value
     f = operation.invoke.f
@@ -185,7 +185,7 @@ def _written(before: Version | None, operation: Operation, unknown_id: str) -> V
 
 
 def _latest(state: State) -> str:
-    """Return the newest version of a topic in a state, as text for a picture."""
+    """Return the newest version of a topic in a state, as text for a picture of the search."""
     version = state[0][-1]
     if version is None:
         return "no such topic"
@@ -241,7 +241,8 @@ def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _part(answer: Operation) -> tuple[str, bool]:
-    """Return the broker that answered, and whether it described the topic or its settings."""
+    """Return the broker that answered a describe operation, and whether it described the topic or
+    the topic's settings."""
     return _broker(answer), "id" in answer.value
 
 
@@ -251,8 +252,8 @@ def _said(answer: Operation) -> Json:
 
 
 def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
-    """Return whether a different description came between two equal ones, or was concurrent with
-    one of them."""
+    """Return whether a different description by the same broker came between two equal
+    descriptions, or was concurrent with one of them."""
     return before is not None and any(
         other.index > before.invoke.index
         and other.invoke.index < again.index

@@ -1,5 +1,5 @@
-"""Data for a picture of a search for a sequential order: every operation, and the longest order
-found."""
+"""Data for a picture of a checker's search for a sequential order: every operation, and the longest
+order found."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,8 +7,8 @@ from ottla.jepsen.checkers.wgl import Linearization
 from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
-"""Maximum number of objects without a valid order for which the longest order found is kept, to
-draw it."""
+"""Maximum number of objects without a valid order for which the longest order found is kept, so
+that it can be drawn."""
 
 
 def picture(

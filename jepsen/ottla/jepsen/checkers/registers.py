@@ -27,15 +27,15 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""A commit that was answered within this time was accepted and answered by the same coordinator. No
-cluster detects a dead coordinator and starts another one sooner."""
+"""Time in ns. A commit that was answered within it was accepted and answered by the same
+coordinator, because no cluster replaces a dead coordinator sooner."""
 
 NOTHING = -1
 """State of a register that has no committed offset."""
 
 Access: TypeAlias = tuple[Operation, int]
-"""One access to a register of a committed offset: a commit of an offset, or a fetch that returned
-one."""
+"""One access to a register (committed offset): a commit of an offset, or a fetch that returned an
+offset."""
 
 
 @dataclass(slots=True)

@@ -1,11 +1,12 @@
-"""Checker of the servers themselves, by the evidence that the harness collected after the run.
+"""Checker of the servers themselves, from the evidence that the test harness collected after the
+run.
 
 Pure.  Source: rule R10 (`checkers/__init__.py`).
 
 - server-error: a server's log has a traceback or a failed assertion.
 - unsound-directory: the check of a data directory found an error.
 
-If the directories were not checked, the verdict ignores them, and the figures show that.
+If the directories were not checked, the verdict ignores them, and its figures show that.
 """
 
 from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict

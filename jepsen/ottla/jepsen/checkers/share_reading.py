@@ -1,7 +1,8 @@
-"""Index of a history of share groups by record: its deliveries, and their acknowledgements.
+"""Index of a history of share groups by record: deliveries of the record, and their
+acknowledgements.
 
 Pure.  A member is one open share consumer. An acknowledgement belongs to the last delivery of the
-record to its member, since a consumer forgets its records when its session ends.
+record to its member, since a consumer drops its records when its session ends.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ NS_PER_MS = 1_000_000
 
 
 class RecordPlace(NamedTuple):
-    """A record, as one share group sees it."""
+    """Share group, key (partition) and offset of a record."""
 
     group: str
     key: str
@@ -29,22 +30,22 @@ class RecordPlace(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareAck:
-    """Acknowledgement of one delivery."""
+    """A member's acknowledgement of one delivery."""
 
     operation: Operation
     type: str
     is_confirmed: bool | None
-    """True if the broker confirmed it, False if it certainly had no effect, None if its outcome is
-    unknown."""
+    """True if the broker confirmed the acknowledgement, False if it certainly had no effect, None
+    if its outcome is unknown."""
 
     @property
     def begun_ns(self) -> int:
-        """Time before which the broker cannot have processed the acknowledgement."""
+        """Time in ns before which the broker cannot have processed the acknowledgement."""
         return self.operation.invoke.time_ns
 
     @property
     def done_ns(self) -> int:
-        """Time at which the outcome of the acknowledgement was known."""
+        """Time in ns at which the member learned the outcome of the acknowledgement."""
         return (self.operation.completion or self.operation.invoke).time_ns
 
 
@@ -56,34 +57,39 @@ class DeliveryToMember:
     place: RecordPlace
     member: str
     count: int
-    """Delivery count that the member received."""
+    """Delivery count of the record that the member received."""
     earliest_ns: int
-    """Time before which the broker cannot have acquired the record for this delivery."""
+    """Time in ns before which the broker cannot have acquired the record for this delivery."""
     acks: list[ShareAck] = field(default_factory=list)
 
     @property
     def seen_ns(self) -> int:
-        """Time by which the broker has acquired the record for this delivery."""
+        """Time in ns at which the member received the record. The broker acquired the record for it
+        before."""
         return (self.operation.completion or self.operation.invoke).time_ns
 
     @property
     def confirmed(self) -> list[ShareAck]:
-        """The confirmed acknowledgements, renewals included."""
+        """The acknowledgements of this delivery that the broker has confirmed, including
+        renewals."""
         return [ack for ack in self.acks if ack.is_confirmed]
 
     @property
     def end(self) -> ShareAck | None:
-        """The confirmed acknowledgement that ended the delivery, or None."""
+        """The confirmed acknowledgement that ended the delivery, or None if there is none."""
         return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
 
     def settles(self, limit: int) -> bool:
-        """Return whether the record is settled when the confirmed end of this delivery is done."""
+        """Return whether the confirmed acknowledgement that ended this delivery also finished the
+        record: it accepted or rejected the record, or the delivery was the last one that `limit`
+        allows."""
         end = self.end
         return end is not None and (end.type in FINAL_TYPES or self.count >= limit)
 
     def settled_from_ns(self, limit: int) -> int | None:
-        """Return the time from which this delivery may have settled the record, or None if it
-        cannot have done so. The last delivery settles the record when its lock ends."""
+        """Return the time in ns from which this delivery may have finished the record, or None if
+        it cannot have done so. The last delivery that `limit` allows finishes the record when its
+        lock ends."""
         if self.count >= limit:
             return self.earliest_ns
         begun = [
@@ -95,7 +101,7 @@ class DeliveryToMember:
 
 
 class StartOffset(NamedTuple):
-    """Start offset of a group in one partition, as an operation described it."""
+    """Start offset of a share group in one partition, as an operation described it."""
 
     operation: Operation
     offset: int
@@ -103,18 +109,18 @@ class StartOffset(NamedTuple):
 
 @dataclass(slots=True)
 class ShareReading:
-    """Index of one history."""
+    """Index of one history by record of a share group."""
 
     deliveries: dict[RecordPlace, list[DeliveryToMember]] = field(default_factory=dict)
     """Deliveries of each record, in the order in which members received them."""
     values: dict[tuple[str, int], set[Json]] = field(default_factory=dict)
-    """Values that were acknowledged or delivered, by key and offset."""
+    """Record values that were acknowledged to a producer or delivered, by (key, offset)."""
     promised: dict[str, set[int]] = field(default_factory=dict)
-    """Offsets of acknowledged records, by key."""
+    """Offsets of records that were acknowledged to a producer, by key."""
     sent: dict[str, set[Json]] = field(default_factory=dict)
-    """Values that may have been appended, by key."""
+    """Values of records that may have been appended, by key."""
     starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
-    """Described start offsets, by group and key."""
+    """Described start offsets, by (group, key)."""
     letters: dict[str, dict[str, set[int]]] = field(default_factory=dict)
     """Offsets of the records that became dead letters, by group and key. Groups whose dead letters
     were not read are missing."""
@@ -197,17 +203,19 @@ class ShareReading:
                 delivery.acks.append(ShareAck(operation, kind, is_confirmed))
 
     def all_deliveries(self) -> Iterator[DeliveryToMember]:
-        """Yield every delivery."""
+        """Yield every delivery in the history."""
         for deliveries in self.deliveries.values():
             yield from deliveries
 
     def partitions(self) -> list[tuple[str, str]]:
-        """Return each group with each key that it received records of, or that was described."""
+        """Return (group, key) of each partition whose records a group received, or whose start
+        offset was described."""
         delivered = {(place.group, place.key) for place in self.deliveries}
         return sorted(delivered | self.starts.keys())
 
     def known_offsets(self, group: str, key: str) -> list[int]:
-        """Return, in order, the offsets of a key that certainly have a record."""
+        """Return, in ascending order, the offsets of a partition at which a record certainly
+        exists."""
         delivered = {
             place.offset for place in self.deliveries if (place.group, place.key) == (group, key)
         }

@@ -1,13 +1,14 @@
-"""Checker of share groups, which are queues (KIP-932): each record is settled once, and none is
-lost.
+"""Checker of share groups, which are queues (KIP-932): each record is finished once, and none
+is lost.
 
-Pure.  Reference model of one record in one group: it is available or acquired by one member. An
-acquisition raises its delivery count, and ends by an acknowledgement, or unseen: by the end of its
-lock or its session, or by a failover of the partition's leader, which also forgets counts that no
-confirmed release has made durable. Acceptance, rejection, and the end of the last delivery settle
-the record. An acknowledgement of a record below the start offset has no effect, and is confirmed
-all the same, as in Kafka.  Deliveries are anomalous only if no order of these events, within the
-times at which they may have happened, agrees with the model.
+Pure.  Reference model of one record in one group: it is available, or acquired by one member. An
+acquisition raises the record's delivery count. It ends by an acknowledgement, or in a way that the
+history does not show: by the end of its lock or of the member's session, or by a failover of the
+partition's leader. A failover also loses delivery counts that no confirmed release has made
+durable. A record is settled (finished) by acceptance, by rejection, and by the end of its last
+delivery. An acknowledgement of a record below the start offset has no effect, but is confirmed, as
+in Kafka.  Deliveries are anomalous only if no order of these events, within the times at which they
+may have happened, agrees with the model.
 
 - delivered-after-settled: a record was acquired after its final acknowledgement was confirmed.
 - two-owners: a record was acquired while another delivery of it was locked. That delivery was
@@ -19,13 +20,13 @@ times at which they may have happened, agrees with the model.
 - start-passed-unsettled: the start offset is above a record that no acknowledgement, and no last
   delivery, can have settled.
 - lost-record: the same, and no member has ever received the record.
-- start-went-back: the start offset is below one that was described before.
+- start-went-back: the start offset is below a start offset that was described before.
 - dead-letter-lost: a rejected record did not become a dead letter (KIP-1191).
-- dead-letter-of-accepted: an accepted record became one.
+- dead-letter-of-accepted: an accepted record became a dead letter.
 - inconsistent-value, invented-record, duplicate-record: members received other records than those
   that were sent.
 
-A limit must be high enough that faults cannot use up all deliveries of a record unseen.
+The delivery limit must be so high that faults cannot use up all deliveries of a record unnoticed.
 """
 
 from bisect import bisect_left
@@ -49,9 +50,11 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History
 
 SLACK_NS = 2_000 * NS_PER_MS
-"""Time in ns by which the clocks of a client and a broker may disagree on the end of a lock."""
+"""Time in ns by which the clocks of a client and a broker may disagree about the end of an
+acquisition lock."""
 MOVED_CLOCKS = "clock"
-"""Name of the nemesis under which clocks disagree by any time, so that locks cannot be checked."""
+"""Name of the nemesis (fault) under which clocks may disagree by any amount, so that the end of
+locks cannot be checked."""
 
 
 def check_shares(history: History, facts: RunFacts) -> Verdict:
@@ -75,32 +78,35 @@ def check_shares(history: History, facts: RunFacts) -> Verdict:
 
 
 class PartitionTimes:
-    """Earliest times at which the records of one partition may have been settled in one group."""
+    """Earliest times at which one share group may have finished the records of one partition."""
 
     def __init__(self, reading: ShareReading, group: str, key: str, facts: RunFacts) -> None:
         self.group = group
         self.key = key
         self.offsets = reading.known_offsets(group, key)
-        """Offsets that certainly have a record, in order."""
+        """Offsets at which a record certainly exists, in ascending order."""
         self.deliveries = reading.deliveries
         limit = facts.delivery_count_limit
         self.settled_ns = [
             settled_from_ns(self.deliveries.get(RecordPlace(group, key, offset), ()), limit)
             for offset in self.offsets
         ]
-        """Time before which each record was not settled. Infinity if it cannot have been."""
+        """For each offset in `offsets`, the time in ns before which its record was not finished.
+        Infinity if it cannot have been finished."""
         self.latest_ns = list(accumulate(self.settled_ns, max))
-        """Time before which each record or one below it was not settled."""
+        """For each offset in `offsets`, the time in ns before which its record or an earlier one
+        was not finished."""
 
     def passed_ns(self, offset: int) -> float:
-        """Return the time before which a record below an offset was not settled, so that the start
-        offset was not at it yet."""
+        """Return the time in ns before which the group's start offset was certainly below `offset`,
+        because a record below `offset` was not finished."""
         count = bisect_left(self.offsets, offset)
         return self.latest_ns[count - 1] if count else -inf
 
 
 def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float:
-    """Return the time from which any of the deliveries may have settled the record, or infinity."""
+    """Return the earliest time in ns from which one of the deliveries may have finished the record.
+    Returns infinity if no delivery can have."""
     found = [delivery.settled_from_ns(limit) for delivery in deliveries]
     return min((since for since in found if since is not None), default=inf)
 
@@ -111,24 +117,27 @@ class RecordTimes:
     def __init__(
         self, deliveries: Sequence[DeliveryToMember], passed_ns: float, facts: RunFacts
     ) -> None:
-        """`passed_ns` is the time before which the start offset was below the record."""
+        """Create the index. `passed_ns` is the time in ns before which the group's start offset was
+        at or below the record."""
         self.deliveries = deliveries
         self.facts = facts
         self.limit = facts.delivery_count_limit
         self._passed_ns = passed_ns
 
     def is_proof(self, delivery: DeliveryToMember, ack: ShareAck) -> bool:
-        """Return whether a confirmed acknowledgement proves that its member held the record.
+        """Return whether a confirmed acknowledgement proves that its member had acquired the
+        record.
 
-        It proves nothing if another delivery may have settled the record by then, and the start
-        offset may have passed it.
+        It proves nothing if another delivery may have finished the record by then, and the start
+        offset may have passed the record.
         """
         others = [one for one in self.deliveries if one is not delivery]
         passed_ns = max(self._passed_ns, settled_from_ns(others, self.limit))
         return bool(ack.is_confirmed) and passed_ns > ack.done_ns
 
     def held_until_ns(self, delivery: DeliveryToMember) -> int:
-        """Return a time at which the lock of a delivery had certainly not ended."""
+        """Return a time in ns at which the acquisition lock of a delivery had certainly not ended
+        yet."""
         proofs = [ack.begun_ns for ack in delivery.acks if self.is_proof(delivery, ack)]
         return max(proofs, default=delivery.earliest_ns)
 
@@ -231,7 +240,7 @@ def _check_letter(record: RecordTimes, findings: Findings, *, is_letter: bool) -
 def _check_pair(
     record: RecordTimes, one: DeliveryToMember, other: DeliveryToMember, findings: Findings
 ) -> None:
-    """Report two deliveries of a record if neither can have come before the other."""
+    """Report two deliveries of a record if their times show that neither came before the other."""
     orders = [
         (first, second)
         for first, second in ((one, other), (other, one))

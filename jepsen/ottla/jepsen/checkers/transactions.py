@@ -33,19 +33,20 @@ OUTPUT_SIGN = "<"
 
 
 def amount_of(value: Value) -> int:
-    """Return the amount that a value contains, or 0 if it contains none."""
+    """Return the amount that a record value contains, or 0 if it contains none."""
     parts = str(value).split("/")
     return 0 if len(parts) < 3 or OUTPUT_SIGN in str(value) else int(parts[-2])
 
 
 def input_of(value: Value) -> str | None:
-    """Return the input value of which a value is the output, or None if it is not an output."""
+    """Return the value of the input record from which a record was produced, or None if its value
+    is not an output."""
     return str(value).partition(OUTPUT_SIGN)[2] or None
 
 
 @dataclass(slots=True)
 class ProducerLife:
-    """One producer, from its initialisation of a transactional id on."""
+    """One transactional producer, from its initialisation of the transactional id."""
 
     transactional_id: str
     begun: int
@@ -117,7 +118,7 @@ def _offsets(value: Json) -> Iterator[tuple[str, int]]:
 
 def _find_successors(lives: Mapping[str, ProducerLife]) -> None:
     """For each producer whose transactional id was initialised again later, set `succeeded` to the
-    earliest end of such an initialisation."""
+    index of the event that first ended such an initialisation."""
     by_id: dict[str, list[ProducerLife]] = {}
     for life in lives.values():
         by_id.setdefault(life.transactional_id, []).append(life)

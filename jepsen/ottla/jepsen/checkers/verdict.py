@@ -1,7 +1,7 @@
 """The facts that a checker needs in addition to the history, and the verdict that it returns.
 
 Pure.  A verdict is True only if everything was checked and no anomaly was found. If that could not
-be decided, it is "unknown", which never counts as a pass.
+be decided, the verdict is "unknown", which never counts as a pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,12 +13,13 @@ from ottla.jepsen.history import History, Json
 Validity: TypeAlias = bool | Literal["unknown"]
 
 FINDINGS_KEPT_MAX = 8
-"""Examples reported for each anomaly: enough to see a pattern, few enough to read."""
+"""Maximum number of examples reported for each anomaly: enough to see a pattern, few enough to
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly, and the events that prove it."""
+    """One anomaly that a checker found, and the events that prove it."""
 
     anomaly: str
     detail: str
@@ -53,7 +54,7 @@ class Verdict:
     findings: Sequence[Finding] = ()
     """Examples of each anomaly: the first ones found, at most FINDINGS_KEPT_MAX."""
     figures: Mapping[str, Json] = field(default_factory=dict)
-    """Measured figures, such as counts, lags and shares, which never fail a run."""
+    """Measured values, such as counts, lags and shares. They never fail a run."""
     reason: str | None = None
     """Reason why the verdict is not True, in one sentence."""
 
@@ -96,7 +97,7 @@ class RunFacts:
 
     workload: str = "queue"
     idempotent: bool = True
-    """True if producers are idempotent. Used for clients whose events do not show it."""
+    """True if producers are idempotent. Used for clients whose events do not contain this fact."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
@@ -111,8 +112,8 @@ class RunFacts:
     """Longest allowed time from the end of a fault until every service succeeds again (p99 of all
     faults)."""
     allowed: frozenset[str] = frozenset()
-    """Anomalies that are reported but do not fail this run, in addition to the anomalies that a
-    checker always allows."""
+    """Names of the anomalies that are reported but do not fail this run, in addition to the
+    anomalies that a checker always allows."""
     ww_edges: bool = False
     """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's
     transactions do not follow this order."""
@@ -125,10 +126,10 @@ class RunFacts:
     lock_ms: int = 30_000
     """Duration of the acquisition locks of share groups in ms."""
     delivery_count_limit: int = 5
-    """Number of deliveries after which share groups archive a record."""
+    """Maximum number of deliveries of a record, after which share groups archive the record."""
     steps_max: int = 2_000_000
-    """Steps after which the search for a sequential order of one object stops with the verdict
-    "unknown"."""
+    """Maximum number of steps of the search for a sequential order of one object. Beyond it, the
+    verdict is "unknown"."""
 
     def to_json(self) -> dict[str, Json]:
         """Return these facts as JSON, in the form that test.json uses."""
@@ -184,8 +185,8 @@ class Findings:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))
 
     def add_shortage(self, anomaly: str, detail: str) -> None:
-        """Add an anomaly of the run itself: it had too few operations or faults to show anything
-        about the cluster.
+        """Add an anomaly of the run itself: there were too few operations or faults to show
+        anything about the cluster.
 
         A slow machine can cause the same, so the verdict becomes "unknown" and never False.
         """
@@ -193,8 +194,8 @@ class Findings:
         self._shortages[anomaly] = detail
 
     def verdict(self, facts: RunFacts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
-        """Return the verdict on the collected anomalies. `allowed` are the anomalies that never
-        fail this checker."""
+        """Return the verdict on the collected anomalies. `allowed` are the names of the anomalies
+        that never fail this checker."""
         harmless = allowed | facts.allowed
         short = [detail for name, detail in self._shortages.items() if name not in harmless]
         undecided = short + self.undecided

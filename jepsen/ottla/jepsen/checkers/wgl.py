@@ -1,4 +1,4 @@
-"""Search for a sequential order of concurrent calls that an object allows.
+"""Search for a sequential order of concurrent calls that an object allows (linearizability).
 
 Pure.  Wing and Gong's search with Lowe's cache. Every call that may come next is tried in turn. A
 set of completed calls is never tried twice with the same state.  A read that fits the state is
@@ -25,7 +25,7 @@ NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
 
 WAYS_MAX = 1 << 10
-"""Bound on the number of states that one call may lead to. The search asserts it."""
+"""Upper bound on the number of states to which one call may lead. The search asserts it."""
 
 ALL_TRIED = 1 << 62
 """Value used instead of the number of candidates tried at a place in the order: a read that fits
@@ -56,7 +56,8 @@ class Linearization(Generic[State]):
     states: tuple[State, ...]
     """The state of the object after each call of the order."""
     stuck: tuple[int, ...]
-    """If no order has all calls: the calls of which one had to come next. None of them fits."""
+    """If no order has all calls: the calls one of which had to come next, although none of them
+    fits."""
     step_count: int
 
 
@@ -69,20 +70,19 @@ def linearize(
 ) -> Linearization[State]:
     """Search for a sequential order of the calls, and return the result.
 
-    `step` returns the states that a call may lead to, or no state if the call is impossible in the
-    given state.
+    `step` returns the states to which a call may lead, or no state if the call is impossible in the
+    given state. The search stops without a result after `steps_max` steps.
     """
     return _Search(calls, initial, step, steps_max).run()
 
 
 Seen: TypeAlias = dict[tuple[int, State], list[int]]
-"""By (completed calls, state): the sets of calls without a return that were already tried with
-them."""
+"""Sets of calls without a return that were already tried, by (completed calls, state)."""
 
 
 class _Search(Generic[State, Asked]):
-    """State of one search, with a linked list of the starts and ends of all calls that are not
-    placed in the order yet."""
+    """State of one search. It includes a linked list of the starts and ends of all calls that are
+    not placed in the order yet."""
 
     def __init__(
         self,
@@ -156,8 +156,8 @@ class _Search(Generic[State, Asked]):
     def _candidate(
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
-        """Return the next call that is worth trying at the current place, as (call, state after it,
-        candidates tried so far)."""
+        """Return the next call to try at the current place of the order, as (call, state after it,
+        candidates tried so far). Returns None if no call is left to try."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:
@@ -182,8 +182,8 @@ class _Search(Generic[State, Asked]):
         return None
 
     def _candidates(self, done: int) -> tuple[list[int], int]:
-        """Return the calls that may come next, and the index of the first of them that never
-        returned."""
+        """Return the calls that may come next. Also return the index, in this list, of the first
+        call that never returned."""
         found: list[int] = []
         entry = self._next[0]
         while not self._is_end[entry]:
@@ -221,7 +221,7 @@ class _Search(Generic[State, Asked]):
             self._next[self._before[entry]] = self._before[self._next[entry]] = entry
 
     def _after(self, last: tuple[int, State, int]) -> State:
-        """Return the state after the last call of an order."""
+        """Return the state of the object after the last call of an order."""
         place, state, tried = last
         ways = self._step(state, self._calls[place].asked)
         return ways[0] if tried == ALL_TRIED else ways[tried % WAYS_MAX - 1]

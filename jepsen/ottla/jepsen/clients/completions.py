@@ -1,4 +1,4 @@
-"""Completions of operations, made from the results and errors of clients.
+"""Builds the completions of operations from the results and errors of clients.
 
 A failed read has no effect, so its completion is FAIL.  A failed write may have taken effect, so
 its completion is INFO, unless the server refused it before any effect. Each operation lists the
@@ -13,7 +13,7 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 
 DEADLINE_S = 10.0
-"""Time limit of an operation in seconds, as Jepsen uses for a send."""
+"""Time limit of an operation in seconds. Jepsen uses the same limit for a send."""
 PAUSE_S = 0.1
 """Pause in seconds after an error, so that operations refused at once do not fill the history."""
 

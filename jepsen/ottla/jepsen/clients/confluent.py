@@ -39,8 +39,8 @@ CONSUMERS = ("member", "reader")
 """Roles in `handles` whose handles are consumers."""
 
 LOGGER = getLogger("librdkafka")
-"""Receives librdkafka's log lines, which would otherwise be written to the harness' terminal. The
-completions contain the errors."""
+"""Logger that receives librdkafka's log lines, which would otherwise be written to the harness's
+terminal. The completions contain the errors."""
 LOGGER.addHandler(NullHandler())
 LOGGER.propagate = False
 
@@ -97,8 +97,9 @@ def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
 def close_handles(handles: dict[str, Any]) -> None:
     """Release librdkafka's handles, which may take long.
 
-    A member of the consumer protocol that has not received its last assignment never ends, and uses
-    a whole core until its process ends (2.16). So each consumer is polled once before its release.
+    In librdkafka 2.16, the release of a member of the consumer protocol that has not received its
+    last assignment never ends. It then uses a whole core until its process ends. So each consumer
+    is polled once before its release.
     """
     member = handles.get("member")
     if member is not None:
@@ -132,22 +133,22 @@ class ConfluentClient(ABC):
         thread."""
 
     def on_drop(self) -> None:
-        """Reset the state that belongs to librdkafka's handles, after the handles were dropped."""
+        """Reset the state that belongs to librdkafka's handles, after these were dropped."""
         return
 
     def note(self, f: str, value: Json) -> None:
-        """Record an event at once. Called in a thread."""
+        """Record an event outside an operation at once. Called in a thread."""
         trio.from_thread.run_sync(self._note, f, value)
 
     def producer(self) -> Any:
-        """Return the producer, created at its first use."""
+        """Return the producer, which is created at its first use."""
         if "producer" not in self.handles:
             config = producer_settings(self.bootstrap, idempotent=self.plan.idempotent)
             self.handles["producer"] = self.kafka.Producer(config)
         return self.handles["producer"]
 
     def operator(self) -> Any:
-        """Return the admin client, created at its first use."""
+        """Return the admin client, which is created at its first use."""
         if "operator" not in self.handles:
             config = settings(self.bootstrap)
             self.handles["operator"] = admin_module().AdminClient(config)
@@ -195,9 +196,10 @@ class ConfluentClient(ABC):
     async def _drop_producer(self) -> None:
         """Drop the producer, with the records that it has not sent yet.
 
-        If one message times out, librdkafka increments its epoch and sends other messages in flight
-        again with new sequence numbers. No broker can recognise these as duplicates, so the client
-        itself would cause a duplicate (2.16; `enable.gapless.guarantee` is off by default).
+        If one message times out, librdkafka increments the producer epoch and sends other messages
+        in flight again with new sequence numbers. No broker can recognise these as duplicates, so
+        the client itself would cause a duplicate (2.16; `enable.gapless.guarantee` is off by
+        default).
         """
         if producer := self.handles.pop("producer", None):
             handles = {"producer": producer}

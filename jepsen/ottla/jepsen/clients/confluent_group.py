@@ -1,5 +1,5 @@
-"""The group workload with confluent-kafka and either group protocol. confluent-kafka does not
-expose the generation."""
+"""The group workload, performed with confluent-kafka and either group protocol. confluent-kafka
+does not expose the generation."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,13 +30,13 @@ THROWN_OUT = frozenset(
         "INCONSISTENT_GROUP_PROTOCOL",
     }
 )
-"""Errors after which a member is no longer in its group. It may join again."""
+"""Names of errors after which a member is no longer in its group. It may join again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
-"""Errors of a commit which show that the client sent no request."""
+"""Names of errors of a commit that show that the client sent no request."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings of a group member for a `join` operation."""
+    """Return the settings of a group member for the value of a `join` operation."""
     config = member_settings(bootstrap, joined["group"], joined["protocol"])
     if joined["instance"] is not None:
         config["group.instance.id"] = joined["instance"]

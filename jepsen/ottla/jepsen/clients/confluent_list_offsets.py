@@ -1,7 +1,7 @@
-"""The list-offsets workload with confluent-kafka: a producer, and an admin client that requests the
-offsets.
+"""The list-offsets workload, performed with confluent-kafka: a producer sends records, and an admin
+client requests the end offsets.
 
-The two have separate views of the cluster. The admin client does not know the acknowledgements and
+Both have separate views of the cluster. The admin client does not know the acknowledgements and
 epochs that the producer has received.
 """
 

@@ -1,6 +1,6 @@
-"""The metadata workload with confluent-kafka's admin client.
+"""The metadata workload, performed with confluent-kafka's admin client.
 
-When the admin client creates a topic, it does not return the topic id. So the operation also
+The admin client does not return the topic id of a topic that it creates. So the operation also
 describes the topic before it ends. No other thread deletes a topic of this name in the meantime.
 """
 

@@ -1,5 +1,5 @@
-"""The offsets workload with confluent-kafka: a consumer for each group, which does not join the
-group.
+"""The offsets workload, performed with confluent-kafka: a consumer for each group, which does not
+join the group.
 
 A single admin client could handle all groups, but it is not used because of a bug in librdkafka
 2.16. If a fetch of offsets is refused with NOT_COORDINATOR, librdkafka accesses the consumer group

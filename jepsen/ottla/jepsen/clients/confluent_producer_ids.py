@@ -1,4 +1,5 @@
-"""The producer-ids workload with confluent-kafka: every operation opens a new idempotent producer.
+"""The producer-ids workload, performed with confluent-kafka: every operation opens a new idempotent
+producer.
 
 librdkafka requests an id as soon as a broker is connected, and exposes it in its statistics only.
 """
@@ -12,8 +13,8 @@ from ottla.jepsen.clients.confluent import ConfluentClient, producer_settings
 from ottla.jepsen.workloads.load import Completion, Op
 
 LOOK_MS = 20
-"""Interval of the statistics in ms. With a shorter one, the statistics would cost more CPU time
-than the producer."""
+"""Interval of librdkafka's statistics in ms. With a shorter interval, the statistics would cost
+more CPU time than the producer."""
 
 
 class ConfluentProducerIdsClient(ConfluentClient):

@@ -1,5 +1,5 @@
-"""The queue workload with confluent-kafka: one producer, one consumer that is a group member, and
-one that reads assigned partitions."""
+"""The queue workload, performed with confluent-kafka: one producer, one consumer that is a group
+member, and one consumer that reads assigned partitions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ NO_LONGER_OURS = frozenset(
 
 
 def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Json]:
-    """Return the settings of a consumer."""
+    """Return the settings of a consumer. In the names of `more`, `__` stands for a dot."""
     return settings(
         bootstrap,
         group__id=group,
@@ -44,8 +44,8 @@ def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Jso
 
 
 def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json]:
-    """Return the settings of a group member, with KIP-848 or an assignor of the classic
-    protocol."""
+    """Return the settings of a group member, with the protocol of KIP-848 or an assignor of the
+    classic protocol."""
     if protocol == CONSUMER:
         return consumer_settings(bootstrap, group, group__protocol="consumer")
     return consumer_settings(
@@ -58,8 +58,8 @@ def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json
 
 
 def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, Json], list[str]]:
-    """Poll once, then consume the records that are already fetched. Returns the records by key, and
-    the errors."""
+    """Poll once for up to `timeout_s`, then consume the records that are already fetched, at most
+    `count_max`. Returns the records by key, and the errors."""
     read: dict[str, Json] = {}
     errors: list[str] = []
     message = consumer.poll(timeout_s)

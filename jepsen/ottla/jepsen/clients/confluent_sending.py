@@ -1,4 +1,5 @@
-"""Sends with confluent-kafka: converts the delivery report of a `send` operation to its completion.
+"""Sends records with confluent-kafka, and converts the delivery report of a `send` operation to its
+completion.
 
 librdkafka knows whether a message may have been written, but does not expose that in Python. So a
 failed message has an unknown outcome, unless it cannot have left the machine.
@@ -14,7 +15,7 @@ from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
 
 NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
-"""Errors that show that a record was never sent."""
+"""Names of errors that show that a record was never sent."""
 
 
 def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completion:

@@ -1,6 +1,7 @@
-"""The share workload with the share consumer of confluent-kafka (from 2.15).
+"""The share workload, performed with the share consumer of confluent-kafka (from 2.15).
 
-It sends a failed acknowledgement once, and has no renewals. Its results are by partition.
+This consumer sends a failed acknowledgement only once, and cannot renew acquisition locks. It
+reports results by partition, not by record.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ def check_share_consumer() -> None:
 
 
 class ConfluentShareClient(ConfluentClient):
-    """Client of one thread of the share workload."""
+    """Load client for one thread of the share workload, with confluent-kafka."""
 
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
@@ -42,7 +43,7 @@ class ConfluentShareClient(ConfluentClient):
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,
@@ -53,7 +54,7 @@ class ConfluentShareClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Forget the records in hand, which are lost."""
+        """Drop the acquired records, which the client can no longer acknowledge."""
         self._held.clear()
 
     def _send(self, op: Op) -> Completion:

@@ -1,4 +1,5 @@
-"""The transactions workload with confluent-kafka: transfers and reads, without copies."""
+"""The transactions workload, performed with confluent-kafka: transfers and reads, but no copies of
+consumed records."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic, sleep
@@ -22,7 +23,7 @@ class ConfluentTransactionsClient(ConfluentClient):
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._next: dict[str, int] = {}
-        """For each key, the next offset to read."""
+        """For each assigned key, the next offset to read."""
 
     def on_drop(self) -> None:
         """Reset the positions of the dropped consumers."""
@@ -95,8 +96,9 @@ class ConfluentTransactionsClient(ConfluentClient):
             offsets[message.value().decode()] = message.offset()
 
     def _after(self, producer: Any, op: Op, error: Any, *, is_asked: bool) -> Completion:
-        """Return the completion of an operation that failed with an error of librdkafka. Aborts the
-        transaction if librdkafka requires that, otherwise drops the producer."""
+        """Return the completion of an operation that failed with an error of librdkafka. `is_asked`
+        is True if the commit was requested. Aborts the transaction if librdkafka requires that,
+        otherwise drops the producer."""
         text = f"{error.name()}: {error.str()}"
         if error.txn_requires_abort():
             producer.abort_transaction(DEADLINE_S)

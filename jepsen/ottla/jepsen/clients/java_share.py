@@ -1,6 +1,8 @@
-"""The share workload with Kafka's Java client, in a Java process for each member.
+"""The share workload, performed with Kafka's Java client, in a separate Java process for each
+member.
 
-The directory of Kafka's jars is the value of OTTLA_KAFKA_JARS. A crash kills the process.
+The directory of Kafka's jars is the value of the environment variable OTTLA_KAFKA_JARS. A crash of
+the client kills the process.
 """
 
 import os
@@ -35,12 +37,13 @@ FLAGS = ("-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 POLL_MS = 100
 RECORDS_MAX = 5
 START_S = 25.0
-"""Time limit in seconds for the first answer of a Java process."""
+"""Time limit in seconds for the first response of a Java process."""
 LINE_BYTES_MAX = 1 << 20
 
 
 def java_command() -> list[str]:
-    """Return the command of the Java program. Raises ConfigError if Kafka's jars are not named."""
+    """Return the command that runs the Java program. Raises ConfigError if OTTLA_KAFKA_JARS is not
+    set."""
     jars = os.environ.get(JARS)
     if not jars:
         raise ConfigError("--clients", f"java needs {JARS}, the directory of Kafka's jars")
@@ -50,7 +53,7 @@ def java_command() -> list[str]:
 
 
 class JavaProcess:
-    """A running share consumer in Java."""
+    """A running share consumer in Java, which obeys commands on its standard input."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
@@ -58,7 +61,7 @@ class JavaProcess:
 
     @staticmethod
     async def start(bootstrap: str, group: str) -> "JavaProcess":
-        """Start the program."""
+        """Start the Java program as a member of a share group."""
         words = [*java_command(), bootstrap, group, str(RECORDS_MAX)]
         process = await trio.lowlevel.open_process(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -66,7 +69,7 @@ class JavaProcess:
         return JavaProcess(process)
 
     async def ask(self, *words: str) -> list[str] | None:
-        """Send a command and return the words of its answer, or None if the process has ended."""
+        """Send a command and return the words of the response, or None if the process has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             await self._process.stdin.send_all(" ".join(words).encode() + b"\n")
@@ -91,7 +94,7 @@ class JavaProcess:
 
 
 class JavaShareClient:
-    """Client of one thread of the share workload."""
+    """Load client for one thread of the share workload, with Kafka's Java client."""
 
     def __init__(self, bootstrap: str, thread: int, plan: LoadPlan) -> None:
         java_command()

@@ -1,4 +1,4 @@
-"""Login of load clients, and of the harness' own requests. Ottla's client and confluent-kafka log
+"""Login of load clients, and of the harness's own requests. Ottla's client and confluent-kafka log
 in as the same user.
 
 The login is a context variable, like `ottla.client.network.login.LOGIN`. It applies to a task and
@@ -21,7 +21,7 @@ CONFLUENT_LOGIN: ContextVar[Mapping[str, str]] = ContextVar("confluent_login", d
 
 @contextmanager
 def logged_in(settings: Mapping[str, str]) -> Iterator[None]:
-    """Let every client that is opened in the block log in with the given settings, which have
+    """Return a context in which every new client logs in with the given settings, which have
     librdkafka's keys."""
     access = access_of(settings)
     dialer = None if access.tls is None else TlsDialer(access.tls)

@@ -30,7 +30,7 @@ class OwnClient(ABC):
         self.thread = thread
         self.note = note
         self.parts: list[Renewable[Any]] = []
-        """Resources that end when the client crashes."""
+        """Resources of the client that end when it crashes."""
         self.attempted: Json = None
         """Value of the completion if the operation is cancelled: the effects that it may have had
         so far."""
@@ -65,7 +65,7 @@ class OwnClient(ABC):
         return Completion(EventKind.INFO)
 
     def on_crash(self) -> None:
-        """Reset the state that a crash loses."""
+        """Reset the state that a crash of the client loses."""
         return
 
 

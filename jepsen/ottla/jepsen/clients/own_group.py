@@ -1,4 +1,4 @@
-"""The group workload with Ottla's own client and either group protocol."""
+"""The group workload, performed with Ottla's own client and either group protocol."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -41,7 +41,7 @@ THROWN_OUT = frozenset(
 
 
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:
-    """Return the configuration of a group member for a `join` operation."""
+    """Return the configuration of a group member for the value of a `join` operation."""
     is_new = joined["protocol"] == CONSUMER
     config = consumer_config(joined["group"], CONSUMER if is_new else CLASSIC)
     config = replace(config, group_instance_id=joined["instance"])
@@ -191,8 +191,8 @@ class OwnGroupClient(OwnClient):
 
 
 def _identity(member: Consumer) -> tuple[str | None, int | None]:
-    """Return the member id, and the generation or epoch. Each is None if the member has none at
-    present."""
+    """Return the member id, and the generation or member epoch. Each is None if the member has none
+    at present."""
     try:
         membership = member.group_metadata()
     except RefusedError:

@@ -1,5 +1,5 @@
-"""The list-offsets workload with Ottla's own client. The producer and the ListOffsets requests
-share one view of the cluster."""
+"""The list-offsets workload, performed with Ottla's own client. The producer and the ListOffsets
+requests share one view of the cluster."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -31,8 +31,9 @@ async def open_producer_and_view(
 ) -> AsyncIterator[tuple[Producer, Cluster]]:
     """Open a producer, and yield it with its view of the cluster.
 
-    This view contains every leader epoch that the producer has received. A request carries the
-    newest epoch. So a leader that was deposed before an acknowledgement refuses the request.
+    This view contains every leader epoch that the producer has received, and each ListOffsets
+    request carries the newest epoch. So a leader that was deposed before an acknowledgement refuses
+    the request.
     """
     async with (
         open_cluster(

@@ -1,5 +1,5 @@
-"""The metadata workload with Ottla's own client: every write is one request, and every read goes to
-one broker.
+"""The metadata workload, performed with Ottla's own client: every write is one request, and every
+read goes to one broker.
 
 Ottla's Admin retries safe requests. This client retries nothing, so that each request is one
 operation of a history.
@@ -75,7 +75,7 @@ REFUSALS = frozenset(
 
 
 class Brokers:
-    """A view of the cluster, and a rotation over all brokers that it has ever contained."""
+    """A view of the cluster, with a rotation over all brokers that the view has ever contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster
@@ -98,8 +98,8 @@ class Brokers:
 
 @asynccontextmanager
 async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
-    """Open and yield a view of the cluster. The rotation of brokers begins at a place that depends
-    on `turn`."""
+    """Open and yield a view of the cluster. `turn` decides with which broker the rotation
+    begins."""
     async with open_cluster(
         beginning_elsewhere(bootstrap, turn),
         client_id="jepsen",
@@ -134,7 +134,7 @@ class OwnMetadataClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Choose another broker to begin with, after a crash of this client."""
+        """Let the rotation begin with another broker, after a crash of this client."""
         self._turn += 1
 
     async def _create(self, op: Op) -> Completion:
@@ -213,7 +213,7 @@ async def _topic_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Jso
 
 
 async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
-    """Return a topic's setting as one broker describes it, or the error code if the broker
+    """Return the setting of a topic as one broker describes it, or the error code if the broker
     refuses."""
     asked = DescribeConfigsResource(
         resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[CONFIG]
@@ -233,7 +233,8 @@ async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Js
 
 
 def _judged(op: Op, code: int, message: str | None) -> Completion | None:
-    """Return the completion of a refused write, or None if the write succeeded."""
+    """Return the completion of a write that was refused with `code`, or None if the write
+    succeeded."""
     if code == ErrorCode.NONE:
         return None
     refusal = ErrorCode(code)

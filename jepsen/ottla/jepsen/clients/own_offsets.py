@@ -1,4 +1,5 @@
-"""The offsets workload with Ottla's own client: one request for each commit, without retries."""
+"""The offsets workload, performed with Ottla's own client: one request for each commit, without
+retries."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -44,8 +45,8 @@ class Coordinators:
         self._by_group: dict[str, Coordinator] = {}
 
     async def of(self, group: str) -> Coordinator:
-        """Return the connection to a group's coordinator. If there are too many connections, close
-        the oldest one."""
+        """Return the connection to a group's coordinator. If there are then too many connections,
+        the oldest is closed."""
         found = self._by_group.pop(group, None)
         if found is None:
             found = Coordinator(self._cluster, group, client_id="jepsen")

@@ -1,5 +1,5 @@
-"""The producer-ids workload with Ottla's own client. Each thread sends its first request to a
-different broker."""
+"""The producer-ids workload, performed with Ottla's own client. Each thread sends its first request
+to a different broker."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -18,7 +18,7 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 
 def beginning_elsewhere(bootstrap: str, turn: int) -> list[tuple[str, int]]:
-    """Return the bootstrap addresses, rotated by `turn`."""
+    """Return the bootstrap addresses, rotated by `turn` places."""
     addresses = list(addresses_of(bootstrap))
     first = turn % len(addresses)
     return addresses[first:] + addresses[:first]
@@ -48,7 +48,7 @@ class OwnProducerIdsClient(OwnClient):
         return {"init": self._init}
 
     def on_crash(self) -> None:
-        """Choose another broker to begin with, after a crash of this client."""
+        """Choose another broker for the first request, after a crash of this client."""
         self._turn += 1
 
     async def _init(self, op: Op) -> Completion:

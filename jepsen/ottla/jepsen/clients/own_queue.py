@@ -1,5 +1,5 @@
-"""The queue workload with Ottla's own client: one producer, one consumer that is a group member,
-and one that reads assigned partitions."""
+"""The queue workload, performed with Ottla's own client: one producer, one consumer that is a group
+member, and one consumer that reads assigned partitions."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -59,7 +59,7 @@ def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerCo
 
 
 def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
-    """Return records in the form of a poll's completion, by key."""
+    """Return records in the form of the value of a `poll` completion, by key."""
     read: dict[str, Json] = {}
     for record in records:
         key = key_of(record.topic, record.partition)
@@ -68,8 +68,8 @@ def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
 
 
 def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
-    """Move the consumer back to the offsets at which an operation began to read. Keys that are no
-    longer assigned are skipped."""
+    """Move the consumer back to the offsets at which an operation began to read. `read` has the
+    records that it read by key. Keys that are no longer assigned are skipped."""
     for key, records in read.items():
         at = TopicPartition(*partition_of(key))
         if at in consumer.assignment:
@@ -115,7 +115,7 @@ class OwnQueueClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Reset the positions that a crash loses."""
+        """Reset the reading positions that a crash of the client loses."""
         self._is_member = False
         self._rebalanced.clear()
 

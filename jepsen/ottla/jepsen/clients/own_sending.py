@@ -1,5 +1,5 @@
-"""Sends with Ottla's own client: converts the delivery report of a `send` operation to its
-completion."""
+"""Sends records with Ottla's own client, and converts the delivery report of a `send` operation to
+its completion."""
 
 import trio
 

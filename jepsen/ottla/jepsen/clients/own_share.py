@@ -1,4 +1,4 @@
-"""The share workload with Ottla's own client: one producer, and one share consumer."""
+"""The share workload, performed with Ottla's own client: one producer, and one share consumer."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,9 +28,10 @@ from ottla.model.settings.share_client import ShareConsumerConfig
 POLL_S = 0.1
 """Timeout in seconds of a poll that finds no new records."""
 RECORDS_MAX = 5
-"""Number of records of one poll. It is small, so that many members hold records at a time."""
+"""Maximum number of records of one poll. It is small, so that many members have acquired records at
+a time."""
 REFUSALS = frozenset({"INVALID_RECORD_STATE", "InvalidRecordStateException"})
-"""Errors of acknowledgements that the broker refuses rightly."""
+"""Names of errors with which a broker correctly refuses acknowledgements."""
 READY_TIMEOUT_S = 45.0
 LOOK_AGAIN_S = 0.2
 
@@ -46,7 +47,7 @@ def share_config(group: str) -> ShareConsumerConfig:
 
 
 async def prepare_share_group(bootstrap: str, plan: LoadPlan, topics: Sequence[NewTopic]) -> None:
-    """Set the settings of the plan's share group, and wait until it delivers.
+    """Set the settings of the plan's share group, and wait until the group delivers records.
 
     The first member makes the cluster create the topic of the share coordinators.
     """
@@ -68,7 +69,7 @@ async def prepare_share_group(bootstrap: str, plan: LoadPlan, topics: Sequence[N
 
 
 class OwnShareClient(OwnClient):
-    """Client of one thread of the share workload."""
+    """Load client for one thread of the share workload, with Ottla's own client."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: str, thread: int, note: Note, plan: LoadPlan
@@ -88,7 +89,7 @@ class OwnShareClient(OwnClient):
 
     @property
     def operations(self) -> dict[str, Callable[[Op], Awaitable[Completion]]]:
-        """The functions that perform the operations, by operation name."""
+        """Functions that perform the workload's operations, by operation name."""
         return {
             "send": self._send,
             "join": self._join,
@@ -99,7 +100,7 @@ class OwnShareClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Forget the records in hand, which are lost."""
+        """Drop the acquired records, which the client can no longer acknowledge."""
         self._held.clear()
 
     def _open_member(self) -> AbstractAsyncContextManager[ShareConsumer]:
@@ -160,9 +161,11 @@ class OwnShareClient(OwnClient):
 
 
 def acknowledged(value: Json, errors: Collection[str]) -> Completion:
-    """Return the completion of acknowledgements, of which some may have failed with these errors.
+    """Return the completion of an operation that acknowledged records. `errors` are the names of
+    the errors with which some acknowledgements failed.
 
-    It is INFO if none was confirmed. One that came after the end of a lock was refused rightly.
+    The completion is INFO if no acknowledgement was confirmed. A broker correctly refuses an
+    acknowledgement after the end of the acquisition lock.
     """
     if not errors:
         return ok(value)
@@ -176,13 +179,14 @@ def acknowledged(value: Json, errors: Collection[str]) -> Completion:
 
 
 async def described_group(bootstrap: str, group: str) -> dict[str, Json]:
-    """Return start offset and lag of a share group, for clients that have no such call."""
+    """Return the start offset and lag of a share group in each partition. Used for client libraries
+    that cannot request them."""
     async with open_admin(bootstrap, timeout_s=DEADLINE_S) as admin:
         return await start_offsets(admin, group)
 
 
 async def start_offsets(admin: Admin, group: str) -> dict[str, Json]:
-    """Return start offset and lag of a share group in each partition, by key."""
+    """Return the start offset and lag of a share group in each partition, by key."""
     try:
         found = await admin.share_group_offsets(group)
     except RefusedError as error:
@@ -196,5 +200,5 @@ async def start_offsets(admin: Admin, group: str) -> dict[str, Json]:
 
 
 def age_ms_of(record: ShareRecord) -> int:
-    """Return the time since the fetch that returned a record was sent, in ms, rounded up."""
+    """Return the time in ms, rounded up, since the client sent the fetch that returned a record."""
     return ceil((trio.current_time() - record._acquired.requested_s) * 1_000) + 1

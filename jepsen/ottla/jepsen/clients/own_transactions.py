@@ -1,4 +1,4 @@
-"""The transactions workload with Ottla's own client."""
+"""The transactions workload, performed with Ottla's own client."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -107,7 +107,7 @@ class OwnTransactionsClient(OwnClient):
         return await self._in_transaction(producer, op, op.value)
 
     async def _move(self, producer: Producer, op: Op) -> Completion:
-        """Produce outputs of polled records, and commit the consumed offsets in the same
+        """Produce copies of polled records, and commit the consumed offsets in the same
         transaction. Returns the operation's completion."""
         if self._member.current is None:
             (await self._member.get()).subscribe([self._plan.prefix + INPUT])

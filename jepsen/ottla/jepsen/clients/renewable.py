@@ -1,8 +1,8 @@
 """Resources opened by `async with` that can crash and be opened again, to simulate clients that
 crash.
 
-Each time a resource is opened, it runs in a task of its own, so any task may crash it.  Brokers see
-a true crash: all connections are aborted first, so that no leave or close request arrives.
+Each opened resource runs in a separate task, so any task may crash it.  Brokers see a true crash:
+all connections are aborted first, so that no leave or close request arrives.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class CuttableTransport:
-    """Transport whose connections can all be cut at once. Each lifetime of a resource uses one.
-    Implements the protocol `Transport`."""
+    """Transport whose connections can all be cut at once. Each opening of a resource uses a new
+    one. Implements the protocol `Transport`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -68,12 +68,12 @@ class Renewable(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """The resource if it is open, else None."""
+        """The resource if it is open, otherwise None."""
         life = self._life
         return None if life is None or life.is_over.is_set() else life.thing
 
     async def get(self) -> T:
-        """Return the resource. Open it again if it has ended."""
+        """Return the resource. It is opened again if it has ended."""
         if self._life is None or self._life.is_over.is_set():
             self._life = await self._nursery.start(self._live)
         assert self._life is not None

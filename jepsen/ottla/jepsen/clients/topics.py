@@ -1,5 +1,5 @@
-"""Creation and deletion of a workload's topics, and the wait until the cluster can serve them and
-its groups."""
+"""Creates and deletes a workload's topics, and waits until the cluster can serve them and its
+groups."""
 
 from collections.abc import Iterable
 
@@ -33,14 +33,14 @@ COMPACTED_CONFIGS = {
 
 
 def record_key(plan: LoadPlan, value: int) -> bytes | None:
-    """Return the record key under which a value is sent, or None if records have no keys."""
+    """Return the record key under which a value is sent, or None if the plan has no record keys."""
     if not plan.record_key_count:
         return None
     return b"%d" % record_key_of(value, plan.record_key_count)
 
 
 class TopicMaker:
-    """Maker of topics whose acknowledged records survive the loss of any one broker."""
+    """Creator of topics whose acknowledged records survive the loss of any single broker."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self.copies = min(COPIES, plan.broker_count)

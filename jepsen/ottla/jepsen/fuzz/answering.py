@@ -15,7 +15,7 @@ LENGTH_BYTES = 4
 
 
 class AnsweringStream(ABC):
-    """One connection to a broker in memory, which a client's transport returns."""
+    """One connection to a broker in memory, which the transport of a client returns."""
 
     closed_error: type[Exception]
     """Type of the error that a send or a receive on a closed connection raises."""
@@ -26,11 +26,11 @@ class AnsweringStream(ABC):
 
     @abstractmethod
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Accept one complete request."""
+        """Accept one complete request, given by its header and body."""
 
     @abstractmethod
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return some bytes of responses, empty at the end of the stream."""
+        """Return some bytes of responses, or b"" at the end of the stream."""
 
     async def send_all(self, data: bytes, /) -> None:
         """Accept a request, or a part of one."""

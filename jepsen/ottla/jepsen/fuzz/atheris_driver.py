@@ -16,7 +16,8 @@ from ottla.jepsen.fuzz.judge import Judge
 
 REPORT_SECONDS = 5.0
 HANG_SECONDS = 30
-"""Seconds that one input may take. If it takes longer, the process ends and prints its stack."""
+"""Time limit in seconds for one input. If an input exceeds it, the process ends and prints its
+stack."""
 
 
 def main(arguments: list[str]) -> None:
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _instrument_compiled_codecs(atheris: Any) -> None:
-    """Let libFuzzer see the functions that the codec compiles at their first use."""
+    """Make the codec functions that are compiled at their first use visible to libFuzzer."""
     from ottla.wire import codec
 
     run = codec._run

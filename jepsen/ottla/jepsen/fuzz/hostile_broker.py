@@ -2,7 +2,7 @@
 transport.
 
 ApiVersions is answered correctly, so that clients send further requests. Every other response is
-the next one of a script. At the end of the script the broker disconnects.
+taken from a script, in order. At the end of the script the broker disconnects.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class HostileStream(AnsweringStream):
         self._sent += framed_answer(asked, answer)
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return the bytes of responses, empty after the broker has disconnected."""
+        """Return the bytes of responses, or b"" after the broker has disconnected."""
         await trio.lowlevel.checkpoint()
         if not self._sent and not self.is_closed:
             await trio.sleep_forever()
@@ -47,7 +47,7 @@ class HostileStream(AnsweringStream):
 
 
 class HostileTransport:
-    """Transport that connects to the hostile broker, whatever the address."""
+    """Transport that connects every address to the hostile broker."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

@@ -1,5 +1,5 @@
-"""Fuzzing of one target, with figures: guided by coverage if atheris is installed, else by mutation
-alone."""
+"""Fuzzes one target and measures it: guided by coverage if atheris is installed, otherwise by
+mutation alone."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ one last input."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FuzzReport:
-    """Result of fuzzing one target."""
+    """Result of fuzzing one target: measured values, and the inputs that it handled incorrectly."""
 
     target: str
     driver: str
@@ -39,7 +39,7 @@ class FuzzReport:
     findings: tuple[FuzzFinding, ...]
 
     def row(self) -> dict[str, Any]:
-        """Return the figures of this fuzzing run by name, as a row of a table."""
+        """Return the measured values of this fuzzing run by name, as a row of a table."""
         return {
             "target": self.target,
             "driver": self.driver,
@@ -61,8 +61,8 @@ def has_atheris() -> bool:
 def hunt(
     target: FuzzTarget, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
 ) -> FuzzReport:
-    """Fuzz one target for `seconds`. Returns a report with figures, and with the inputs that the
-    target handled incorrectly."""
+    """Fuzz one target for `seconds`. `kept` are inputs from earlier runs. Returns a report with
+    measured values, and with the inputs that the target handled incorrectly."""
     if driver == PLAIN:
         return _by_mutation(target, seconds, seed, kept)
     return _by_coverage(target, seconds, seed, kept)

@@ -11,12 +11,12 @@ from hashlib import blake2b
 from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
-"""Allocations are measured for one input in this many, because measuring is several times
-slower."""
+"""Memory allocations are measured for one input in MEASURED_EVERY, because measuring is several
+times slower."""
 
 TRIES = 3
-"""Number of measurements of one cost. The lowest counts, because the first measurement includes
-imports and caches."""
+"""Number of times that the cost of an input is measured. Only the lowest value counts, because the
+first measurement includes imports and caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class FuzzFinding:
 
 @dataclass(slots=True)
 class Judge:
-    """Judge for one fuzzing target: runs it on inputs, and keeps for each code location the
-    shortest input that showed an error there."""
+    """Judge for one fuzzing target. It runs the target on inputs. For each code location, it keeps
+    the shortest input that showed an error there."""
 
     target: FuzzTarget
     input_count: int = 0
@@ -51,8 +51,9 @@ class Judge:
     findings: dict[tuple[str, str], FuzzFinding] = field(default_factory=dict)
 
     def take(self, data: bytes, *, is_measured: bool | None = None) -> FuzzFinding | None:
-        """Run the target on one input. Returns a `FuzzFinding` if the target handled the input
-        incorrectly, else None."""
+        """Run the target on one input. `is_measured` decides whether allocations are measured; None
+        does it for some inputs. Returns a `FuzzFinding` if the target handled the input
+        incorrectly, otherwise None."""
         if is_measured is None:
             is_measured = self.input_count % MEASURED_EVERY == 0
         self.input_count += 1

@@ -1,5 +1,5 @@
-"""Inputs worth keeping: a text file for each target, one input per line in hex, after a `#` comment
-about it."""
+"""Text files with inputs worth keeping, one file per target. An input is one line in hex, after a
+`#` comment about it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ SUFFIX = ".txt"
 
 
 def read_kept(folder: Path, target: str) -> Iterator[bytes]:
-    """Yield the inputs kept for a target, none if there is no file."""
+    """Yield the inputs kept for a target. Yields nothing if there is no file."""
     path = folder / f"{target}{SUFFIX}"
     if not path.exists():
         return
@@ -19,8 +19,8 @@ def read_kept(folder: Path, target: str) -> Iterator[bytes]:
 
 
 def add_kept(folder: Path, target: str, data: bytes, what: str) -> Path:
-    """Append an input to its target's file with the comment `what`, unless the file contains it
-    already. Returns the path of the file."""
+    """Append an input to its target's file with the comment `what`, unless the file already
+    contains the input. Returns the path of the file."""
     path = folder / f"{target}{SUFFIX}"
     if data not in read_kept(folder, target):
         folder.mkdir(parents=True, exist_ok=True)

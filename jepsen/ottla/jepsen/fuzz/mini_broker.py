@@ -1,4 +1,5 @@
-"""A broker's core without drivers: handlers, partitions, logs, coordinators, one connection.
+"""A broker's core without drivers: handlers, partitions, logs, coordinators, one connection. Used
+by fuzz targets and benchmarks.
 
 Its logs are on the simulated disk, its controller decides immediately, and its clock does not
 advance. Each input gets a new broker, so that an input always has the same effect.
@@ -85,7 +86,7 @@ class FrozenClock:
 
 @cache
 def cluster() -> InMemoryController:
-    """Return the metadata of a cluster of one broker, with its topics."""
+    """Return a controller with the metadata of a cluster that has one broker and several topics."""
     made = InMemoryController()
     made.start(LOCAL)
     for name in (TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
@@ -104,7 +105,7 @@ class ImmediateController:
     """Controller that has no other clients and decides every request immediately."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Decide a forwarded request, and return the response. The metadata is not changed."""
+        """Return the controller's response to a forwarded request. The metadata is not changed."""
         before = cluster()
         version = request.api_version
         api = API.get(request.api_key)
@@ -168,12 +169,13 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         image: MetadataImage | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start the broker with an image of the metadata, by default the image of `cluster()`. By
-        default its clock does not advance."""
+        """Start the broker with a metadata image, by default the image of `cluster()`. By default,
+        the broker's clock does not advance."""
         self.faults: list[BaseException] = []
         """Unexpected exceptions in the broker. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
-        """Transaction markers to write. Each partition receives its marker immediately."""
+        """Transaction markers that the coordinator wants to write. Each partition receives its
+        marker immediately."""
         self._are_groups_due = False
         clock, rng = clock or FrozenClock(), SeededRng(1)
         dispatcher = Dispatcher(errors=NotedErrors(self.faults.append))
@@ -232,8 +234,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     # --- hosting of the connection ---
 
     def run_pending(self, channel: MemoryChannel, slot: ResponseSlot, pending: Pending) -> None:
-        """Finish the work that a handler started. A delayed response is dropped together with its
-        request."""
+        """Finish the work that a request handler started. A delayed response is dropped together
+        with its request."""
         work = self._await_pending(channel, slot, pending)
         with suppress(StopIteration):
             work.send(None)
@@ -257,7 +259,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         """Set no timer, because the clock does not advance."""
 
     def _watch(self, channel: MemoryChannel) -> None:
-        """Register no events for the channel, because all of the client's bytes are already in
+        """Register no I/O events for the channel, because all of the client's bytes are already in
         memory."""
 
     def _on_closed(self, channel: MemoryChannel) -> None:
@@ -269,7 +271,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     # --- used by targets ---
 
     def take(self, data: bytes | bytearray, piece_bytes: int) -> bytes:
-        """Deliver bytes in pieces of the given size, and return the bytes that the broker sends
+        """Deliver bytes in pieces of `piece_bytes`, and return the bytes that the broker sends
         back."""
         channel = self._channel
         channel.sent = sent = bytearray()
@@ -289,7 +291,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             run_now(coordinator.publish(MetadataDelta.between(coordinator.image, image), image))
 
     def exchange(self, data: bytes) -> int:
-        """Deliver complete frames, and return the size of the responses, which are not read.
+        """Deliver complete frames, and return the size of the responses in bytes. The responses are
+        not read.
 
         The connection is called directly, so that benchmarks do not count the instructions of a
         server.
@@ -321,8 +324,10 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return size + count
 
     def exchange_in_turns(self, data: bytes) -> Iterator[None]:
-        """Deliver frames, and yield after each event-loop iteration that serves them. Responses are
-        not read."""
+        """Deliver frames within one event-loop iteration. Returns the size of the responses in
+        bytes at the end of the iteration.
+
+        Coordinators need this because they write and respond at the end of an iteration."""
         turn_end, connection = self.dispatcher.turn_end, self._channel.connection
         now_ms = self._clock.monotonic_ms()
         turn_end.begin()
@@ -392,7 +397,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
 
 
 def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
-    """Process a telemetry push immediately."""
+    """Process a client's telemetry push immediately."""
     traits = instance.traits
     labels = ClientLabels(
         instance.id,

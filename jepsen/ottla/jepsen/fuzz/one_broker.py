@@ -1,8 +1,8 @@
 """One broker in memory, connected to the client's transport. Its responses are correct, late, or
 missing from a chosen request onwards.
 
-It has one topic and coordinates one group of a single member, in the virtual time of the test.
-`asked` contains the requests that it received.
+The broker has one topic and coordinates one group of a single member, in the virtual time of the
+test. `asked` contains the requests that it received.
 """
 
 from collections import deque
@@ -72,7 +72,8 @@ class OneBroker:
 
     def __init__(self, *, silent_from: int | None = None, never_connects: bool = False) -> None:
         self.silent_from = silent_from
-        """Number of the first request that gets no response. Later requests get none either."""
+        """Number of the first request that gets no response. Later requests get no response either.
+        """
         self.never_connects = never_connects
         self.leaderless: frozenset[int] = frozenset()
         self.asked: list[Message] = []
@@ -90,7 +91,8 @@ class OneBroker:
         TRANSPORT.set(self)
 
     def answer(self, api_key: int, version: int, body: memoryview) -> tuple[bytes, float] | None:
-        """Return the response to a request and its delay in seconds, or None for no response."""
+        """Return the body of the response to a request and its delay in seconds, or None for no
+        response."""
         request = codec.decode(apis.request_class(api_key), version, body)
         self.asked.append(request)
         if self.silent_from is not None and len(self.asked) > self.silent_from:
@@ -233,8 +235,8 @@ class OneStream(AnsweringStream):
         self._news = trio.lowlevel.ParkingLot()
 
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Send the response when all earlier responses are sent. A request without a response also
-        blocks the responses to all later requests."""
+        """Send the response when all earlier responses are sent. A request that gets no response
+        also blocks the responses to all later requests."""
         answered = self._broker.answer(asked.api_key, asked.api_version, body)
         if answered is None:
             self._free_s = float("inf")

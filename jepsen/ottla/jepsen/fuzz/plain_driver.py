@@ -1,4 +1,4 @@
-"""Fuzzing by mutation alone, in pure Python. Every test run includes a short one.
+"""Fuzzing by mutation alone, in pure Python. Every test run includes a short run of it.
 
 The inputs depend only on the seed and the count. A time limit can only end the run earlier.
 """
@@ -22,8 +22,8 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Judge all valid and kept inputs unchanged, then mutated inputs. Returns the judge, which has
-    kept the inputs that were handled incorrectly."""
+    """Judge all valid and kept inputs unchanged, then mutated inputs, at most `count` or for
+    `seconds`. Returns the judge, which has kept the inputs that were handled incorrectly."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)
     ends_at = time.monotonic() + seconds

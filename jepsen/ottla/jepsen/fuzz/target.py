@@ -16,7 +16,7 @@ CPU_MS_MAX = 50.0
 broker."""
 
 INPUT_BYTES_MAX = 8 * KIB
-"""Default size limit of inputs. Longer ones find little more and run slower."""
+"""Default size limit of inputs in bytes. Longer inputs find little more and run slower."""
 
 
 def _no_name(data: bytes) -> str:
@@ -32,11 +32,11 @@ class FuzzTarget:
     """Description of the reader, shown to a person who selects a target."""
     check: Callable[[bytes], None]
     seeds: Callable[[Random], Iterable[bytes]]
-    """Valid inputs, made by Ottla's own encoders."""
+    """Function that returns valid inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
-    """Function that names the form of an input, so that errors found with different forms are kept
-    apart."""
+    """Function that returns the name of an input's form (for example its message type), so that
+    errors found with different forms are kept apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
     """Bytes that may be allocated in addition to a multiple of the input's size."""
@@ -48,8 +48,8 @@ class FuzzTarget:
 
 
 def parts_of(data: bytes, count: int) -> list[bytes]:
-    """Return the `count` parts of an input. Each part but the last is preceded by its length in two
-    bytes.
+    """Split an input into `count` parts, and return them. Each part but the last is preceded by its
+    length in two bytes.
 
     If a length exceeds the input, the part is the rest of the input. So every input can be split.
     """

@@ -42,12 +42,12 @@ except OSError as error:
 
 
 class Ability(StrEnum):
-    """A privilege or tool of the machine that some faults need."""
+    """A privilege or tool of this machine that some faults need."""
 
     NAMESPACES = "namespaces"
     """Ability to create network namespaces, one for each node, in which the kernel drops packets.
-    Without them, connections go through the harness' own proxies. The proxies then simulate cuts,
-    losses, delays and resets."""
+    Without this ability, connections go through the harness's own proxies, which then simulate
+    cuts, losses, delays and resets."""
     RATES = "rates"
     """Ability to limit the bit rate of links."""
     RESETS = "resets"
@@ -61,7 +61,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The machine's abilities to inject faults, and the reason for each missing ability."""
+    """The abilities of this machine to inject faults, and the reason for each missing ability."""
 
     missing: Mapping[Ability, str]
     """The missing abilities, each with the reason."""
@@ -72,7 +72,7 @@ class Abilities:
 
     @property
     def has_namespaces(self) -> bool:
-        """True if nodes have network namespaces of their own. If not, the harness uses proxies."""
+        """True if each node has its own network namespace. If not, the harness uses proxies."""
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":
@@ -91,7 +91,7 @@ NOTHING = Abilities(
         if one not in (Ability.RATES, Ability.RESETS)  # the harness' own proxies have these
     }
 )
-"""The abilities of a machine without privileges: processes on loopback, behind the harness'
+"""The abilities of a machine without privileges: processes run on loopback, behind the harness's
 proxies."""
 
 
@@ -137,7 +137,8 @@ async def _slow_down(network: NamespaceNetwork) -> None:
 
 
 async def _reset(network: NamespaceNetwork) -> None:
-    """Reset a connection that the probed node opens to itself."""
+    """Test whether connections can be reset, with a connection that the probed node opens to
+    itself."""
     network.links.lift_all()
     await network.apply()
     host, _, _port = network.endpoints[NODE].binds.rpartition(":")

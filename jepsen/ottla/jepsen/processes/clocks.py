@@ -1,4 +1,5 @@
-"""Wall clocks that jump: a small library in each node's process adds an offset to its wall clock.
+"""Simulates wall clocks that jump: a small C library in each node's process adds an offset to its
+wall clock.
 
 The offset is read from a file.  Only the wall clock is wrong. The monotonic clock, which leases and
 timeouts use, stays right, as when an administrator or NTP sets a machine's clock.  libfaketime is
@@ -15,8 +16,8 @@ COMPILER = "cc"
 
 
 async def compile_shim(directory: Path) -> Path:
-    """Compile the library into a directory, and return its path. Raises CommandError if there is no
-    compiler."""
+    """Compile the clock library into a directory, and return its path. Raises CommandError if there
+    is no compiler."""
     library = directory / "clock_shim.so"
     words = [COMPILER, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE), "-ldl"]
     await run_async(words)
@@ -45,7 +46,8 @@ class Clocks:
             file.write(_offset_bytes(offset_ms))
 
     def environment(self, node: str) -> dict[str, str]:
-        """Return the environment variables that make the node's process use its clock."""
+        """Return the environment variables that make the node's process use its simulated wall
+        clock."""
         if self._library is None:
             return {}
         return {"LD_PRELOAD": str(self._library), "OTTLA_CLOCK_FILE": str(self._path(node))}

@@ -59,9 +59,10 @@ HEALTHY_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.25
 """Seconds between two polls of a cluster that is not healthy yet."""
 RESTART_AFTER_S = 1.0
-"""Seconds after which a node that died by itself is started again."""
+"""Seconds until a node that died by itself is started again."""
 RESTARTS_MAX = 20
-"""Restarts of a node that keeps dying, after which it stays down. The run has failed by then."""
+"""Maximum number of restarts of a node that keeps dying. After them it stays down, and the run has
+failed."""
 
 
 class ProcessCluster:
@@ -87,12 +88,12 @@ class ProcessCluster:
 
     @property
     def brokers(self) -> list[ProcessNode]:
-        """All brokers."""
+        """All brokers of the cluster."""
         return [node for node in self.nodes.values() if node.role is NodeRole.BROKER]
 
     @property
     def controllers(self) -> list[ProcessNode]:
-        """All controllers."""
+        """All controllers of the cluster."""
         return [node for node in self.nodes.values() if node.role is NodeRole.CONTROLLER]
 
     @property
@@ -107,8 +108,8 @@ class ProcessCluster:
         return sorted(found, key=lambda death: death.time_ns)
 
     async def start(self, *names: str, wait: bool = True) -> None:
-        """Start the named nodes at the same time, or all nodes if none are named. If `wait`,
-        returns when each of them serves."""
+        """Start the named nodes at the same time, or all nodes if none are named. If `wait` is
+        True, returns when each of them serves requests."""
         nodes = [self.nodes[name] for name in names or self.nodes]
         for node in nodes:
             node.start()
@@ -128,8 +129,8 @@ class ProcessCluster:
             await self.nodes[name].stop()
 
     async def stop_all(self) -> list[str]:
-        """Shut all nodes down, brokers first, since their shutdown needs a controller. Returns the
-        errors."""
+        """Shut all nodes down, brokers first, since their shutdown needs a controller. Returns a
+        message for each node that did not stop."""
         wrong: list[str] = []
 
         async def stop(node: ProcessNode) -> None:
@@ -166,8 +167,8 @@ class ProcessCluster:
         return {node.name: found[node.address] for node in self.brokers if node.address in found}
 
     async def partitions(self) -> dict[str, ViewedPartition]:
-        """Return all partitions by key, as reported by one of the brokers that agree with most
-        others."""
+        """Return all partitions by key ("topic-partition"), as reported by a broker that agrees
+        with most other brokers."""
         views = list((await self.views()).values())
         if not views:
             return {}

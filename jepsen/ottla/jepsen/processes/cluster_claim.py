@@ -1,4 +1,5 @@
-"""The resources of the machine that a run allocates, and their release, also by another process.
+"""The resources of this machine that a run allocates, and their release, which another process may
+perform.
 
 A run claims a number by locking a file. The number determines its subnet and the names of its
 bridge, links and namespaces.  The lock ends with the process that holds it. So if a claim file can
@@ -34,7 +35,7 @@ CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
 directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""Numbers of claims: the third byte of the subnets."""
+"""Numbers that a run may claim. The number is the third byte of the run's subnet."""
 
 END_TIMEOUT_S = 10.0
 """Seconds after which a killed process that still exists is considered hung in the kernel."""
@@ -51,7 +52,7 @@ ALL_IS_WELL = b"."
 
 @dataclass(frozen=True, slots=True)
 class MachineClaim:
-    """The number and names that one run claims on the machine."""
+    """The number and names that one run claims on this machine."""
 
     number: int
     run_id: str
@@ -75,7 +76,7 @@ class MachineClaim:
         return f"{self.prefix}x"
 
     def link_of(self, node: str) -> str:
-        """Return the name of the harness' end of a node's link."""
+        """Return the interface name of the harness's end of the link to a node."""
         return f"{self.prefix}{node}"
 
     def namespace_of(self, node: str) -> str:
@@ -83,12 +84,12 @@ class MachineClaim:
         return f"{self.prefix}-{node}"
 
     def address(self, host: int) -> str:
-        """Return an address of the run's subnet, a /24."""
+        """Return the IPv4 address of host number `host` in the run's subnet, a /24."""
         return f"10.231.{self.number}.{host}"
 
 
 def claims_directory() -> Path:
-    """Return the directory of this user's claims."""
+    """Return the directory in which this user's runs lock their claim files."""
     if CLAIMS_VARIABLE in os.environ:
         return Path(os.environ[CLAIMS_VARIABLE])
     if os.geteuid() == 0:
@@ -192,7 +193,8 @@ def _claims_above(number: int) -> bool:
 
 
 def _locked(number: int, held: ExitStack) -> IO[str] | None:
-    """Open and lock the claim file of a number. Returns None if another process has locked it."""
+    """Open and lock the claim file of a number. Returns None if another process has locked it. The
+    lock ends with `held`."""
     directory = claims_directory()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = held.enter_context((directory / f"{number}.lock").open("a+"))

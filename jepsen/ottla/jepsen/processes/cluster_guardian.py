@@ -1,4 +1,4 @@
-"""Guardian process that cleans up after a dead harness: `python -m …processes.cluster_guardian
+"""Guardian process that cleans up after a dead test harness: `python -m …processes.cluster_guardian
 RUN_ID`.
 
 Its standard input is a pipe from the harness, which the kernel closes however the harness dies. The

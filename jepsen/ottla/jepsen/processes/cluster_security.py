@@ -49,7 +49,8 @@ harness itself needs Describe on the cluster."""
 
 
 class ClusterSecurity:
-    """The certificates, users and ACLs of one cluster, created before its nodes' files."""
+    """The certificates, users and ACLs of one cluster. They are created before the settings files
+    of its nodes."""
 
     def __init__(self, directory: Path, nodes: Mapping[tuple[str, int], NodeEndpoint]) -> None:
         self._secure = open_secure_cluster(

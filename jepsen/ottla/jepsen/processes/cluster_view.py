@@ -1,7 +1,7 @@
 """The state that a cluster reports: leaders, in-sync replicas, and whether the cluster is healthy.
 
 Every broker is asked for its metadata, because a broker that was cut off reports old metadata. The
-quorum is asked up to which metadata offset each broker has fetched. A broker that has just
+quorum reports up to which metadata offset each broker has fetched, because a broker that has just
 restarted may report even older metadata.
 """
 
@@ -27,7 +27,7 @@ NOBODY = -1
 
 
 class NoAnswerError(Exception):
-    """A node or the cluster did not answer in time, or refused."""
+    """Raised if a node or the cluster did not answer in time, or refused the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class View:
     """The metadata that one broker reports."""
 
     brokers: frozenset[int]
-    """Registered brokers that are not fenced."""
+    """Ids of the registered brokers that are not fenced."""
     partitions: dict[str, ViewedPartition] = field(default_factory=dict)
     """Partitions by key, "topic-partition"."""
 
@@ -106,8 +106,8 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
 
 
 async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
-    """Return the state of the quorum, requested through any of the brokers. Raises NoAnswerError if
-    none of them answers."""
+    """Return the state of the quorum, requested through the given brokers one after the other.
+    Raises NoAnswerError if no broker answers."""
     topic = quorum_request.TopicData(
         topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
     )

@@ -8,7 +8,7 @@ TIMEOUT_S = 60.0
 
 
 class CommandError(Exception):
-    """A system command failed. The message has the command and its output."""
+    """Raised if a system command failed. The message has the command and its output."""
 
 
 def run(command: Sequence[str], *, given: str = "", is_checked: bool = True) -> str:

@@ -1,10 +1,10 @@
-"""A node's disk: a file system of its own in a file of limited size, whose power can be cut.
+"""A node's disk: a separate file system in a file of limited size, whose power can be cut.
 
 A power cut replaces the mounted image by a copy taken while it was mounted. Data that was not
 flushed is in the page cache but not in this copy.  ext4 is mounted with a commit interval of 300 s,
 and without early writes for renames, so that unflushed data is really missing.
 
-If the machine does not allow mounts, a plain directory is used. It loses nothing and is never full
+If this machine does not allow mounts, a plain directory is used. It loses nothing and is never full
 (`can_lose_power` is False).
 """
 
@@ -21,8 +21,8 @@ from ottla.jepsen.processes.commands_async import run_async
 from ottla.model.limits import BATCH_HEADER_BYTES
 
 IMAGE_BYTES = 512 << 20
-"""Size of an image, which is sparse: unwritten blocks cost nothing.  A smaller one would be full
-within a long run."""
+"""Size of a disk image in bytes. The image is sparse: unwritten blocks cost nothing.  A smaller
+image would be full within a long run."""
 
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=8")
 """Command that makes the file system. A journal of 8 MiB is enough, and is copied at each power
@@ -57,7 +57,7 @@ class NodeDisk(Protocol):
         """Lose all unflushed data. The node's process must have ended."""
 
     async def fill(self) -> int:
-        """Fill the disk up. Returns the number of bytes that were free."""
+        """Fill the disk up. Returns the number of bytes that were free before."""
 
     async def make_room(self) -> None:
         """Delete the file with which `fill` filled the disk, so that writes succeed again."""
@@ -124,8 +124,8 @@ class ImageDisk:
             await self._mount_image()
 
     async def fill(self) -> int:
-        """Fill all free blocks, including those that become free meanwhile. Returns the number of
-        bytes that were free."""
+        """Fill all free blocks, including blocks that become free meanwhile. Returns the number of
+        bytes that were free before."""
         before = shutil.disk_usage(self._mount).free
         await trio.to_thread.run_sync(_take_room, self._mount / BALLAST)
         return before
@@ -148,7 +148,7 @@ def closed_segments(data: Path) -> list[Path]:
 
 def protected_bits(segment: Path) -> list[range]:
     """Return the range of bits that the records occupy in each batch of a .log file. The batch's
-    CRC covers them.
+    CRC covers these bits.
 
     In Kafka's format the fields before the CRC (base offset, length, epoch, magic) are not covered,
     and a wrong length would mislead a scan of the log.

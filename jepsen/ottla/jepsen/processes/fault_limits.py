@@ -1,9 +1,9 @@
-"""The fault limits: decide which further faults a cluster must tolerate, given the faults already
-active.
+"""The fault limits: they decide which further faults a cluster must tolerate, given the faults
+already active.
 
 A broker that loses power or data on its disk has lost acknowledged records, which other replicas
 still have. Kafka keeps such records as long as one in-sync replica has them.  So only one broker at
-a time may be damaged that way, and only while all replicas of all partitions are in sync.
+a time may be damaged in this way, and only while all replicas of all partitions are in sync.
 
 Until all replicas are in sync again, no other broker may even be killed. To the controller a kill
 looks like a loss, so it would have to elect the damaged replica.  These rules do not apply to
@@ -27,7 +27,7 @@ class FaultyNetwork(Protocol):
 
 
 class LimitedCluster(Protocol):
-    """The cluster whose faults are limited."""
+    """The part of a cluster that the fault limits use."""
 
     @property
     def nodes(self) -> Mapping[str, ProcessNode]:
@@ -49,7 +49,7 @@ class LimitedCluster(Protocol):
         ...
 
     async def reason_not_full(self) -> str | None:
-        """Return the reason why a replica is not in sync; None if all are."""
+        """Return the reason why a replica is not in sync, or None if all replicas are in sync."""
         ...
 
 
@@ -84,7 +84,7 @@ class FaultLimits:
 
     @contextmanager
     def holding(self, nodes: Iterable[ProcessNode], who: str) -> Iterator[None]:
-        """Reserve nodes for the duration of a block."""
+        """Reserve nodes for the fault named `who`, for the duration of a block."""
         nodes = list(nodes)
         self.hold(nodes, who)
         try:
@@ -93,8 +93,8 @@ class FaultLimits:
             self.release(nodes)
 
     async def reason_not_to_kill(self, nodes: Iterable[ProcessNode]) -> str | None:
-        """Return the reason why nodes may not be killed or restarted uncleanly now, or None if they
-        may."""
+        """Return the reason why nodes may not be killed or restarted uncleanly now, or None if that
+        is allowed."""
         if self.damaged is not None and await self._cluster.is_isr_full():
             self.damaged = None
         others = [
@@ -105,7 +105,7 @@ class FaultLimits:
         return f"{self.damaged.name} has lost records and has not copied them again"
 
     async def reason_not_to_damage(self, nodes: Iterable[ProcessNode]) -> str | None:
-        """Return the reason why nodes may not lose unflushed data now, or None if they may.
+        """Return the reason why nodes may not lose unflushed data now, or None if that is allowed.
 
         If None is returned and one of the nodes is a broker that does not flush, this broker counts
         as damaged from then on. The caller must damage it without an `await` in between.
@@ -116,8 +116,8 @@ class FaultLimits:
         return await self._reason_not_to_lose(brokers)
 
     async def reason_not_to_corrupt(self, node: ProcessNode) -> str | None:
-        """Return the reason why a replica may not lose flushed data now, or None if it may. Brokers
-        that flush are no exception here."""
+        """Return the reason why a broker's replicas may not lose flushed data now, or None if that
+        is allowed. Brokers that flush before they acknowledge are no exception here."""
         assert node.role is NodeRole.BROKER, "a controller with a damaged disk may not vote"
         return await self._reason_not_to_lose([node])
 

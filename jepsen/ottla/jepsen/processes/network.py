@@ -1,8 +1,9 @@
 """The network of a cluster: the addresses of nodes, and the faults of their links.
 
 Two classes implement one protocol. In `network_namespaces` the kernel drops packets; in
-`network_proxies` connections go through the harness.  A cut is silent: its victims receive neither
-data nor an error.  Invariant: links that no active fault names are not affected.
+`network_proxies` connections go through the test harness.  A cut is silent: the nodes that it
+affects receive neither data nor an error.  Invariant: links that no active fault names are not
+affected.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +15,8 @@ from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, Links, cut,
 from ottla.jepsen.processes.network_links import slow as slow_fault
 
 LOSS_SHARE = 0.2
-"""Default share of packets lost. TCP works with it, but slowly. Losing half of all packets would
-have the same effect as a cut."""
+"""Default share of packets lost. TCP works with this loss, but slowly. Losing half of all packets
+would have the same effect as a cut."""
 
 SLOW_BITS_PER_S = 1_000_000
 """Default bit rate of slow links: enough for heartbeats and metadata, not for the load."""
@@ -23,8 +24,8 @@ SLOW_BITS_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NodeEndpoint:
-    """Network address of one node: where it listens, what it advertises, and the command prefix
-    that starts it there."""
+    """Network address of one node: the address at which it listens, the address that it advertises,
+    and the command prefix that starts it there."""
 
     binds: str
     """host:port at which the node itself listens."""
@@ -54,7 +55,7 @@ NetworkManager = AbstractAsyncContextManager[Network]
 
 
 class NetworkFaults:
-    """The faults of a network that nemeses inject."""
+    """Methods to inject and remove the faults of a network, for nemeses."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -85,7 +86,7 @@ class NetworkFaults:
         await self.put(f"cut {a} {b} {one_way}", cut(a, b, one_way=one_way))
 
     async def isolate(self, node: str, *, clients: bool = False) -> None:
-        """Cut a node from all others."""
+        """Cut a node off from all other nodes, and with `clients` from clients, too."""
         await self.put(f"isolate {node}", isolate(node, self._network.links.nodes, clients=clients))
 
     async def loss(self, nodes: Iterable[str], share: float = LOSS_SHARE) -> None:

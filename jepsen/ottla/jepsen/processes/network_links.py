@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 CLIENTS = "clients"
-"""The harness' own end of the network, where all clients are."""
+"""Name of the harness's own end of the network, where all clients are."""
 
 CUT = 1.0
 """Share of packets lost on a link that is cut."""
@@ -41,7 +41,7 @@ class Links:
         return not self._faults
 
     def put(self, name: str, fault: LinkFault) -> None:
-        """Activate a fault. It replaces a fault with the same name."""
+        """Activate a fault under a name. It replaces a fault with the same name."""
         ends = {*self.nodes, CLIENTS}
         for sender, receiver in fault.lost:
             assert sender != receiver
@@ -58,20 +58,20 @@ class Links:
         self._faults.clear()
 
     def lost(self, sender: str, receiver: str) -> float:
-        """Return the share of packets lost on a link, which is the largest share of all active
-        faults."""
+        """Return the share of packets lost on a link: the largest share of all active faults."""
         link = (sender, receiver)
         return max((fault.lost.get(link, 0.0) for fault in self._faults.values()), default=0.0)
 
     def lost_to(self, receiver: str) -> dict[str, float]:
-        """Return the share of packets lost by sender, for all senders with losses on their link to
-        `receiver`."""
+        """Return the share of packets lost by sender, for all senders whose link to `receiver`
+        loses packets."""
         senders = (one for one in (*self.nodes, CLIENTS) if one != receiver)
         shares = {sender: self.lost(sender, receiver) for sender in senders}
         return {sender: share for sender, share in shares.items() if share > 0}
 
     def rate_of(self, node: str) -> int | None:
-        """Return the bit rate to which a node is limited, or None."""
+        """Return the bit rate in bits per second to which a node is limited, or None if there is no
+        limit."""
         rates = [
             fault.rate_bits_per_s[node]
             for fault in self._faults.values()
@@ -81,8 +81,8 @@ class Links:
 
 
 def cut(a: str, b: str, *, one_way: bool = False) -> LinkFault:
-    """Return a fault that cuts two nodes from each other. With `one_way` only data from `a` is
-    lost."""
+    """Return a fault that cuts two nodes off from each other. With `one_way` only data from `a` to
+    `b` is lost."""
     return cut_links([(a, b)] if one_way else [(a, b), (b, a)])
 
 
@@ -92,8 +92,8 @@ def cut_links(links: Iterable[Link]) -> LinkFault:
 
 
 def split(groups: Iterable[Iterable[str]]) -> LinkFault:
-    """Return a fault that cuts each group of nodes from all other groups. Clients still reach all
-    nodes."""
+    """Return a fault that cuts each group of nodes off from all other groups. Clients still reach
+    all nodes."""
     parts = [tuple(group) for group in groups]
     return cut_links(
         (sender, receiver)
@@ -106,7 +106,8 @@ def split(groups: Iterable[Iterable[str]]) -> LinkFault:
 
 
 def isolate(node: str, others: Iterable[str], *, clients: bool = False) -> LinkFault:
-    """Return a fault that cuts one node from all others, and with `clients` from clients too."""
+    """Return a fault that cuts one node off from the nodes `others`, and with `clients` from
+    clients, too."""
     far = [one for one in others if one != node] + ([CLIENTS] if clients else [])
     return cut_links(link for one in far for link in ((node, one), (one, node)))
 
@@ -128,11 +129,11 @@ def slow(nodes: Iterable[str], bits_per_s: int) -> LinkFault:
 
 
 def majorities_ring(ring: Sequence[str]) -> LinkFault:
-    """Return a fault in which each node of a ring reaches only its nearest nodes. These are a
-    majority, and each node has a different one.
+    """Return a fault in which each node of a ring reaches only its nearest nodes. Together with the
+    node these are a majority, and a different one for each node.
 
-    With three nodes every node is a neighbour of all others, so two nodes are cut from each other
-    instead.
+    With three nodes every node is a neighbour of all others, so two nodes are cut off from each
+    other instead.
     """
     count = len(ring)
     if count <= 3:

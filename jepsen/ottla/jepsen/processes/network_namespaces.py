@@ -1,4 +1,5 @@
-"""A network in the kernel: each node in a namespace of its own, all on one bridge.  Needs root.
+"""A network in the kernel: each node has its own network namespace, and all are on one bridge.
+Needs root.
 
 Only iproute2 is used.  A BPF classifier selects the packets to drop where they leave the bridge for
 their receiver, and redirects them to a bridge without connections. So the sender gets no error.
@@ -25,14 +26,15 @@ FIRST_HOST = 1
 BUCKET_BYTES = 32_768
 """Size of a token bucket, which must hold the largest packet."""
 QUEUE_MS = 400
-"""Longest time in ms that a packet may wait for its tokens. Then it is dropped, as by a router."""
+"""Longest time in ms that a packet may wait for its tokens. A packet that would wait longer is
+dropped, as by a router."""
 
 
 class Hook(NamedTuple):
-    """Place in the kernel where one traffic rule is installed."""
+    """Traffic control hook: a place in the kernel where one traffic rule (`tc`) is installed."""
 
     namespace: str | None
-    """Network namespace of the traffic rule. None: the harness' own."""
+    """Network namespace of the traffic rule. None means the harness's own namespace."""
     put: str
     """Arguments of `tc` that add the traffic rule. The rule itself is appended to them."""
     remove: str
@@ -87,7 +89,8 @@ class NamespaceNetwork:
             await run_async(self._inside(node, "ip", "-batch", "-"), given=_batch(lines))
 
     async def apply(self) -> None:
-        """Make the kernel's rules match `links`. Rules that already match are not touched."""
+        """Make the kernel's traffic rules match `links`. Rules that already match are not
+        touched."""
         async with self._lock:
             wanted = self._wanted()
             changes: dict[str | None, list[str]] = {}

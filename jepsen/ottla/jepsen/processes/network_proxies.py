@@ -1,4 +1,4 @@
-"""A network for users without root: nodes on loopback, each behind a proxy of the harness.
+"""A network for users without root: nodes on loopback, each behind a proxy of the test harness.
 
 Nodes and clients know only the proxies' addresses. So all their bytes pass through the proxies, and
 wait there while a link is cut.  The kernel names the process that owns a socket, which identifies
@@ -30,10 +30,10 @@ PORTS_A_RUN = 40
 """
 
 PACKET_BYTES = 16_384
-"""Number of bytes that a proxy reads at once. A simulated packet loss affects as many."""
+"""Number of bytes that a proxy reads at once. A simulated packet loss delays this many bytes."""
 REPEATED_AFTER_S = 0.2
-"""Delay in seconds of the first retransmission, TCP's shortest timeout. It doubles with each
-further loss."""
+"""Delay in seconds of the first simulated retransmission, which is TCP's shortest timeout. It
+doubles with each further loss."""
 REPEATS_MAX = 6
 SOCKET_TABLES = {
     "/proc/net/tcp": "0100007F",
@@ -79,12 +79,12 @@ class ProxyNetwork:
         self._relays: set[Relay] = set()
         self._changed = trio.Event()
         self._free_at_s: dict[tuple[str, str], float] = {}
-        """By node and direction, the time at which the node's slow link will have sent all bytes
-        passed to it."""
+        """Time at which a node's slow link will have sent all bytes passed to it, by (node,
+        direction)."""
         self._dice = random.Random()
 
     async def apply(self) -> None:
-        """Wake all waiting relays, so that they check the links again."""
+        """Wake all waiting relays, so that they apply the changed faults."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -162,8 +162,8 @@ class ProxyNetwork:
                 await trio.sleep_until(self._free_at_s[bound])
 
     def _owner(self, port: int, remote_port: int) -> str:
-        """Return the node whose socket connects one port to another, or CLIENTS if no node has such
-        a socket."""
+        """Return the name of the node whose socket connects one port to another, or CLIENTS if no
+        node has such a socket."""
         inode = _inode_of(port, remote_port)
         if inode is not None:
             for node in self.links.nodes:

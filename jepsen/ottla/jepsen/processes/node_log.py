@@ -1,12 +1,12 @@
-"""The output of a node in two files of bounded size: the latest part, and the part before it."""
+"""Log of a node's output, in two files of bounded size: the latest part, and the part before it."""
 
 from pathlib import Path
 
 import trio
 
 PART_BYTES_MAX = 8 << 20
-"""Maximum size of one file. A healthy node prints few lines. Of a failing node, the last lines
-matter most."""
+"""Maximum size in bytes of one log file. A healthy node prints few lines. For a failing node, the
+last lines matter most."""
 
 RECEIVE_BYTES = 65_536
 
@@ -18,7 +18,7 @@ class NodeLog:
     def __init__(self, path: Path, *, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self.path = path
         self.lost_bytes = 0
-        """Number of printed bytes that were discarded."""
+        """Number of bytes of output that were discarded."""
         self._part_bytes_max = part_bytes_max
 
     @property
@@ -31,7 +31,8 @@ class NodeLog:
         return self.path.with_name(f"{self.path.name}.before")
 
     async def copy(self, reader: int) -> None:
-        """Copy a pipe into the log until the pipe ends. Owns the descriptor."""
+        """Copy a pipe into the log until the pipe ends. Closes the descriptor `reader`
+        afterwards."""
         async with trio.lowlevel.FdStream(reader) as stream:
             while said := await stream.receive_some(RECEIVE_BYTES):
                 self._write(said)

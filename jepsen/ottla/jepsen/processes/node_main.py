@@ -1,4 +1,4 @@
-"""`python -m ottla.jepsen.processes.node_main`: a node with a deliberate bug.
+"""Starts a node with a deliberate bug: `python -m ottla.jepsen.processes.node_main`.
 
 It installs the bug named by OTTLA_PLANTED_BUG, then runs the ordinary `ottla` command. Only tests
 of the harness start nodes this way. No other code reads that variable, so that the environment

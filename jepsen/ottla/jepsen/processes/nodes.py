@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ottla.jepsen.processes.network import NodeEndpoint
 
 READY_TIMEOUT_S = 60.0
-"""Seconds that a startup may take. Sufficient for six nodes at once that recover on two cores after
-a power cut."""
+"""Seconds that a startup may take. This is enough for six nodes that recover at the same time on
+two cores after a power cut."""
 STOP_TIMEOUT_S = 30.0
 WORDS_BYTES = 2_000
 
@@ -35,7 +35,7 @@ PLANTED_MODULE = "ottla.jepsen.processes.node_main"
 
 
 class NodeRole(StrEnum):
-    """Role of a node."""
+    """Role of a node: broker or controller."""
 
     CONTROLLER = "controller"
     BROKER = "broker"
@@ -48,7 +48,7 @@ class ProcessState(StrEnum):
     """State of a node without a process: it was never started, or the harness ended it."""
     STARTING = "starting"
     RUNNING = "running"
-    """State of a node whose process has reported that it serves."""
+    """State of a node whose process has reported that it serves requests."""
     PAUSED = "paused"
     DEAD = "dead"
     """State of a node whose process ended by itself."""
@@ -56,13 +56,13 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """An unplanned end of a node."""
+    """An unplanned end of a node's process."""
 
     node: str
     time_ns: int
     """Wall-clock time in ns at which the end of the process was detected."""
     code: int | None
-    """Exit code, or -N for signal N. None if the process did not end when a shutdown was
+    """Exit code, or -N for signal N. None if the process did not end although a shutdown was
     requested."""
     was_expected: bool
     """True if an injected fault, such as a full disk, may cause the end of the process."""
@@ -70,11 +70,11 @@ class Death:
 
 
 class NodeError(Exception):
-    """A node did not start or stop as requested."""
+    """Raised if a node did not start or stop as requested."""
 
 
 class ProcessNode:
-    """One process of the cluster. Owns the process and its log."""
+    """One node of the cluster, which is a real process. Owns the process and its log."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class ProcessNode:
 
     @property
     def is_up(self) -> bool:
-        """True if the node has a process that serves or is starting."""
+        """True if the node has a process that serves requests or is starting."""
         return self.state in (ProcessState.RUNNING, ProcessState.STARTING)
 
     def start(self) -> None:
-        """Start the process without waiting; `wait_ready` waits until it serves."""
+        """Start the process without waiting; `wait_ready` waits until it serves requests."""
         assert self._process is None, f"{self.name} runs already"
         output_reader, output_writer = os.pipe()
         try:
@@ -152,7 +152,8 @@ class ProcessNode:
         )
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until the process serves. Raises NodeError if it ends first or takes too long."""
+        """Wait until the process serves requests. Raises NodeError if it ends first or takes longer
+        than `timeout_s`."""
         with trio.move_on_after(timeout_s):
             await self._ready.wait()
             if self.state is ProcessState.RUNNING or self.state is ProcessState.PAUSED:

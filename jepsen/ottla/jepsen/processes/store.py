@@ -1,8 +1,8 @@
 """The folders of runs: `store/<test>/<time>/`, one for each workload of a run.
 
 A folder is complete in itself: test.json (the plan), history.jsonl (the events, written during the
-run), results.json (the verdict), faults.json, nodes/ (the nodes' logs), and pictures. Folders of
-one run on one cluster have the same time. Files that they share are hard links.
+run), results.json (the verdict), faults.json, nodes/ (the nodes' logs), and pictures. All folders
+of one run have the same time. Files that they share are hard links.
 """
 
 import json
@@ -40,7 +40,7 @@ class RunDirectory:
 
     @property
     def nodes(self) -> Path:
-        """Path of the nodes' logs."""
+        """Path of the directory with the nodes' logs."""
         return self.path / NODES_FOLDER
 
     @property
@@ -49,8 +49,8 @@ class RunDirectory:
         return (self.path / RESULTS_FILE).exists()
 
     def write(self, name: str, content: Any) -> None:
-        """Write a JSON file atomically. A concurrent reader sees the old file, the new file, or no
-        file."""
+        """Write `content` as a JSON file atomically. A concurrent reader sees the old file, the new
+        file, or no file."""
         part = self.path / f"{name}.part"
         part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         part.replace(self.path / name)
@@ -67,7 +67,7 @@ class RunDirectory:
             raise ConfigError(str(path), f"is not JSON ({error})") from None
 
     def test(self) -> dict[str, Any]:
-        """Return test.json."""
+        """Return the content of test.json."""
         found = self.read(TEST_FILE)
         if not isinstance(found, dict):
             raise ConfigError(str(self.path / TEST_FILE), "was not written by a run")
@@ -83,7 +83,8 @@ class RunDirectory:
         return RunPlan.from_json(found)
 
     def results(self) -> dict[str, Any]:
-        """Return the verdict. Raises ConfigError if there is none or it is malformed."""
+        """Return the content of results.json. Raises ConfigError if the file is missing or
+        malformed."""
         found = self.read(RESULTS_FILE)
         if not isinstance(found, dict) or found.get("valid") not in VERDICTS:
             raise ConfigError(str(self.path / RESULTS_FILE), "holds no verdict; analyse it again")
@@ -97,8 +98,8 @@ class Store:
         self.root = root
 
     def new(self, tests: list[str], now: datetime | None = None) -> list[RunDirectory]:
-        """Create the folders of a run, one for each test, all with the same time. Returns them in
-        the order of `tests`."""
+        """Create the folders of a run, one for each test, all with the same time. `now` defaults to
+        the current time. Returns the folders in the order of `tests`."""
         base = (now or datetime.now(UTC)).strftime(TIME_FORMAT)
         name, count = base, 1
         while any((self.root / test / name).exists() for test in tests):
@@ -112,20 +113,21 @@ class Store:
         return made
 
     def runs(self) -> Iterator[RunDirectory]:
-        """Yield every run, by test and time."""
+        """Yield the folder of every run, by test and time."""
         for test in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             for path in sorted(test.iterdir()) if test.is_dir() else ():
                 if (path / TEST_FILE).exists():
                     yield RunDirectory(path)
 
     def latest(self, test: str) -> RunDirectory | None:
-        """Return the last judged run of a test, or None if there is none."""
+        """Return the folder of the last run of a test that has a verdict, or None if there is
+        none."""
         judged = [run for run in self.runs() if run.path.parent.name == test and run.is_judged]
         return max(judged, key=lambda run: run.path.name, default=None)
 
 
 def share(source: Path, targets: list[Path]) -> None:
-    """Put the files of the folder `source` into other folders, as hard links if the file system
+    """Copy the files of the folder `source` into other folders, as hard links if the file system
     supports them."""
     for target in targets:
         shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)

@@ -26,7 +26,8 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
 
 class WatchedLog(Protocol):
-    """The checker's view of a replica's log, also while the replica is down."""
+    """The invariant checker's view of a replica's log. It can also be read while the replica is
+    down."""
 
     @property
     def start_offset(self) -> Offset:
@@ -50,16 +51,16 @@ class WatchedLog(Protocol):
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the oldest complete snapshot that is kept."""
+        """Id of the oldest complete snapshot that is kept, or None."""
         ...
 
     def entry(self, offset: int) -> MemoryEntry | None:
-        """Return the entry of the log, or of its snapshot, at an offset."""
+        """Return the entry at an offset, from the log or its snapshot, or None."""
         ...
 
 
 class _Replica:
-    """State of one replica as the invariants' checker knows it."""
+    """State of one replica as the invariant checker knows it."""
 
     __slots__ = (
         "epoch",
@@ -80,8 +81,8 @@ class _Replica:
         self.is_voter = identity.is_voter
         """True if the replica is a voter in its own log, as of its last step."""
         self.may_stand = identity.is_voter
-        """True if the replica is a voter, or if its log contains a record that removes it and that
-        it does not know to be committed."""
+        """True if the replica may stand for election: it is a voter, or its log contains a record
+        that removes it and that it does not know to be committed."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)
@@ -92,7 +93,8 @@ class _Replica:
 
 
 class Invariants:
-    """Checker with global knowledge: the leader of each epoch, and all committed entries."""
+    """Checker of raft's invariants with knowledge of all replicas: the leader of each epoch, and
+    all committed entries."""
 
     __slots__ = (
         "_committed_in",
@@ -114,20 +116,20 @@ class Invariants:
         self._replicas: dict[NodeId, _Replica] = {}
         self._lost_disk_count = 0
         self._voters: VoterSet | None = None
-        """The last voter set that is committed."""
+        """The last committed voter set, or None."""
         self._voters_in_use: VoterSet | None = None
-        """The set by whose majority a leader committed last. Its record need not be committed: two
-        consecutive sets always share a majority."""
+        """The voter set by whose majority a leader committed last. The record of this set need not
+        be committed: two consecutive voter sets always share a majority."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
-        """By offset and epoch: the only entry that may be there, and the epoch of the entry before
+        """By (offset, epoch): the only entry that may be there, and the epoch of the entry before
         it."""
         self._leaders_ends: dict[Epoch, tuple[Offset, MemoryEntry | None]] = {}
 
     # --- notifications ------------------------------------------------------------------------
 
     def watch(self, identity: QuorumIdentity, log: WatchedLog) -> None:
-        """Check a replica from now on. If its id is already watched, the replica restarts with a
-        new disk."""
+        """Check a replica from now on. If its id is already being checked, the replica restarts
+        with a new disk."""
         known = self._replicas.get(identity.node_id)
         if known is not None and (known.is_voter or self._is_counted(known.identity.key)):
             self._lost_disk_count += 1
@@ -285,7 +287,8 @@ class Invariants:
         self._leaders_ends[epoch] = (log.end_offset, log.entry(log.end_offset - 1))
 
     def _check_change(self, leader: _Replica, voters: VoterSet) -> None:
-        """Check OneChangeAtATime: the set before is committed, and differs by one voter."""
+        """Check OneChangeAtATime: the previous voter set is committed, and the new one differs from
+        it by one voter."""
         before = self._voters
         assert before is not None
         added = [voter for voter in voters if not before.is_voter(voter.key)]
@@ -297,7 +300,7 @@ class Invariants:
     # --- logs ---------------------------------------------------------------------------------
 
     def _check_log_matching(self, replica: _Replica, log: WatchedLog) -> None:
-        """Check LogMatching for the entries that this step appended.
+        """Check LogMatching for the entries that the last step appended.
 
         By induction, if two logs have the same entry, all entries below it are the same too.
         """

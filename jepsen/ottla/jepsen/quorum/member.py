@@ -33,13 +33,13 @@ from ottla.raft.voters import QuorumIdentity
 
 
 class PowerCut(BaseException):
-    """Raised at a simulated power cut, to end the replica's process. No code of the core may catch
-    it."""
+    """Raised at a simulated power cut, to end the replica's process. No code of the raft core may
+    catch it."""
 
 
 class MemoryMember:
-    """One replica of a simulated quorum, kept in memory. It steps its raft core, and performs the
-    resulting effects itself."""
+    """One replica of a simulated quorum, kept in memory. It passes events to its raft core, and
+    performs the resulting effects itself."""
 
     __slots__ = (
         "_boundary_count",
@@ -74,7 +74,7 @@ class MemoryMember:
         self.core: QuorumCore | None = None
         self.flushes_at_once = True
         self.is_lied_to = False
-        """True if forged messages are sent to this member."""
+        """True if forged messages are sent to this member, so that it may reject responses."""
         self.wants_flush = False
         self.is_cut = False
         """True if the power failed while effects were performed. The caller must then stop this
@@ -88,7 +88,7 @@ class MemoryMember:
 
     @property
     def running(self) -> QuorumCore:
-        """The core of a running member."""
+        """Raft core of a running member."""
         assert self.core is not None
         return self.core
 
@@ -98,8 +98,8 @@ class MemoryMember:
         return self.core is not None and self.core.is_leader
 
     def start(self, now_ms: int) -> None:
-        """Start the core. After a crash, it continues from the log and `quorum-state` that
-        survived."""
+        """Start the raft core. After a crash, it continues from the log and the `quorum-state` file
+        that survived."""
         assert self.core is None
         self.incarnation += 1
         self.is_cut = False
@@ -108,7 +108,7 @@ class MemoryMember:
         )
 
     def stop(self, survivor_count: int = 0) -> None:
-        """Crash: lose all unflushed entries but the first `survivor_count`."""
+        """Crash: lose all unflushed entries except the first `survivor_count`."""
         self.core = None
         self.wants_flush = False
         self._boundary_count = -1
@@ -125,8 +125,8 @@ class MemoryMember:
         self._boundary_count = boundary_count
 
     def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
-        """Step the core and perform the effects. Returns the finished responses by token, and the
-        performed effects.
+        """Pass an event to the raft core and perform the effects. Returns the finished responses by
+        token, and the performed effects.
 
         The caller delivers the messages.  After a power failure (`is_cut`) the result has only the
         effects before it, and the caller must stop the member.
@@ -155,7 +155,7 @@ class MemoryMember:
             return None
 
     def tick(self, now_ms: int) -> list[OutgoingRequest]:
-        """Tick the core and return the messages to send."""
+        """Advance the raft core to a time, and return the messages to send."""
         return self.step(Tick(), now_ms)[1].messages
 
     def flush(self, left: int) -> Offset:
@@ -200,8 +200,8 @@ class MemoryMember:
         self._performed.persist_election = state
 
     def flush_soon(self) -> None:
-        """Flush the log now. If the member's owner performs the flushes, only record that one is
-        wanted."""
+        """Flush the log now. If the member's owner performs the flushes, only record that a flush
+        is wanted."""
         self._performed.flush = True
         if self.flushes_at_once:
             self.log.flush()
@@ -222,12 +222,14 @@ class MemoryMember:
         self._performed.replies.append(reply)
 
     def send(self, outgoing: OutgoingRequest, /) -> None:
-        """Leave the message to the caller, whose network delivers it."""
+        """Do nothing: the caller takes the message from the effects, and its network delivers
+        it."""
         self._pass_boundary()
         self._performed.messages.append(outgoing)
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Record the high watermark. The invariants' checker takes the place of a state machine."""
+        """Record the high watermark. There is no state machine; the invariant checker checks the
+        committed entries."""
         self._performed.high_watermark = high_watermark
 
     def reject_response(self, rejection: RejectedResponse, /) -> None:
@@ -268,7 +270,7 @@ class MemoryMember:
         return Entries([MemoryEntry(epoch, value)])
 
     def _pass_boundary(self) -> None:
-        """Cut the power if this is the chosen boundary."""
+        """Cut the power if it was scheduled for this boundary between effects."""
         if self._boundary_count == 0:
             raise PowerCut
         if self._boundary_count > 0:

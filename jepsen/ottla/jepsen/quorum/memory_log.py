@@ -1,8 +1,8 @@
-"""A replicated log in memory. It has entries instead of batches, and a crash loses unflushed
-entries.
+"""A replicated log in memory, for tests and model checking of raft. It has entries instead of
+batches, and a crash loses unflushed entries.
 
-It implements `LogView`. Its other methods do what a driver does to its storage.  The core reads
-plain attributes because it reads them very often. Every change updates them.
+It implements `LogView`. Its other methods do what a driver does to its storage.  The raft core
+reads plain attributes because it reads them very often. Every change updates them.
 """
 
 from typing import NamedTuple
@@ -13,18 +13,18 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class MemoryEntry(NamedTuple):
-    """One entry of the log: a record that is also a batch of its own."""
+    """One entry of the log: a single record that is also a batch."""
 
     epoch: Epoch
     value: str
     is_leader_change: bool = False
     """True for the control record with which a leader begins its epoch."""
     voters: VoterSet | None = None
-    """Content of a control record with a voter set."""
+    """Voter set in a control record, or None for other entries."""
 
 
 class Entries(tuple[MemoryEntry, ...]):
-    """A sequence of entries in the role of `Records`. Each entry counts as one byte."""
+    """A sequence of log entries in the role of `Records`. Each entry counts as one byte."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class MemoryLog:
         self.earliest_snapshot_id: OffsetAndEpoch | None = None
         self._history = VoterHistory()
         self.voters: VoterSet | None = None
-        """The last voter set in the log or its snapshot."""
+        """Last voter set in the log or its snapshot, or None."""
         self.voters_offset = NO_OFFSET
 
     # --- read by the core ---------------------------------------------------------------------
@@ -84,7 +84,8 @@ class MemoryLog:
         return OffsetAndEpoch(Offset(self.start_offset + count), found)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the number of entries in a snapshot."""
+        """Return the number of entries in a snapshot, which stands for its size. Returns None if
+        there is no such snapshot."""
         snapshot = self._snapshots.get(snapshot_id)
         return None if snapshot is None else len(snapshot)
 
@@ -133,7 +134,7 @@ class MemoryLog:
         return self.flushed_offset
 
     def crash(self, survivor_count: int) -> None:
-        """Drop all but the first `survivor_count` unflushed entries."""
+        """Drop all unflushed entries except the first `survivor_count`."""
         self.truncate_to(Offset(min(self.end_offset, self.flushed_offset + survivor_count)))
         self._part = []
         self.flush()
@@ -209,5 +210,5 @@ class MemoryLog:
 
 
 def _voters_in(entries: Entries) -> VoterSet | None:
-    """Return the last voter set in a snapshot."""
+    """Return the last voter set in the entries of a snapshot, or None if there is none."""
     return next((entry.voters for entry in reversed(entries) if entry.voters is not None), None)

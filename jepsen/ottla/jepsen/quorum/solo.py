@@ -23,8 +23,8 @@ from ottla.raft.transitions import Role, Standing
 
 
 class Solo:
-    """One started replica, driven by a test. It keeps the effects of its last step. A flush ends
-    when the test calls `flushed()`."""
+    """One started raft replica, driven by a test. It keeps the effects of its last step. A flush
+    ends when the test calls `flushed()`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Solo:
         is_wiped: bool = False,
         is_watched: bool = True,
     ) -> None:
-        """Start the replica. `is_watched` enables the invariants' checker, which assumes that no
+        """Start the replica. `is_watched` enables the invariant checker, which assumes that no
         messages are forged."""
         config = QuorumConfig()
         whoami = identity(node_id, voter_ids, is_wiped=is_wiped)
@@ -59,7 +59,7 @@ class Solo:
 
     @property
     def core(self) -> QuorumCore:
-        """The replica under test."""
+        """Raft core of the replica under test."""
         return self.member.running
 
     def role(self) -> Role:
@@ -90,13 +90,14 @@ class Solo:
         return self.effects
 
     def tick(self, after_ms: int = 0) -> Effects:
-        """Advance the time by `after_ms`, then tick the replica. Returns the effects."""
+        """Advance the time by `after_ms`, then pass the new time to the replica. Returns the
+        effects."""
         self.now_ms += after_ms
         return self.step(Tick())
 
     def tick_when_due(self) -> Effects:
-        """Advance the time to the moment when the replica needs its next tick, and tick it. Returns
-        the effects."""
+        """Advance the time to the moment at which the replica needs its next tick, and tick the
+        replica. Returns the effects."""
         assert self.effects.next_wake_ms is not None
         return self.tick(max(0, self.effects.next_wake_ms - self.now_ms))
 
@@ -113,7 +114,7 @@ class Solo:
 
     @property
     def last_token(self) -> int:
-        """The token of the last request."""
+        """Token of the last request."""
         return self._token
 
     def respond(self, outgoing: OutgoingRequest, response: Response) -> Effects:
@@ -147,7 +148,7 @@ class Solo:
         last_epoch: int = 0,
         pre_vote: bool = False,
     ) -> VoteRequest:
-        """Return a vote request from another voter to this replica."""
+        """Return a Vote request from another voter to this replica."""
         return VoteRequest(
             cluster_id=CLUSTER_ID,
             voter_id=self.member.identity.node_id,
@@ -171,7 +172,7 @@ class Solo:
         epoch: int | None = None,
         standing: Standing = Standing.FULL,
     ) -> FetchRequest:
-        """Return a fetch request from another replica to this one."""
+        """Return a Fetch request from another replica to this one."""
         return FetchRequest(
             cluster_id=CLUSTER_ID,
             replica_id=NodeId(sender),

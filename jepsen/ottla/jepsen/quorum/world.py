@@ -1,4 +1,4 @@
-"""The members of one quorum on virtual time, and a network that loses, repeats, delays and
+"""The members of one raft quorum in virtual time, and a network that loses, repeats, delays and
 partitions.
 
 The same seed gives the same history.  Nothing sleeps. All random numbers come from the `Rng` that
@@ -89,7 +89,7 @@ def identity(node_id: int, voter_ids: tuple[int, ...], *, is_wiped: bool = False
 
 
 class World:
-    """Simulation of one quorum, with its network and its virtual time."""
+    """Simulation of one raft quorum, with its network and its virtual time."""
 
     def __init__(
         self,
@@ -144,8 +144,8 @@ class World:
         return member
 
     def ask(self, node_id: int, request: Request, patience_ms: int = 10_000) -> Response:
-        """Send a request to a node, advance the time until its response, and return the
-        response."""
+        """Send a request to a node, advance the time until its response arrives, and return the
+        response. `patience_ms` limits the time."""
         found: list[Response | None] = []
         self._token += 1
         token = self._token
@@ -166,7 +166,7 @@ class World:
             self.step(NodeId(node_id), Tick())
 
     def crash(self, node_id: int, survivor_count: int = 0) -> None:
-        """Cut a node's power. All its unflushed entries are lost but the first `survivor_count`."""
+        """Cut a node's power. All unflushed entries are lost except the first `survivor_count`."""
         self.crash_count += 1
         self.members[NodeId(node_id)].stop(survivor_count)
         self._wakes[NodeId(node_id)] = None
@@ -179,7 +179,7 @@ class World:
             self._routes.pop(token)[1](None)
 
     def part(self, *sides: tuple[int, ...]) -> None:
-        """Partition the network into the given sides. A node on no side is isolated."""
+        """Partition the network into the given sides. A node that is on no side is isolated."""
         side_of = {node: at for at, side in enumerate(sides) for node in side}
         ids = list(self.members)
         self.parted = {
@@ -196,8 +196,8 @@ class World:
         self.refused = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
-        """Append a value on a node that considers itself the leader. Returns False if there is no
-        such node."""
+        """Append a value on the node `at`, or on any node that considers itself the leader. Returns
+        False if there is no such node."""
         leaders = [
             node for node, member in self.members.items() if member.is_leader and at in (None, node)
         ]
@@ -210,7 +210,7 @@ class World:
         return True
 
     def leader_id(self) -> NodeId | None:
-        """Return the running leader of the highest epoch."""
+        """Return the id of the running leader with the highest epoch, or None."""
         leading = [
             (member.running.epoch, node)
             for node, member in self.members.items()
@@ -275,8 +275,8 @@ class World:
         self._later(1 + self.chance.below(self.fault_rates.flush_ms_max), finish)
 
     def _guarded(self, node_id: NodeId, event: Event) -> Callable[[], None]:
-        """Return a function that delivers an event to a node, unless the node has crashed since
-        this call."""
+        """Return a function that passes an event to a node, unless the node has crashed since this
+        call."""
         member = self.members[node_id]
         incarnation = member.incarnation
 
@@ -366,8 +366,8 @@ class World:
         return min(instants, default=None)
 
     def _run_one(self) -> None:
-        """Run the next action that is due: the first scheduled action, else the first due tick of a
-        node."""
+        """Run the next action that is due: the first scheduled action, or else the first due tick
+        of a node."""
         if self._agenda and self._agenda[0][0] <= self.now_ms:
             heapq.heappop(self._agenda)[2]()
             return

@@ -7,7 +7,7 @@ orders.py     table of a partition log around the offsets of anomalies
 linear.py     table of the longest order of a register's calls, and of the calls at its end
 matrix.py     a store's index.html: nemesis × workload
 figures.py    plots over time as SVG, drawn by matplotlib if it is installed
-measures.py   figures computed from a history: latencies and rates by time window
+measures.py   statistics computed from a history: latencies and rates by time window
 faults.py     the time spans in which a fault was active
 run_files.py  the contents of test.json and results.json
 words.py      numbers, durations and operations in words

@@ -1,4 +1,4 @@
-"""The time spans in which a fault was active.
+"""Finds the time spans of a run in which a fault was active.
 
 Pure.  Fault events are paired by name, and by `id` if they have one. A "start" event opens a span,
 "injected" adds details, and the next "end" closes the oldest open span. An event without a phase is
@@ -33,7 +33,7 @@ class Fault:
 
     @property
     def seconds(self) -> float:
-        """Length of the span in seconds."""
+        """Duration of the fault in seconds."""
         return (self.end_ns - self.start_ns) / 1e9
 
 

@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
 EDGE_INCHES = 0.1
-"""Distance of labels from the edges of a picture."""
+"""Distance in inches of labels from the edges of a picture."""
 
 DOTS_MAX, MARKS_MAX = 6_000, 400
-"""Maximum numbers of dots, and of crosses or triangles, in one plot. Above them, neighbours are
+"""Maximum numbers in one plot of dots, and of crosses or triangles. Above them, neighbours are
 merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
 """Maximum number of nodes with a row of their own, and of kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
-"""Colours of the lines, and of the kinds of fault. When they are used up, further ones are grey."""
+"""Names of the colours of lines, and of the kinds of fault. When all are used, further lines are
+grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
              (1.0, "slowest", "c3"))  # fmt: skip
 OUTCOMES = (
@@ -50,11 +51,11 @@ OUTCOMES = (
 )
 TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 OVER_TIME = "_over_time"
-"""Suffix of the names of figures that a checker reports as a list of [seconds, value]."""
+"""Suffix of the names of statistics that a checker reports as a list of [seconds, value]."""
 
 RECOVERY = "recovery"
-"""Name of the picture of recoveries. Each of its values is followed by the service that recovered
-last."""
+"""Name of the picture of recovery times. Each of its values is followed by the service that
+recovered last."""
 
 RECOVERY_COUNTS = (
     "Recovery counts, from the end of a fault, the seconds without any fault until every kind of "
@@ -67,7 +68,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot, with a caption of facts."""
+    """One plot of a run, with a caption."""
 
     name: str
     """Name of the plot's file, without ".svg"."""
@@ -90,7 +91,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class PlotContext:
-    """Facts that all plots of one run need: its length, its faults and its final reads."""
+    """Properties of a run that all its plots need: its length, its faults and its final reads."""
 
     end_s: float
     faults: Sequence[Fault] = ()
@@ -106,7 +107,8 @@ def can_draw() -> bool:
 def run_plots(
     history: History, figures: Mapping[str, Json], faults: Sequence[Fault]
 ) -> Sequence[Plot]:
-    """Return the plots of a run: its operations, and figures of checkers over time."""
+    """Return the plots of a run: its operations over time, and the statistics that checkers report
+    over time."""
     final_s = measures.final_reads_s(history.operations())
     context = PlotContext(max(history.end_ns / 1e9, 1e-3), faults, final_s)
     groups = measures.groups_of(history.operations())
@@ -171,7 +173,7 @@ def _apart(x: Sequence[float], y: Sequence[float]) -> tuple[Sequence[float], Seq
 def thinned(
     points: Sequence[Point], end_s: float, y: tuple[float, float], points_max: int
 ) -> Sequence[Point]:
-    """Return at most `points_max` points: one for each occupied cell of a grid."""
+    """Reduce the points of a plot to at most `points_max`: one for each occupied cell of a grid."""
     step = 1
     while True:
         across = PLOT_DOTS[0] / step / end_s
@@ -219,7 +221,8 @@ def _lines(
     *,
     are_durations: bool = False,
 ) -> Draw:
-    """Return a function that draws one line for each (words, colour), with one value per window."""
+    """Return a function that draws one line for each (label, colour), with one value per time
+    window."""
     edges = [number * windows.step_s for number in range(windows.count + 1)]
 
     def draw(axes: "Axes") -> None:
@@ -235,7 +238,7 @@ def _lines(
 
 
 def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContext) -> Plot | None:
-    """Return a plot of a figure that a checker has measured over time."""
+    """Return a plot of the statistic `name` that a checker has measured over time."""
 
     def draw(axes: "Axes") -> None:
         x, y = zip(*points, strict=True)
@@ -252,7 +255,8 @@ def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContex
 def _recoveries(
     points: Sequence[Sequence[Any]], quantiles: Json, context: PlotContext
 ) -> Plot | None:
-    """Return a plot of the time to recover from each fault, at the time when the fault ended."""
+    """Return a plot of the times to recover from faults. Each is at the time when its fault
+    ended."""
     p99_s = quantiles.get("p99") if isinstance(quantiles, dict) else None
 
     def draw(axes: "Axes") -> None:
@@ -286,7 +290,8 @@ def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
 
 
 def _lanes(axes: "Axes", lanes: Mapping[str, Sequence[Fault]], end_s: float) -> None:
-    """Draw faults as bars, with a row for each node and a colour for each kind."""
+    """Draw faults as bars over time, with a row for each node and a colour for each kind of
+    fault."""
     by_kind: dict[str, list[tuple[int, float, float]]] = {}
     for row, faults in enumerate(lanes.values()):
         for fault in faults:
@@ -357,7 +362,8 @@ def _plot(
 
 
 def _make_room(figure: "Figure", plots: Sequence["Axes"], heights: Sequence[float]) -> None:
-    """Give each legend the height, and the labels on both sides the width, that they need."""
+    """Give each legend of a figure the height that it needs, and the labels on both sides their
+    width."""
     figure.draw_without_rendering()
     legends = [plot.get_legend() for plot in plots]
     room = [
@@ -412,7 +418,7 @@ VARIABLES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
 
 
 def _svg(figure: "Figure", title: str) -> Markup:
-    """Return a figure as an element whose colours are variables of the page."""
+    """Return a matplotlib figure as an SVG element whose colours are variables of the page."""
     written = StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     text = written.getvalue()

@@ -1,7 +1,7 @@
-"""Table of the longest order that the calls of one register allow, and of the calls that do not fit
-after it.
+"""Table of the longest valid order that a checker found for the calls of one register, and of the
+calls that do not fit after it.
 
-Pure.  When the order ends, one of several calls had to be next, but none fits. The calls that
+Pure.  At the end of the order, one of several calls had to be next, but none fits. The calls that
 overlap with these are listed too, because one of all these calls is wrong.
 """
 
@@ -13,7 +13,7 @@ from ottla.jepsen.report.page import table, tag
 from ottla.jepsen.report.words import count_words, many, shortened, value_words
 
 STEPS_MAX = 15
-"""Maximum number of calls listed, at the end of the order."""
+"""Maximum number of calls listed from the end of the order."""
 OVERLAPS_MAX = 15
 
 
@@ -59,5 +59,5 @@ def _call(call: Mapping[str, Json]) -> str:
 
 
 def _state(state: Json) -> str:
-    """Return a register's value as text. Checkers write -1 for an empty register."""
+    """Return the value of a register as text. Checkers write -1 for an empty register."""
     return "nothing" if state is None or state == -1 else value_words(state)

@@ -1,4 +1,4 @@
-"""HTML elements as text, with all values of a run escaped.
+"""Builds HTML elements as text, with all values of a run escaped.
 
 Pure.  Everything that is not `Markup` is escaped when it is put into an element. So a value from a
 client, a server or a fault cannot become markup. Characters that XML forbids are replaced by
@@ -19,7 +19,7 @@ Attribute: TypeAlias = str | int | None
 
 
 class Markup(str):
-    """Text that already is markup."""
+    """Text that is already HTML markup, so that it is not escaped."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def escape(value: object) -> str:
 
 
 def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
-    """Return an element. Attributes that are None are left out.
+    """Return an HTML element. Attributes that are None are left out.
 
     `class_` is written as class. Underscores in other names are written as hyphens (`aria_label`).
     """

@@ -1,5 +1,5 @@
-"""index.html of a store: a table of nemesis × workload, whose cells have the latest run of that
-pair.
+"""index.html of a store of runs: a table of nemesis × workload, whose cells link to the latest run
+of each pair.
 
 Pure.  A run with a deliberate bug is not in the table but in a separate list, because an invalid
 run is the expected result there.
@@ -33,7 +33,7 @@ padding:6px 10px;text-decoration:none;color:var(--muted);font-size:13px;white-sp
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run of the store."""
+    """A run in a store, as the store's page lists it."""
 
     files: RunFiles
     path: str
@@ -48,7 +48,7 @@ class StoredRun:
 
 
 def matrix_page(runs: Sequence[StoredRun]) -> str:
-    """Return the page as text. `runs` may be in any order."""
+    """Return the HTML page of a store as text. `runs` may be in any order."""
     ordered = sorted(runs, key=lambda run: (run.files.started, run.path), reverse=True)
     cells: dict[tuple[str, str], list[StoredRun]] = {}
     planted: dict[str, StoredRun] = {}

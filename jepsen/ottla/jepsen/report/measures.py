@@ -1,6 +1,6 @@
-"""Figures computed from a history: operations by kind and time window, latencies and rates.
+"""Statistics computed from a history: operations by kind and time window, latencies and rates.
 
-Pure.  Each figure needs one pass over the operations, since a run of an hour has half a million.
+Pure.  Each function needs one pass over the operations, since a run of an hour has half a million.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from ottla.jepsen.history import EventKind, Operation
 
 LOG_OPERATIONS = ("send", "poll", "txn")
 GROUPS_MAX = 4
-"""Number of kinds of operation with a plot of their own. All other kinds share one more plot."""
+"""Number of kinds of operations that have separate plots. All other kinds share one more plot."""
 GROUP_SHARE_MIN = 0.02
-"""Minimum share of all operations for a kind to have a plot of its own."""
+"""Minimum share of all operations for a kind of operation to have a separate plot."""
 WINDOWS_MAX = 240
 """Maximum number of time windows. With more, a window is narrower than three pixels. With fewer,
 short stalls are not visible."""
@@ -30,19 +30,19 @@ class Windows:
     count: int
 
     def of(self, time_ns: int) -> int:
-        """Return the index of the window that contains a moment."""
+        """Return the index of the time window that contains a time."""
         return min(self.count - 1, int(time_ns / 1e9 / self.step_s))
 
 
 def windows_of(end_s: float) -> Windows:
-    """Return time windows of a round length for a run."""
+    """Return time windows of a round length for a run that lasts `end_s` seconds."""
     step_s = next((s for s in WINDOW_STEPS_S if end_s / s <= WINDOWS_MAX), end_s / WINDOWS_MAX)
     return Windows(step_s, max(1, -int(-end_s // step_s)))
 
 
 def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Return the operations for each plot: the operations on logs, the most frequent other kinds,
-    and all rare kinds together."""
+    """Group operations by plot: operations on logs, the most frequent other kinds of operation, and
+    all rare kinds together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.invoke.process < NOTES_FROM:
@@ -58,18 +58,19 @@ def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operatio
 
 
 def took_ns(operation: Operation) -> int:
-    """Return the latency of an answered operation in ns."""
+    """Return the latency in ns of an operation that got a response."""
     assert operation.completion is not None
     return operation.completion.time_ns - operation.invoke.time_ns
 
 
 def quantile(ordered: Sequence[int], share: float) -> int:
-    """Return the nearest-rank quantile of sorted values."""
+    """Return the nearest-rank quantile of sorted values, at a share from 0 to 1."""
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
 def ok_latencies(operations: Iterable[Operation], windows: Windows) -> Sequence[list[int]]:
-    """Return the sorted latencies of successful operations, by the window in which they started."""
+    """Return the sorted latencies in ns of successful operations, by the time window in which they
+    started."""
     found: list[list[int]] = [[] for _ in range(windows.count)]
     for operation in operations:
         if operation.kind is EventKind.OK:
@@ -80,7 +81,8 @@ def ok_latencies(operations: Iterable[Operation], windows: Windows) -> Sequence[
 
 
 def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[EventKind, Sequence[float]]:
-    """Return operations per second, by outcome and by the window in which they ended.
+    """Return the number of operations per second, by outcome and by the time window in which they
+    ended.
 
     An operation without a response counts as unknown, in the window in which it started.
     """

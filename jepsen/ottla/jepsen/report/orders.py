@@ -16,13 +16,14 @@ from ottla.jepsen.report.words import clock_words, many, shortened
 OFFSETS_MAX = 20
 """Maximum number of offsets of anomalies in one table."""
 CONTEXT = 1
-"""Rows shown before and after each offset of an anomaly."""
+"""Number of rows shown before and after each offset of an anomaly."""
 ENDS_READ = 2
-"""Records shown at the start and at the end of a read that proves an anomaly."""
+"""Number of records shown at the start and at the end of a read that proves an anomaly."""
 
 
 class KeyOrder:
-    """The values that operations sent to one key or read from it, with their offsets."""
+    """The record values that operations sent to one key (partition) or read from it, with their
+    offsets."""
 
     def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
         self.sent: dict[tuple[int, Json], Operation] = {}
@@ -94,13 +95,14 @@ class KeyOrder:
 
 
 def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
-    """Return the operations on logs in the order of their responses."""
+    """Return the operations on logs, in the order of their responses."""
     on_logs = (one for one in operations if one.invoke.f in LOG_OPERATIONS)
     return sorted((one for one in on_logs if isinstance(one.value, list)), key=_answered_ns)
 
 
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
-    """Return the table with its title, or None if the key has no suspicious offset."""
+    """Return the table of a key's log with its title, or None if the key has no suspicious offset.
+    `proving` are the indexes of events that prove anomalies."""
     log = KeyOrder(key, operations, proving)
     odd = log.odd_offsets()
     if not odd and not log.lost:

@@ -78,7 +78,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page_text(title: str, *body: object, style: str = "", class_: str | None = None) -> str:
-    """Return the text of a page with the given body."""
+    """Return the text of an HTML page with the given title and body."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -94,8 +94,8 @@ def page_text(title: str, *body: object, style: str = "", class_: str | None = N
 def table(
     heads: Sequence[object], rows: Iterable[Sequence[object]], class_: str | None = None
 ) -> Markup:
-    """Return a table, whose rows are sequences of cells. A table wider than the page scrolls by
-    itself."""
+    """Return an HTML table, whose rows are sequences of cells. A table that is wider than the page
+    has its own scroll bar."""
     head = element("thead", element("tr", *(_cell("th", part) for part in heads)))
     body = (element("tr", *(_cell("td", part) for part in row)) for row in rows)
     whole = element("table", head, element("tbody", *body), class_=class_)
@@ -108,29 +108,31 @@ def _cell(name: str, part: object) -> Markup:
 
 
 def tag(words: str, valid: Validity | None = None) -> Markup:
-    """Return a small label. If a verdict is given, the label has its colours."""
+    """Return a small label with the text `words`. If a verdict is given, the label has the colours
+    of the verdict."""
     colour = "" if valid is None else f" {VALIDITY_WORDS[valid]}"
     return element("span", words, class_=f"tag{colour}")
 
 
 def verdict_tag(valid: Validity) -> Markup:
-    """Return a verdict as a label."""
+    """Return a verdict as a small label in the verdict's colours."""
     return tag(f"{SIGNS[valid]} {VALIDITY_WORDS[valid]}", valid)
 
 
 def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
-    """Return the box at the top of a page, with the verdict in its colours."""
+    """Return the box at the top of a page, with the verdict in its colours and a sentence that
+    explains it."""
     sign = element("b", SIGNS[valid], aria_hidden="true")
     words = element("div", element("p", sentence), *more)
     return element("div", sign, words, class_=f"verdict {VALIDITY_WORDS[valid]}", role="status")
 
 
 def figures_list(rows: Iterable[tuple[str, str]]) -> Markup:
-    """Return named figures side by side."""
+    """Return a list of named values, shown side by side."""
     boxes = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
     return element("dl", *boxes, class_="figures")
 
 
 def breadcrumbs(*parts: object) -> Markup:
-    """Return the navigation path of a page."""
+    """Return the navigation path at the top of a page."""
     return element("p", *parts, class_="muted small")

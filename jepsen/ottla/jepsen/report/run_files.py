@@ -19,7 +19,7 @@ VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unkn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """One run, as its files describe it."""
+    """The contents of one run's test.json and results.json."""
 
     test: Mapping[str, Json] = field(default_factory=dict)
     """test.json: the plan of the run."""
@@ -33,7 +33,7 @@ class RunFiles:
 
     @property
     def nemesis(self) -> str:
-        """The names of the planned faults, or "none"."""
+        """Names of the planned faults, or "none"."""
         return _names(self.test.get("nemesis") or self.test.get("nemeses")) or "none"
 
     @property
@@ -73,7 +73,7 @@ class RunFiles:
 
     @property
     def valid(self) -> Validity:
-        """The verdict of all checkers together."""
+        """Combined verdict of all checkers."""
         valid = self.results.get("valid")
         return valid if isinstance(valid, bool) else "unknown"
 
@@ -103,8 +103,8 @@ class RunFiles:
         return str(self.results.get("reason") or "")
 
     def figure(self, name: str) -> float | None:
-        """Return a figure of the run's results. If they do not contain it, return it from the first
-        verdict that has it, or None."""
+        """Return a statistic by name from the run's results, or else from the first verdict that
+        has it. Returns None if it is missing."""
         for figures in (self.results.get("figures") or {}, *(v.figures for v in self.verdicts)):
             value = figures.get(name)
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""index.html of a run: its verdict in one sentence, then its evidence.
+"""index.html of a run: the verdict in one sentence, and then the evidence.
 
-Pure.  Order of the page: verdict, figures, anomalies with the operations that prove them, latencies
-and plots, checkers, faults, errors, files, the command that repeats the run.
+Pure.  Order of the page: verdict, statistics, anomalies with the operations that prove them,
+latencies and plots, checkers, faults, errors, files, the command that repeats the run.
 """
 
 import json
@@ -42,7 +42,8 @@ PROOFS_MAX = 12
 timeline."""
 FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
 FIGURE_CHARACTERS_MAX = 240
-"""Length limit in characters of one figure or fact. The run's files have longer ones in full."""
+"""Length limit in characters of one statistic or fact on the page. The run's files have longer
+texts in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def run_page(parts: RunParts) -> str:
 
 
 def verdict_sentence(parts: RunParts) -> str:
-    """Return the verdict in one sentence."""
+    """Return the verdict on a run in one sentence."""
     files, operations = parts.files, parts.history.operations()
     lasted = seconds_words(round(parts.history.end_ns / 1e9))
     faults = f"under {many(len(parts.faults), 'fault')}" if parts.faults else "without faults"
@@ -135,8 +136,8 @@ def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
 
 
 def _recovery_words(parts: RunParts) -> Iterable[Markup]:
-    """Yield an explanation of recovery times, unless the caption of a picture already explains
-    them."""
+    """Yield an explanation of recovery times for the page, unless the caption of a picture already
+    explains them."""
     is_drawn = any(plot.name == RECOVERY for plot in parts.plots or ())
     if parts.files.figure("recovery_p99_s") is not None and not is_drawn:
         yield element("p", RECOVERY_COUNTS, class_="muted small")

@@ -26,10 +26,10 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Operations kept before and after an operation that proves an anomaly, and around the start or end
-of a fault."""
+"""Numbers of operations kept before and after an operation that proves an anomaly, and around the
+start or end of a fault."""
 FAULTS_SHARE = 0.6
-"""Largest share of the page's operations that are kept because they are close to a fault."""
+"""Largest share of the page's operations that may be kept because they are close to a fault."""
 HEADS = ("at", "process", "outcome", "client", "operation")
 STYLE = """
 table{font-size:13px}td{padding:2px 14px 2px 0}.fault{color:var(--c4);font-weight:600}
@@ -46,7 +46,8 @@ def timeline(
     proving: Iterable[int] = (),
     operations_max: int = OPERATIONS_MAX,
 ) -> str:
-    """Return the page as text. `proving` are the indexes of the events that prove anomalies."""
+    """Return the HTML page as text. `proving` are the indexes of the events that prove anomalies.
+    At most `operations_max` operations are shown."""
     operations, proving = history.operations(), set(proving)
     while True:
         kept = chosen(operations, proving, faults, operations_max)
@@ -82,8 +83,8 @@ def chosen(
 
 
 def places_of_events(operations: Sequence[Operation], indexes: Iterable[int]) -> Mapping[int, int]:
-    """Return by event index the position in `operations` of the operation that the event belongs
-    to."""
+    """Return, by event index, the position in `operations` of the operation to which the event
+    belongs."""
     wanted = set(indexes)
     found: dict[int, int] = {}
     for place, operation in enumerate(operations if wanted else ()):
@@ -143,8 +144,8 @@ def _rows(
 
 
 def cells_of(one: Operation, key: str | None = None) -> Sequence[object]:
-    """Return the cells of an operation's row in a table with the columns `HEADS`. See
-    `operation_words` for `key`."""
+    """Return the cells of an operation's row in a table with the columns `HEADS`. `key` is used as
+    in `operation_words`."""
     words, error = operation_words(one, key), one.completion.error if one.completion else None
     return (
         f"{one.invoke.time_ns / 1e9:.3f} s",

@@ -1,4 +1,4 @@
-"""Text for numbers, durations, operations and faults.
+"""Text for numbers, durations, operations and faults in reports of runs.
 
 Pure.  The text of an operation fits into one line: long lists are truncated, with an ellipsis.
 """
@@ -37,7 +37,7 @@ def seconds_words(seconds: float) -> str:
 
 
 def clock_words(seconds: float) -> str:
-    """Return a time of a run as m:ss or h:mm:ss."""
+    """Return a time since the start of a run as m:ss or h:mm:ss."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return (f"{hours}:{minutes:02}" if hours else f"{minutes}") + f":{whole % 60:02}"
@@ -72,9 +72,9 @@ def shortened(text: str, characters_max: int) -> str:
 
 
 def operation_words(operation: Operation, key: str | None = None) -> str:
-    """Return an operation with its result: "send q0-1 17 → 334".
+    """Return an operation with its result as text, such as "send q0-1 17 → 334".
 
-    With `key`, the other keys of an operation on logs are only counted.
+    With `key`, only the records of this key are shown; those of other keys are counted.
     """
     words = value_words(_about(key, operation.value))
     f = operation.invoke.f
@@ -91,7 +91,7 @@ def outcome_words(operation: Operation) -> str:
 
 
 def where_words(extra: Mapping[str, Json]) -> str:
-    """Return the client and node of an operation, as far as the history has them."""
+    """Return the client and node of an operation as text, as far as the history has them."""
     return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
 
 
@@ -148,8 +148,8 @@ def _micro_words(part: Sequence[Json]) -> str:
 
 
 def _run_words(records: Sequence[Json]) -> str:
-    """Return the records of one key as offset:value. Of many records, return the first, the last
-    and their number."""
+    """Return the records of one key as text of the form offset:value. If there are many records,
+    returns only the first, the last and their number."""
     if len(records) > RUN_RECORDS_MAX:
         first, last = records[0], records[-1]
         return f"{first[0]}:{first[1]} … {last[0]}:{last[1]} ({len(records)})"

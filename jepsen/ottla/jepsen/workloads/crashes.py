@@ -1,4 +1,5 @@
-"""Times at which clients crash: each thread's client about every 30 seconds, never all at once.
+"""Decides when clients crash: each thread's client about every 30 seconds, never all clients at
+once.
 
 Pure.
 """
@@ -13,7 +14,7 @@ CRASH = Op("crash")
 
 
 class Crashes:
-    """Random lifetimes of all threads' clients."""
+    """Random lifetimes of the clients of all threads."""
 
     def __init__(self, life_ns: int = LIFE_NS) -> None:
         self._life_ns = life_ns

@@ -1,8 +1,10 @@
-"""Final reads of a run: fresh clients read every key from its beginning until nothing is missing.
+"""Decides the final reads of a run: new clients read every key from its beginning until no record
+is missing.
 
-Pure.  A thread discards its client, assigns all keys to a new one and polls. After ten seconds
-without progress it repeats this. So a client that is stuck costs time but does not affect the
-verdict. The log checker reports records that are still unread at the deadline as lost or late.
+Pure.  A key is the name of a partition. A thread discards its client, assigns all keys to a new one
+and polls. After ten seconds without progress it repeats this. So a client that is stuck costs time
+but does not affect the verdict. The log checker reports records that are still unread at the
+deadline as lost or late.
 """
 
 from collections.abc import Mapping
@@ -14,7 +16,8 @@ TURN_NS = 10 * SECOND
 TIME_NS = 120 * SECOND
 FINAL = {"final": True}
 READERS_MAX = 2
-"""Number of threads of each client kind that do final reads. Each thread reads every record."""
+"""Number of threads of each kind of client that do final reads. Each of these threads reads every
+record."""
 
 
 class FinalOffsets(Protocol):
@@ -41,12 +44,12 @@ class FinalReads:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every reader reached the end of every key."""
+        """True if every thread has read every key (partition) to its end."""
         return all(self._is_through(thread) for thread in self.readers)
 
     def next_op(self, thread: int, now_ns: int) -> Op | None:
-        """Return the thread's next operation. Returns None if the thread is finished, or its time
-        is over."""
+        """Return the thread's next operation. Returns None if the thread has read everything, or
+        the time limit is over."""
         if self._began_ns is None:
             self._began_ns = now_ns
         goal = self._goal.highest()
@@ -72,7 +75,8 @@ class FinalReads:
         return all(read.get(key, -1) >= offset for key, offset in self._goal.highest().items())
 
     def on_assigned(self, thread: int) -> None:
-        """Record that the thread has assigned all keys, and starts at the beginning of each."""
+        """Record that the thread has assigned all keys to its client, which reads each from its
+        beginning."""
         self._is_assigned[thread] = True
 
     def on_read(self, thread: int, key: str, offset: int) -> None:

@@ -44,14 +44,16 @@ protocol with one that does not, and KIP-848."""
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""One member in this many is static: its name is kept when the member crashes or leaves."""
+"""Group protocols: the classic protocol with an assignor that stops all members, the classic
+protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3
 COMMIT_SHARE = 0.25
 FETCH_SHARE = 0.05
 FINAL_NS = 60 * SECOND
-"""Time limit in ns for the groups to read all records after all faults are healed."""
+"""One member in STATIC_ONE_IN is static: its instance name is kept when the member crashes or
+leaves."""
 
 
 class GroupLoad:
@@ -114,7 +116,7 @@ class GroupLoad:
         return Op(self._member_f(rng), {"group": self._group(thread)})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         if op.f == "poll" and done.value is not None:
@@ -131,7 +133,8 @@ class GroupLoad:
             self._is_in[thread] = False
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next poll, or None if its group has read all records."""
+        """Return the thread's next poll in the final phase, or None if its group has read all
+        records."""
         if self._final_ns is None:
             self._final_ns = now_ns
         is_late = now_ns - self._final_ns >= FINAL_NS

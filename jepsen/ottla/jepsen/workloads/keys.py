@@ -1,8 +1,8 @@
-"""Keys of logs, "topic-partition", and the replacement of full topics, which keeps each history
+"""Keys of logs ("topic-partition"), and the replacement of full topics, which keeps each history
 short.
 
-Pure.  A history is judged key by key. After `values_max` values a topic is replaced by the next
-one, which was created before the old one was full.
+Pure.  The checkers judge a history key by key. After `values_max` values a topic is replaced by
+another topic, which was created in advance.
 """
 
 from random import Random
@@ -10,14 +10,15 @@ from random import Random
 from ottla.jepsen.workloads.load import NewTopic
 
 PARTITION_COUNT = 2
-"""Partitions of each topic. Two keys of a topic share a leader about half of the time."""
+"""Number of partitions of each topic. The two partitions of a topic have the same leader about half
+of the time."""
 READY_COUNT = 2
-"""Topics created in advance. With fewer, the load stops when the controller is unavailable for
-long."""
+"""Number of topics created in advance. With fewer, the load stops when the controller is
+unavailable for long."""
 
 
 def key_of(topic: str, partition: int) -> str:
-    """Return the key of a partition."""
+    """Return the key ("topic-partition") of a partition."""
     return f"{topic}-{partition}"
 
 
@@ -28,7 +29,7 @@ def partition_of(key: str) -> tuple[str, int]:
 
 
 class Topics:
-    """Topics of a workload: the topics being written, the topics created in advance, and the full
+    """The topics of a workload: topics that are being written, topics created in advance, and full
     topics."""
 
     def __init__(self, prefix: str, *, open_count: int, values_max: int) -> None:
@@ -48,15 +49,15 @@ class Topics:
         return tuple(NewTopic(name, PARTITION_COUNT) for name in self.first)
 
     def keys(self) -> list[str]:
-        """Return the keys being written."""
+        """Return the keys (partitions) that are being written."""
         return [key for topic in self.open for key in self.keys_of(topic)]
 
     def keys_of(self, topic: str) -> list[str]:
-        """Return the keys of one topic."""
+        """Return the keys of all partitions of one topic."""
         return [key_of(topic, partition) for partition in range(PARTITION_COUNT)]
 
     def next_value(self, rng: Random) -> tuple[str, int]:
-        """Return a key and a value that was not used for this key before."""
+        """Return a random key, and a value that was not used for this key before."""
         slot = rng.randrange(len(self.open))
         topic = self.open[slot]
         key = key_of(topic, rng.randrange(PARTITION_COUNT))
@@ -67,15 +68,16 @@ class Topics:
         return key, value
 
     def to_make(self) -> str | None:
-        """Return the next topic to create and mark it as being created, or None if enough exist."""
+        """Return the name of the next topic to create, and mark the topic as being created. Returns
+        None if enough topics exist."""
         if self._in_making is not None or len(self._ready) >= READY_COUNT:
             return None
         self._in_making = self._name(self._made_count)
         return self._in_making
 
     def on_made(self, topic: str, *, is_made: bool) -> None:
-        """Record whether the creation of a topic succeeded. If it failed, another thread tries
-        again."""
+        """Record whether the creation of a topic succeeded. If it failed, another thread creates
+        the topic later."""
         if topic != self._in_making:
             return
         self._in_making = None

@@ -42,7 +42,7 @@ class ListOffsetsLoad:
         self._own: dict[int, str] = {}
         """For each thread, the key that it wrote last."""
         self._left: dict[int, list[str]] = {}
-        """For each thread, the keys whose final end offset it has not requested yet."""
+        """For each thread, the keys whose end offset it has not received in the final phase yet."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
@@ -51,7 +51,8 @@ class ListOffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every thread received the end offset of every key."""
+        """True if every thread has received the end offset of every key (partition) in the final
+        phase."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -70,7 +71,7 @@ class ListOffsetsLoad:
         return Op("end-offset", [rng.choice(self._topics.keys()), None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         self._model.on_completion(op, done)
         for key, _ in sent_of(op, done):
             self._own[thread] = key
@@ -80,8 +81,9 @@ class ListOffsetsLoad:
             self._left[thread].remove(op.value[0])
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return an end-offset request for the thread's next key, or None if it has requested all
-        final end offsets."""
+        """Return the thread's next operation in the final phase: first a crash of its client, then
+        a request for the end offset of each key. Returns None once the thread has received the end
+        offsets of all keys."""
         if thread not in self._left:
             self._left[thread] = sorted(self._model.highest())
             return Op("crash", None, FINAL)

@@ -1,9 +1,9 @@
 """Interfaces of a workload: a generator chooses the operations, and clients perform them.
 
-Pure.  A generator has a model of its own, which it updates from completions. Its random generator
-and the time are arguments.  A client never raises: it reports each outcome as a completion.  OK:
-the operation certainly happened. FAIL: it certainly did not happen. INFO: it may have happened, or
-may still happen at any later time.
+Pure.  A generator has its own model of the cluster, which it updates from completions. Its random
+generator and the time are arguments.  A client never raises: it reports each outcome as a
+completion.  OK: the operation certainly happened. FAIL: it certainly did not happen. INFO: it may
+have happened, or may still happen at any later time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,8 @@ class Op:
     f: str
     value: Json = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
-    """Facts about the invocation in addition to its value, for example that it is a final read."""
+    """Facts about the invocation in addition to its value: for example, that it belongs to the
+    final reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,20 @@ class Completion:
 
     kind: EventKind
     value: Json = None
-    """Value of the completion. None means the value of the invocation."""
+    """Value of the completion. None means that it equals the value of the invocation."""
     error: str | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """The client kind of each thread, and the names that the workload uses."""
+    """Kind of client that each thread runs, and options of the workload, such as the prefix of its
+    topic and group names."""
 
     prefix: str = ""
     """Prefix of the names of topics and groups. It is unique on a cluster that has other users."""
     kinds: tuple[str, ...] = (OWN,)
-    """The client kind of each thread, one of CLIENTS."""
+    """Kind of client of each thread, one of CLIENTS."""
     idempotent: bool = True
     record_key_count: int = 0
     """Number of record keys in each log of the queue workload, whose topics are then compacted. 0:
@@ -99,7 +101,7 @@ class Generator(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every partition."""
+        """True if the final reads have reached the end of every partition."""
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -108,12 +110,12 @@ class Generator(Protocol):
         ...
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         ...
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation after all faults are healed, or None if the thread is
-        finished."""
+        """Return the thread's next operation in the final phase, after all faults are healed.
+        Returns None if the thread has nothing left to do."""
         ...
 
 

@@ -1,6 +1,6 @@
 """A generator's model of its logs: the highest offsets written and read so far.
 
-Pure.  The model is updated from completions only, and does not judge the completions.
+Pure.  The model is updated from completions only. It does not judge whether they are correct.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ class OffsetModel:
         return sorted(key for key, sent in self._sent.items() if sent > self._read.get(key, -1))
 
     def on_completion(self, op: Op, done: Completion) -> None:
-        """Update the model with the offsets that an operation sent or read."""
+        """Update the model with the offsets that an operation has sent or read."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         for key, offset in read_of(op, done):
@@ -44,7 +44,7 @@ def sent_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
 
 def read_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
     """Yield (key, offset) of the last record that an operation has read of each key. A failed
-    operation may have read records too."""
+    operation may have read records, too."""
     for step in _parts(op, done, "poll"):
         for key, records in step[1].items() if len(step) > 1 else ():
             if records:

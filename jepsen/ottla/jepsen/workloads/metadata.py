@@ -41,10 +41,10 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 DESCRIBE_SHARE = 0.9
 RACE_SHARE = 0.015
-"""Share of operations that write to the single topic which all threads create and enlarge."""
+"""Share of operations that write to the single topic that all threads create and enlarge."""
 LIFE_WRITES = 40
-"""Writes to one topic between its creation and its deletion. With a smaller number, real logs are
-created and deleted more often."""
+"""Number of writes to one topic between its creation and its deletion. With a smaller number, real
+logs are created and deleted more often."""
 NAME_LIVES = 3
 """Number of times that a topic name is created and deleted before the next name is used."""
 PARTITIONS_MAX = 4
@@ -58,7 +58,7 @@ SETTLE_S = 2.0
 
 @dataclass(slots=True)
 class Name:
-    """State of a topic, as assumed by the only thread that writes to it."""
+    """State of a topic with one name, as the only thread that writes to it assumes."""
 
     topic: str
     count: int = 0
@@ -93,7 +93,7 @@ class MetadataLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every thread has described all its topics after the faults."""
+        """True if every thread has described all its topics in the final phase."""
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -112,7 +112,7 @@ class MetadataLoad:
         return self._own_op(thread, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         if op.f == "describe":
             if "final" in op.extra and done.kind is EventKind.OK:
                 self._left[thread].remove((op.value["topic"], op.value["part"]))
@@ -136,8 +136,8 @@ class MetadataLoad:
                 name.count = op.value["count"]
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return a final description of the thread's next topic, or None if it has described
-        all."""
+        """Return a description of the thread's next topic in the final phase, or None if the thread
+        has described all its topics."""
         if thread not in self._readers:
             return None
         if thread not in self._left:

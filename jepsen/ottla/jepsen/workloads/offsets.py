@@ -35,12 +35,13 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_GROUPS = 3
 SHARED_COUNT = 4
-"""Registers of a group that are shared: all threads of Ottla's own client write them."""
+"""Number of registers of a group that all threads with Ottla's own client write."""
 OPERATIONS_MAX = 250
-"""Maximum number of operations on one register. More make the search for an order slow."""
+"""Maximum number of operations on one register. More operations make the checker's search for an
+order slow."""
 UNKNOWN_MAX = 4
 """Maximum number of writes to one register with an unknown outcome. Each may take effect at any
-later time, so more make the search slow."""
+later time, so more of them make the checker's search slow."""
 
 
 class OffsetsLoad:
@@ -56,7 +57,7 @@ class OffsetsLoad:
         self._topic = f"{plan.prefix}offsets"
         others = [thread for thread, kind in enumerate(plan.kinds) if kind == CONFLUENT]
         self._own = {thread: SHARED_COUNT + index for index, thread in enumerate(others)}
-        """For each thread of librdkafka, the partition that only this thread commits."""
+        """For each thread with librdkafka, the partition whose offsets only this thread commits."""
         self._partition_count = SHARED_COUNT + len(others)
         self._group_count = 0
         self._groups = [self._new_group() for _ in range(OPEN_GROUPS)]
@@ -72,7 +73,7 @@ class OffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every register in use has been read after the faults."""
+        """True if every register (committed offset) in use has been read in the final phase."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -97,14 +98,15 @@ class OffsetsLoad:
         return Op("fetch", [group, key, None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         if op.f == "commit" and done.kind is EventKind.INFO:
             self._on_unknown(op.value[0], op.value[1])
         elif "final" in op.extra and op.f == "fetch" and done.kind is EventKind.OK:
             self._left[thread].pop(0)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return a final fetch of the next register, or None if all have been read."""
+        """Return a fetch of the next register (committed offset) in the final phase, or None if all
+        registers have been read."""
         if thread not in self._left:
             self._left[thread] = [
                 (group, partition)

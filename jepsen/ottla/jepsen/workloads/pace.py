@@ -8,7 +8,8 @@ from ottla.jepsen.workloads.load import SECOND
 
 OPS_PER_S_MAX = 900
 """Maximum number of operations per second, over all threads. With more, nodes would lack the CPU
-time to recover under load, and a history would take longer to judge than to record."""
+time to recover under load, and the checkers would need longer for a history than its recording
+took."""
 
 
 class ThreadPace:

@@ -34,5 +34,5 @@ class ProducerIdsLoad:
         """Ignore the completion of an operation: later operations do not depend on it."""
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return None, because there are no final reads."""
+        """Return None, because this workload has no final reads."""
         return None

@@ -30,15 +30,15 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
 VALUES_MAX = 512
-"""Number of values of one key: enough that several faults occur meanwhile, few enough that a person
-can read the history."""
+"""Number of values of one key. It is large enough for several faults during the life of a key, and
+small enough for a person to read the history."""
 CHANGE_ONE_IN = 128
-"""One operation in this many changes the keys that a thread reads. After each change, the thread
-reads keys from their beginning again, or its whole group rebalances."""
+"""One operation in CHANGE_ONE_IN changes the keys that a thread reads. After each change, the
+thread reads keys from their beginning again, or its whole group rebalances."""
 KEYS_MAX = 4
 """Number of keys that a thread reads at a time."""
 UNSEEN_ONE_IN = 3
-"""One change in this many selects keys that no client has read to their end (Jepsen's
+"""One change in UNSEEN_ONE_IN selects keys that no client has read to their end (Jepsen's
 poll-unseen)."""
 
 POLL = Op("poll", [["poll"]])
@@ -46,7 +46,7 @@ POLL = Op("poll", [["poll"]])
 
 @dataclass(slots=True)
 class QueueReader:
-    """The keys assigned to one thread, or the topics that it subscribes to."""
+    """The keys (partitions) assigned to one thread, or the topics to which it is subscribed."""
 
     keys: frozenset[str] = frozenset()
     is_member: bool = False
@@ -75,7 +75,7 @@ class QueueLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every key."""
+        """True if the final reads have reached the end of every key (partition)."""
         return self._final.is_caught_up
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -94,7 +94,7 @@ class QueueLoad:
         return Op("send", [["send", key, value]])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         self._model.on_completion(op, done)
         reader = self._readers[thread]
         is_final = "final" in op.extra
@@ -118,7 +118,7 @@ class QueueLoad:
         return self._final.next_op(thread, now_ns)
 
     def _change(self, rng: Random) -> Op:
-        """Return an operation that changes the keys that a thread reads, by an assignment or a
+        """Return an operation that changes the keys that a thread reads: an assignment or a
         subscription."""
         keys = rng.sample(self._topics.keys(), rng.randint(1, KEYS_MAX))
         if not rng.randrange(UNSEEN_ONE_IN):

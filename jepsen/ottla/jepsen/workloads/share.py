@@ -41,9 +41,9 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 TOPIC_COUNT = 1
 PARTITION_COUNT = 4
 LOCK_MS = 15_000
-"""Duration of a lock in ms. Kafka allows no shorter ones by default."""
+"""Duration of an acquisition lock in ms. By default, Kafka allows no shorter duration."""
 DELIVERY_COUNT_LIMIT = 10
-"""Number of deliveries of a record. Kafka allows no higher limit by default."""
+"""Maximum number of deliveries of a record. By default, Kafka allows no higher limit."""
 GROUP_SETTINGS = {
     "share.auto.offset.reset": "earliest",
     "share.record.lock.duration.ms": str(LOCK_MS),
@@ -60,29 +60,30 @@ RELEASE_SHARE = 0.1
 REJECT_SHARE = 0.03
 RENEW_SHARE = 0.03
 LATE_ONE_IN = 300
-"""One take in this many is acknowledged only after the locks of its records have ended."""
+"""One take in LATE_ONE_IN is acknowledged only after the acquisition locks of its records have
+expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
-"""Time limit in ns for the group to settle all records after all faults are healed."""
+"""Time limit in ns, after all faults are healed, for the group to finish all records."""
 
 
 class ShareThread:
-    """State of one thread's member."""
+    """State of one thread, which is a member of the share group at times."""
 
     __slots__ = ("held", "is_thrown_out", "late_ns", "member", "turn_ns")
 
     def __init__(self) -> None:
         self.member: str | None = None
         self.held: dict[tuple[str, int], None] = {}
-        """Records that the member took and has not settled, by key and offset."""
+        """Records that the member has acquired and not finished, by (key, offset)."""
         self.late_ns = 0
-        """Time before which the records are not acknowledged."""
+        """Time in ns before which the acquired records are not acknowledged."""
         self.turn_ns = 0
-        """Time at which the thread joins or leaves next."""
+        """Time in ns at which the thread joins or leaves the group next."""
         self.is_thrown_out = False
 
     def leave(self) -> None:
-        """Forget the membership."""
+        """Reset the state of the thread's membership."""
         self.member = None
         self.held.clear()
 
@@ -107,7 +108,7 @@ class ShareLoad:
         self._ends: dict[str, int] = {}
         """End offset of each key, as far as it is known."""
         self._is_settled = False
-        """True if the last description of the group has no lag."""
+        """True if the last description of the group showed no lag."""
         self._threads = [ShareThread() for _ in plan.kinds]
         self._crashes = Crashes()
         self._final_ns: int | None = None
@@ -119,7 +120,7 @@ class ShareLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every known record is settled."""
+        """True if the last description of the group showed no lag, or no record was sent."""
         return self._is_settled or not self._ends
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -144,7 +145,7 @@ class ShareLoad:
         return Op("take", {"group": self.group})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the model with the completion of an operation."""
+        """Update the generator's model of the share group with the completion of an operation."""
         one = self._threads[thread]
         is_ok = done.kind is EventKind.OK
         for key, offset in sent_of(op, done):
@@ -163,7 +164,8 @@ class ShareLoad:
             self._on_described(done.value["keys"])
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if the group has settled all records."""
+        """Return the thread's next operation in the final phase. Returns None if the group has no
+        records left to deliver."""
         if self._final_ns is None:
             self._final_ns, self._is_settled = now_ns, False
         one = self._threads[thread]
@@ -191,8 +193,8 @@ class ShareLoad:
         return Op("send", [["send", key, value]])
 
     def _acknowledge(self, thread: int, rng: Random | None) -> Op:
-        """Return the acknowledgement of all records that a thread holds. Without `rng` it accepts
-        all."""
+        """Return an operation that acknowledges all records that the thread has acquired. If `rng`
+        is None it accepts all; otherwise the types are random."""
         one = self._threads[thread]
         keys: dict[str, list[Json]] = {}
         for key, offset in sorted(one.held):

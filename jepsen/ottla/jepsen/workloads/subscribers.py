@@ -6,7 +6,7 @@ Pure.
 from typing import Final
 
 GROUP_SIZE = 4
-"""Members of one group. A rebalance caused by one member may stop all of them."""
+"""Number of members of one group. A rebalance that one member causes may stop all of them."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 

@@ -103,7 +103,8 @@ ROWS: Mapping[str, WorkloadRow] = {
 
 
 def check_clients(workloads: Iterable[str], kinds: Sequence[str]) -> None:
-    """Raise ConfigError if a workload cannot use a kind of client on this machine."""
+    """Raise ConfigError if a workload cannot use one of the given kinds of clients on this
+    machine."""
     for name in workloads:
         row = ROWS[name]
         if JAVA in kinds:

@@ -35,17 +35,18 @@ from ottla.jepsen.workloads.log_model import OffsetModel
 from ottla.jepsen.workloads.log_model import read_of as reads_of
 
 OPS_PER_S_MAX = 300
-"""Operations per second of all threads together. A transaction is about ten requests."""
+"""Maximum number of operations per second of all threads together. A transaction is about ten
+requests."""
 ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
 MOVER_ONE_IN = 3
-"""One thread of Ottla's own client in this many copies records. The others only transfer and
-read."""
+"""One in MOVER_ONE_IN threads with Ottla's own client copies records. The other threads only
+transfer and read."""
 THREADS_PER_ID = 2
 RECORDS_MAX = 4
 ABORT_ONE_IN = 5
 PAUSE_ONE_IN = 40
 RESTART_ONE_IN = 50
-"""One operation in this many initialises the transactional id with a new producer."""
+"""One operation in RESTART_ONE_IN initialises the transactional id with a new producer."""
 CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3
@@ -87,8 +88,8 @@ class TransactionsLoad:
         self._crashes = Crashes()
         self._final = FinalReads(plan.kinds, self._model)
         self._ends_at = 0
-        """Number of final steps (`settle`, `committed`, the last transaction) that are done. One
-        thread does these steps while the others wait."""
+        """Number of operations of the end phase (`settle`, `committed`, the last transaction) that
+        are done. One thread does these operations while all other threads wait."""
         self._tries_left = END_TRIES
         self._threads: list[TransactionThread] = []
         writers = 0
@@ -113,7 +114,8 @@ class TransactionsLoad:
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:
-        """Return the keys of the given topics of the workload."""
+        """Return the keys of all partitions of the given topics. `names` are topic names without
+        the workload's prefix."""
         return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -132,7 +134,7 @@ class TransactionsLoad:
         return POLL if rng.random() < 0.5 else self._transfer(state, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the completion of an operation."""
         self._model.on_completion(op, done)
         state = self._threads[thread]
         is_done = done.kind is EventKind.OK

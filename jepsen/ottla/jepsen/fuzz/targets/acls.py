@@ -1,7 +1,7 @@
-"""ACLs and filters from clients, and decisions of the authorizer.
+"""Fuzz target: ACLs and filters from clients, and decisions of the authorizer.
 
-If an ACL is accepted, it must be stored and found again. A filter must find the same entries as a
-scan of all entries, and the authorizer must decide like such a scan.
+If an ACL is accepted, it must be stored and found again. A filter must find the same ACLs as a scan
+of all ACLs, and the authorizer must decide like such a scan.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ of them is compared with all other ACLs."""
 
 @cache
 def _cluster() -> InMemoryController:
-    """Return a cluster with ACLs of every kind, the same for every input."""
+    """Return a cluster with ACLs of every kind, which is the same for every input."""
     authorizer = AuthorizerConfig(
         class_name=STANDARD_AUTHORIZER, super_users=frozenset({"User:ANONYMOUS"})
     )
@@ -132,8 +132,8 @@ def _entry_of(asked: AclCreation) -> AclEntry:
 
 
 def _ask(acls: AclTable, entry: AclEntry) -> None:
-    """Check the authorizer's decisions on the resource of an ACL, and on a resource with a longer
-    name."""
+    """Compare the authorizer's decisions with a scan of all ACLs, for the resource of an ACL and
+    for a resource with a longer name."""
     authorizer = StandardAuthorizer(AuthorizerConfig(), acls=acls)
     operation = max(entry.operation, AclOperation.READ)
     host = "10.0.0.1" if entry.host == WILDCARD or "/" in entry.host else entry.host
@@ -148,7 +148,7 @@ def _ask(acls: AclTable, entry: AclEntry) -> None:
 def _obvious(
     acls: AclTable, asked: AclEntry, host: str, operation: AclOperation, name: str
 ) -> bool:
-    """Return the authorization decision that a scan of all entries gives."""
+    """Return the authorization decision that a scan of all ACLs gives."""
     verdicts = set()
     for entry_id, entry in acls.entries.items():
         rule = rule_of(entry_id, entry)

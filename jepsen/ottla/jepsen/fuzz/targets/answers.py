@@ -1,7 +1,7 @@
-"""Responses of a hostile broker to every call of Ottla's client.
+"""Fuzz target: responses of a hostile broker to every call of Ottla's client.
 
 An input is the number of a call, and the bodies of the responses to its requests, each preceded by
-its length.  A call may end with any error of Ottla's own. Time is virtual and limited.
+its length.  A call may end with any error class of Ottla's client. Time is virtual and limited.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -142,8 +142,8 @@ def _check(data: bytes) -> None:
 
 
 def _take_fetched(data: bytes) -> None:
-    """Decode a fetch in every way that the client offers. All must return the same records, or fail
-    at the same offset."""
+    """Decode fetched bytes in every way that the client offers. All ways must return the same
+    records, or fail at the same offset."""
     body = with_right_crcs(data)
     scanned = _given_out(body, RecordDecoder(rows_before_import=1 << 40), is_batched=False)
     for is_batched in (False, True):
@@ -154,7 +154,8 @@ def _take_fetched(data: bytes) -> None:
 def _given_out(
     body: bytes, decoder: RecordDecoder, *, is_batched: bool
 ) -> tuple[list[ConsumerRecord], Offset | None]:
-    """Return the decoded records, and the offset of the corruption if there is one."""
+    """Return the decoded records, and the offset of the corruption, or None if there is none. With
+    `is_batched`, records are taken batch by batch."""
     try:
         fetched = FetchedRecords(
             AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder
@@ -222,7 +223,7 @@ NAMED: dict[str, Any] = {
 
 
 def _made_good(value: Any, random: Random) -> None:
-    """Replace most names in a random response by names that were requested."""
+    """Replace most names in a random response by names that the client requested."""
     if isinstance(value, list):
         del value[2:]
         for each in value:
@@ -249,7 +250,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 
 def _course_of(call: Callable[[], Awaitable[None]], random: Random) -> bytes:
-    """Run a call against valid responses, and return these responses as an input."""
+    """Run a client call against valid responses, and return these responses as an input."""
     bodies: list[bytes] = []
     rng = FuzzRng(random)
 

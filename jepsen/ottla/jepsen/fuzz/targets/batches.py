@@ -1,4 +1,5 @@
-"""Record batches as clients produce them and logs store them: headers, checks, records, codecs.
+"""Fuzz target: record batches as clients produce them and logs store them (headers, checks,
+records, codecs).
 
 The CRC of a mutated batch is corrected unless the input's first byte forbids it. Otherwise nearly
 every input would be refused because of its CRC.
@@ -120,8 +121,8 @@ def _check(data: bytes) -> None:
 
 
 def _check_append(body: bytes, config: LogConfig) -> None:
-    """Check a batch as a leader does before an append. If it is accepted, its stored form must be
-    valid."""
+    """Check a batch as a leader does before an append. If the batch is accepted, its stored form
+    must be valid."""
     view = memoryview(body)
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         try:

@@ -1,4 +1,4 @@
-"""Requests of brokers and clients to the active controller.
+"""Fuzz target: requests of brokers and clients to the active controller.
 
 The records of the controller's decision must be writable, and must apply to the metadata. Any error
 other than a refusal would end the controller.

@@ -1,4 +1,4 @@
-"""The small files of a node: checkpoints, identities, producer snapshots, settings.
+"""Fuzz target: the small files of a node (checkpoints, identities, producer snapshots, settings).
 
 An input begins with the number of its reader. If the file format has a CRC, the CRC is corrected
 before reading.

@@ -1,4 +1,5 @@
-"""Input of group coordinators: records of `__consumer_offsets`, embedded subscriptions, regexes.
+"""Fuzz target: input of group coordinators (records of `__consumer_offsets`, embedded
+subscriptions, regular expressions).
 
 After any log has been replayed, the groups must still be able to serve requests, to expire, and to
 write records.
@@ -58,8 +59,8 @@ def _shard() -> GroupShard:
 
 
 class _WrittenRecords:
-    """Test double for the ports through which a coordinator shard acts. Keeps the written records.
-    No request waits, and nothing else is pending."""
+    """Test double for the ports through which a coordinator shard acts. It keeps the written
+    records. No request waits, and no other work is pending."""
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []

@@ -1,4 +1,5 @@
-"""Logins: SASL frames, SCRAM messages, and OAUTHBEARER tokens from unauthenticated clients.
+"""Fuzz targets of logins: SASL frames, SCRAM messages, and OAUTHBEARER tokens from unauthenticated
+clients.
 
 The target `LOGINS` sends frames through a listener's authentication with every mechanism. A login
 may succeed only with a proof taken from the valid example inputs.  `SCRAM` reads the messages of

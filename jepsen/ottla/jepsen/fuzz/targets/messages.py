@@ -1,4 +1,4 @@
-"""Requests, responses and records in every version, from any peer on the network.
+"""Fuzz target: requests, responses and records in every version, from any peer on the network.
 
 An input begins with the number of a message and version.  A decoded message must be encoded to
 bytes that decode to the same message (a fixpoint).
@@ -17,7 +17,7 @@ from ottla.wire.codec_examples import all_messages, example
 from ottla.wire.codec_types import Message
 
 SEED_BYTES_MAX = 2_000
-"""Size limit of examples. Longer ones contain nothing that shorter ones lack."""
+"""Size limit of example inputs in bytes. Longer examples contain nothing that shorter ones lack."""
 EXAMPLES = 2
 
 

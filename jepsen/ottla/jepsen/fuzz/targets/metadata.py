@@ -1,5 +1,5 @@
-"""The metadata log and its snapshots: protobuf values, application of records, raft's control
-records.
+"""Fuzz target: the metadata log and its snapshots (protobuf values, application of records, raft's
+control records).
 
 Valid records must result in an image whose snapshot results in the same image. Invalid records must
 leave the image unchanged.

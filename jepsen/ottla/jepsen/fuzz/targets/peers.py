@@ -1,4 +1,4 @@
-"""gRPC messages between nodes: the codec in both directions, and raft's core.
+"""Fuzz target: gRPC messages between nodes (the codec in both directions, and raft's core).
 
 The core receives arbitrary messages of a peer.  It may stop because of an invariant that holds
 among honest peers only. It may not fail in any other way.
@@ -104,7 +104,7 @@ def _play(solo: Solo, step: int, message: bytes) -> None:
 
 
 def _in_memory(answer: raft.Response) -> raft.Response:
-    """Return the response with its batches replaced by entries of the log in memory."""
+    """Return a raft response with its batches replaced by entries of the log in memory."""
     entries = Entries([MemoryEntry(Epoch(max(1, answer.leader_epoch)), "x")])
     if isinstance(answer, raft.FetchResponse) and len(answer.records):
         return replace(answer, records=entries)

@@ -1,4 +1,4 @@
-"""Certificates of clients, and the rules that map them to users.
+"""Fuzz target: certificates of clients, and the rules that map them to users.
 
 An untrusted client chooses the content of its certificate: OpenSSL has verified only the signature.
 An operator writes the rules.  The resulting user must never be empty, and must always be the same

@@ -1,5 +1,5 @@
-"""Telemetry pushes of clients: decompressed, decoded, labelled, and converted to a record and to
-time series.
+"""Fuzz target: telemetry pushes of clients, which are decompressed, decoded, labelled, and
+converted to a record and to time series.
 
 An input is its codec and the payload.  Each step may raise the errors allowed for it. In addition,
 three conditions must hold: labels change no point, the topic's record equals the push, and no
@@ -59,7 +59,8 @@ def _bag(points: Iterator[Point] | list[Point]) -> Counter[str]:
 
 
 def _pushes(random: Random) -> Iterator[bytes]:
-    """Yield pushes with every kind of metric, in a single resource and in several."""
+    """Yield telemetry pushes with every kind of metric, in a single resource and in several
+    resources."""
     for resource_count in (1, 3):
         data = MetricsData()
         for number in range(resource_count):

@@ -1,8 +1,8 @@
-"""A partition's directory in any state that a crash or a person may leave. It is opened, used,
-closed, and opened again.
+"""Fuzz target: a partition's directory in any state that a crash or a person may leave. It is
+opened, used, closed, and opened again.
 
-An input has nine parts: flags for the opening, two logs, and the other files.  The CRCs of
-the batches are corrected unless the first part forbids it.
+An input has nine parts: flags for the opening, two logs, and the other files.  The CRCs of the
+batches are corrected unless the first part forbids it.
 """
 
 from collections.abc import Iterator
@@ -115,7 +115,8 @@ async def _open(disk: SimulatedDisk, config: LogConfig, *, is_clean: bool, at: i
 
 
 async def _use(log: Log, *, is_whole: bool) -> None:
-    """Use the log as a partition would. If `is_whole`, reads must reach the end of the log."""
+    """Use the log as a partition would. If `is_whole` is True, reads must reach the end of the
+    log."""
     assert 0 <= log.log_start_offset <= log.high_watermark <= log.end_offset
     end_offset = log.end_offset
     _read_all(log, is_whole=is_whole)

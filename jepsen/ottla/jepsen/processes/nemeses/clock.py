@@ -1,5 +1,5 @@
-"""Wall clocks that jump forward and back, without an effect on anything that uses monotonic
-time."""
+"""Nemesis that makes wall clocks jump forward and back, without an effect on code that uses
+monotonic time."""
 
 from random import Random
 
@@ -9,8 +9,9 @@ from ottla.jepsen.processes.abilities import Ability
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 JUMP_BITS = range(6, 22)
-"""Sizes of clock jumps as powers of two in ms, from 64 ms to 35 min. A leader whose clock is an
-hour behind may refuse records as too far in the future (message.timestamp.after.max.ms)."""
+"""Exponents of the sizes of clock jumps: powers of two in ms, from 64 ms to 35 min. A leader whose
+clock is an hour behind may refuse records as too far in the future
+(message.timestamp.after.max.ms)."""
 STROBES = 20
 STROBE_S = 0.05
 
@@ -22,7 +23,8 @@ class ClockNemesis(Nemesis):
     needs = frozenset({Ability.CLOCKS})
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Set the wall clocks of randomly chosen nodes, and return a report."""
+        """Set the wall clocks of randomly chosen nodes to wrong times, and return a report of the
+        fault."""
         nodes = sorted(self.cluster.nodes)
         offsets = {
             node: rng.choice((-1, 1)) * rng.randrange(1 << rng.choice(JUMP_BITS))
@@ -41,7 +43,7 @@ class ClockNemesis(Nemesis):
         }
 
     async def heal(self) -> FaultReport:
-        """Set all clocks to the true time, and return a report."""
+        """Set all wall clocks to the true time, and return a report of the result."""
         self._set({})
         return {"clock_offsets_ms": dict(self.cluster.clocks.offsets_ms)}
 

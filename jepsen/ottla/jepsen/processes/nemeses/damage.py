@@ -1,4 +1,4 @@
-"""Full disks, lost files and flipped bits."""
+"""Nemeses that damage disks: full disks, lost files and flipped bits."""
 
 import os
 import shutil
@@ -16,7 +16,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
-"""Number of bits of one replica to flip, each in a file of its own."""
+"""Numbers of bits of one replica to flip, one of which is drawn. Each bit is in a different file.
+"""
 INDEX_SUFFIXES = (".index", ".timeindex")
 
 
@@ -27,7 +28,7 @@ class FullDisk(Nemesis):
     needs = frozenset({Ability.IMAGES})
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Fill the disk of a random node, and return a report."""
+        """Fill the disk of a random node, and return a report of the fault."""
         (victim,) = self.choose(self.cluster.fault_limits.free(), rng, (1,)) or (None,)
         if victim is None:
             return {}
@@ -38,8 +39,8 @@ class FullDisk(Nemesis):
         return {"nodes": [victim.name], "bytes": await victim.disk.fill()}
 
     async def heal_fault(self) -> FaultReport:
-        """Delete the file that fills the disk, and restart the node if it ended. Returns a
-        report."""
+        """Delete the file that fills the disk, and restart the node if it ended. Returns a report
+        of the result."""
         (victim,) = self.held
         await victim.disk.make_room()
         ended = victim.pid is None
@@ -52,8 +53,9 @@ class Flip(Nemesis):
     """Bits of one broker's closed segments and of their indexes are flipped while it is down.
 
     A broker trusts flushed data when it opens a log, as in Kafka. The damage shows when the bytes
-    are read, and the reader must get an error and never the bytes.  To heal, the harness deletes
-    the damaged replicas, as an operator would, and they are copied from replicas in sync.
+    are read, and the reader must get an error and never the damaged bytes.  To heal the fault, the
+    harness deletes the damaged replicas, as an operator would. They are then copied from in-sync
+    replicas.
     """
 
     name = "flip"
@@ -63,7 +65,8 @@ class Flip(Nemesis):
         self._damaged: set[Path] = set()
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Kill a random broker, flip bits on its disk, and start it again. Returns a report."""
+        """Kill a random broker, flip bits on its disk, and start it again. Returns a report of the
+        fault."""
         fault_limits = self.cluster.fault_limits
         brokers = [node for node in fault_limits.free() if node in self.cluster.brokers]
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
@@ -80,7 +83,8 @@ class Flip(Nemesis):
         return {"nodes": [victim.name], "flipped": flipped}
 
     async def heal_fault(self) -> FaultReport:
-        """Delete the damaged replicas, which are then copied again. Returns a report."""
+        """Delete the damaged replicas, which are then copied again. Returns a report of the
+        result."""
         (victim,) = self.held
         with suppress(NodeError):  # a hang is recorded with the node
             await victim.stop()
@@ -107,14 +111,14 @@ class LostFiles(Nemesis):
     """Files of one broker's replicas are removed or truncated while it is down.
 
     The broker detects the damage at its startup and lists the damaged replicas when it registers.
-    These are copied from complete replicas, without an operator.
+    They are then copied from complete replicas, without an operator.
     """
 
     name = "lost-files"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Stop a random broker, remove files from its disk, and start it again. Returns a
-        report."""
+        """Stop a random broker, remove files from its disk, and start it again. Returns a report of
+        the fault."""
         fault_limits = self.cluster.fault_limits
         brokers = [node for node in fault_limits.free() if node in self.cluster.brokers]
         (victim,) = self.choose(brokers, rng, (1,)) or (None,)
@@ -130,13 +134,13 @@ class LostFiles(Nemesis):
         return {"nodes": [victim.name], "taken": taken}
 
     async def heal_fault(self) -> FaultReport:
-        """Restart the broker if it ended, and return a report."""
+        """Restart the broker if it ended, and return a report of the result."""
         return await self.start_again()
 
 
 def take_files(data: Path, rng: Random) -> list[FaultReport]:
-    """Remove replicas below a directory, or truncate their last segment. Returns a report for each
-    replica."""
+    """Remove random replicas below a data directory, or truncate their last segment. Returns a
+    report for each replica."""
     logs: dict[Path, Path] = {}
     for path in sorted(data.glob("**/*.log")):
         is_replica = not path.parent.name.startswith("__cluster") and "." not in path.parent.name
@@ -156,7 +160,8 @@ def take_files(data: Path, rng: Random) -> list[FaultReport]:
 
 
 def _bits(path: Path) -> list[range]:
-    """Return the bits of a file that may be flipped. Readers can detect a flip of any of them."""
+    """Return the ranges of bits of a file that may be flipped. Readers can detect a flip of each of
+    these bits."""
     if path.suffix == ".log":
         return protected_bits(path)
     size = path.stat().st_size if path.exists() else 0

@@ -1,4 +1,4 @@
-"""Processes that are killed, paused, or restarted one by one."""
+"""Nemeses that end or stop processes: kills, pauses, and restarts one by one."""
 
 from random import Random
 
@@ -8,8 +8,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""Numbers of victims among six nodes, one of which is drawn: mostly one, sometimes half of the
-nodes."""
+"""Numbers of victims in a cluster of six nodes, from which one is drawn: mostly one node, sometimes
+half of the nodes."""
 
 ROLLING_TIME_S = 25.0
 """Time limit of a rolling restart in seconds. Nodes that were not restarted by then are skipped."""
@@ -22,11 +22,11 @@ class Kill(Nemesis):
     name = "kill"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Kill some nodes, and return a report."""
+        """Kill some nodes, and return a report of the fault."""
         return await self._kill(self.choose(self.cluster.fault_limits.free(), rng, SOME))
 
     async def heal_fault(self) -> FaultReport:
-        """Start the killed nodes, and return a report."""
+        """Start the killed nodes again, and return a report of the result."""
         return await self.start_again()
 
     async def _kill(self, victims: list[ProcessNode]) -> FaultReport:
@@ -44,7 +44,7 @@ class KillAll(Kill):
     name = "kill-all"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Kill all nodes, and return a report."""
+        """Kill all nodes, and return a report of the fault."""
         free = self.cluster.fault_limits.free()
         if len(free) < len(self.cluster.nodes):
             return {}
@@ -58,14 +58,14 @@ class Pause(Nemesis):
     name = "pause"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Pause some nodes, and return a report."""
+        """Pause some nodes, and return a report of the fault."""
         victims = self.choose(self.cluster.fault_limits.free(), rng, SOME)
         for node in victims:
             node.pause()
         return {"nodes": names(victims)} if victims else {}
 
     async def heal_fault(self) -> FaultReport:
-        """Resume the paused nodes, and return a report."""
+        """Resume the paused nodes, and return a report of the result."""
         for node in self.held:
             node.resume()
         return {"resumed": names(self.held)}
@@ -74,14 +74,15 @@ class Pause(Nemesis):
 class RollingRestart(Nemesis):
     """All brokers, or all controllers, are shut down and started again one after the other.
 
-    Like an operator, it restarts the next node when the last one serves and all replicas are in
-    sync.
+    Like an operator, this nemesis restarts the next node when the last one serves requests and all
+    replicas are in sync.
     """
 
     name = "rolling-restart"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Restart one node after the other until the time limit. Returns a report."""
+        """Restart one node after the other until the time limit. Returns a report of the
+        restarts."""
         cluster = self.cluster
         nodes = rng.choice((cluster.brokers, cluster.brokers, cluster.controllers))
         order = rng.sample(nodes, len(nodes))
@@ -102,8 +103,8 @@ class RollingRestart(Nemesis):
         return {"nodes": done, "hung": hung} if done else {}
 
     async def _restart(self, node: ProcessNode) -> bool:
-        """Restart one node, and finish even after the time limit. Returns whether it stopped and
-        served in time."""
+        """Restart one node, and finish even after the time limit. Returns whether the node stopped
+        and served requests again in time."""
         is_well = True
         with trio.CancelScope(shield=True):
             try:

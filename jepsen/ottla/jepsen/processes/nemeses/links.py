@@ -1,4 +1,4 @@
-"""Links that lose packets, are slow, or drop their connections."""
+"""Nemeses of network links, which lose packets, are slow, or drop their connections."""
 
 from random import Random
 
@@ -10,20 +10,20 @@ SHARES = (0.05, 0.1, 0.2, 0.3)
 """Shares of packets that may be lost on a bad link. TCP still works with each of them, but gets
 slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
-"""Bit rates that a slow link may have: from one that suffices for heartbeats only to one that
-suffices for a small load."""
+"""Bit rates that a slow link may have: the lowest suffices only for heartbeats, the highest for a
+small load."""
 COUNTS = (1, 2, 6)
-"""Numbers of nodes that may have bad links: one, some, all."""
+"""Numbers of nodes that may have bad links, from which one is drawn: one, some or all."""
 
 
 class _Links(Nemesis):
-    """Base class of nemeses that inject one kind of link fault, and remove it to heal."""
+    """Base class of nemeses that inject one kind of link fault. Healing removes it."""
 
     async def _put(self, fault: LinkFault) -> None:
         await self.cluster.network.put(self.name, fault)
 
     async def heal(self) -> FaultReport:
-        """Remove the fault from all links, and return a report."""
+        """Remove the fault from all links, and return a report of the result."""
         await self.cluster.network.lift(self.name)
         return {"healed": True}
 
@@ -38,7 +38,8 @@ class Loss(_Links):
     name = "loss"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Inject packet loss on the links of randomly chosen nodes, and return a report."""
+        """Inject packet loss on the links of randomly chosen nodes, and return a report of the
+        fault."""
         victims, share = self._some(rng), rng.choice(SHARES)
         await self._put(lossy(victims, [*self.cluster.nodes, CLIENTS], share))
         return {"nodes": victims, "share": share}
@@ -51,7 +52,7 @@ class Slow(_Links):
     needs = frozenset({Ability.RATES})
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Limit the bit rate of randomly chosen nodes, and return a report."""
+        """Limit the bit rate of randomly chosen nodes, and return a report of the fault."""
         victims, rate = self._some(rng), rng.choice(RATES_BITS_PER_S)
         await self._put(slow(victims, rate))
         return {"nodes": victims, "bits_per_s": rate}
@@ -64,8 +65,8 @@ class Reset(Nemesis):
     needs = frozenset({Ability.RESETS})
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Reset the connections of randomly chosen nodes, and return a report. A reset needs no
-        healing."""
+        """Reset the connections of randomly chosen nodes, and return a report of the fault. A reset
+        needs no healing."""
         nodes = sorted(self.cluster.nodes)
         victims = sorted(rng.sample(nodes, min(rng.choice(COUNTS), len(nodes))))
         return {"nodes": victims, "connections": await self.cluster.network.reset(victims)}

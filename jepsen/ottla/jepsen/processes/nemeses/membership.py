@@ -1,8 +1,9 @@
-"""Changes of the voters: controllers leave and join the quorum while the cluster serves.
+"""Nemesis that changes the voters: controllers leave and join the quorum while the cluster serves
+requests.
 
-A voter is removed, the active controller as often as any other, or loses its directory and comes
-back with a new one (KIP-853). The fault is healed when the controller is a voter again. A change
-that timed out is looked up before it is requested again, as an operator must do it.
+A voter is removed (the active controller as often as any other), or loses its directory and comes
+back with a new one (KIP-853). The fault is healed when the controller is a voter again. If a change
+timed out, the quorum is described before the change is requested again, as an operator must do it.
 """
 
 import shutil
@@ -26,18 +27,18 @@ from ottla.storage.disk.real_disk_driver import RealDisk
 CONTROLLERS_MIN = 3
 
 CHANGE_TIMEOUT_S = 20.0
-"""Longest time for one change of the voters. Other faults may prevent it; then it is reported as
-unfinished."""
+"""Time limit in seconds for one change of the voters. Other faults may prevent a change, which is
+then reported as unfinished."""
 AGAIN_S = 0.3
 
 
 class ChangedVoters(Nemesis):
-    """A controller leaves the voters and joins them again, perhaps with a new directory."""
+    """A controller leaves the voters and joins them again, sometimes with a new directory."""
 
     name = "membership"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Remove a controller from the voters, and return a report."""
+        """Remove a random controller from the voters, and return a report of the fault."""
         free = [one for one in self.cluster.fault_limits.free() if one in self.cluster.controllers]
         if len(free) < CONTROLLERS_MIN:
             return {}
@@ -56,14 +57,16 @@ class ChangedVoters(Nemesis):
         return report if is_made else {**report, "unfinished": True}
 
     async def heal_fault(self) -> FaultReport:
-        """Add the controller to the voters, and return a report."""
+        """Start the removed controller if it is down, and add it to the voters again. Returns a
+        report of the result."""
         report = await self.start_again()
         late = [node.name for node in self.held if not await self._add(node)]
         added = [node.name for node in self.held if node.name not in late]
         return {**report, "added": added, **({"unfinished": late} if late else {})}
 
     async def _add(self, node: ProcessNode) -> bool:
-        """Add a controller to the voters. Returns False if that took too long."""
+        """Add a controller to the voters. Returns False if that takes longer than
+        CHANGE_TIMEOUT_S."""
         directory_id = await _directory_id_of(node)
         host, port = parse_address(node.endpoint.advertised)
         listeners = {CONTROLLER_LISTENER: (host, port)}
@@ -77,7 +80,8 @@ class ChangedVoters(Nemesis):
         request: Callable[[Admin], Awaitable[None]],
         is_made: Callable[[QuorumDescription], bool],
     ) -> bool:
-        """Request a change until the quorum has it. Returns False after CHANGE_TIMEOUT_S."""
+        """Request a change of the voters until `is_made` returns True for the quorum. Returns False
+        after CHANGE_TIMEOUT_S."""
         with trio.move_on_after(CHANGE_TIMEOUT_S):
             async with open_admin(self.cluster.bootstrap) as admin:
                 while True:
@@ -98,7 +102,7 @@ async def _directory_id_of(node: ProcessNode) -> UUID:
 
 
 async def _format_again(node: ProcessNode) -> None:
-    """Delete the directories of a controller, and format new ones without voters."""
+    """Delete the directories of a stopped controller, and format new directories without voters."""
     data = node.disk.data
     properties = await read_meta_properties(RealDisk(), str(data))
     assert properties is not None

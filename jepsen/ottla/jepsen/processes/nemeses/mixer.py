@@ -1,4 +1,4 @@
-"""Several nemeses at once, with a new subset of them in each period."""
+"""Nemesis that injects several other faults at once, in a new combination in each period."""
 
 from random import Random
 
@@ -7,7 +7,8 @@ from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 STABLE_S = 20.0
-"""Length of a period in seconds: long enough for leases, sessions and elections to become stable.
+"""Length of a period in seconds. It is long enough for leases, sessions and elections to become
+stable.
 """
 NONE_SHARE = 0.25
 AT_ONCE_MAX = 3
@@ -27,7 +28,8 @@ class Mixer(Nemesis):
         self._at_work: list[Nemesis] = []
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Choose a subset of the nemeses, and inject one fault of each. Returns their reports."""
+        """Choose a random subset of the nemeses, and inject one fault of each. Returns their
+        reports."""
         if rng.random() < NONE_SHARE:
             return {}
         count = rng.randint(1, min(AT_ONCE_MAX, len(self._parts)))
@@ -43,7 +45,8 @@ class Mixer(Nemesis):
         return {"nodes": sorted(nodes), "faults": faults, **offsets} if faults else {}
 
     async def heal(self) -> FaultReport:
-        """Heal the faults in reverse order of their injection. Returns the reports."""
+        """Heal the active faults, the last injected one first. Returns the reports of the
+        results."""
         healed: FaultReport = {}
         while self._at_work:
             part = self._at_work[-1]

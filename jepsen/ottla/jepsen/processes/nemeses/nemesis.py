@@ -18,15 +18,16 @@ FaultReport = dict[str, Any]
 """Report of an injected or healed fault, as JSON; empty if nothing was done."""
 
 START_TIMEOUT_S = 20.0
-"""Seconds to wait for a node to start. It may not serve while other faults are active."""
+"""Seconds to wait for a node to start. While other faults are active, it may not serve requests."""
 
 
 class Nemesis(ABC):
-    """One kind of fault. A nemesis has at most one active fault, which it must heal."""
+    """Base class of one kind of fault. A nemesis has at most one active fault, which it must
+    heal."""
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Ability]] = frozenset()
-    """Abilities of the machine that the nemesis needs."""
+    """Abilities of this machine that the nemesis needs."""
     needs_flush: ClassVar[bool] = False
     """True if brokers must flush before they acknowledge. Otherwise the fault may lose records that
     Kafka does not guarantee."""
@@ -40,30 +41,32 @@ class Nemesis(ABC):
         self._rng = rng
 
     async def inject(self, rng: Random | None = None) -> FaultReport:
-        """Inject one fault. Returns its report, empty if the fault is not allowed now."""
+        """Inject one fault, with `rng` or else the run's random generator. Returns a report of the
+        fault, empty if the fault is not allowed now."""
         report = await self.inject_fault(rng or self._rng)
         self.count += bool(report)
         return report
 
     @abstractmethod
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Inject one fault, and return its report. The report is empty if nothing was done."""
+        """Inject one fault, and return a report of it. The report is empty if nothing was done."""
 
     async def heal(self) -> FaultReport:
-        """Heal the fault. Returns a report, empty if there is nothing to heal."""
+        """Heal the active fault. Returns a report of the result, empty if there is nothing to
+        heal."""
         report = await self.heal_fault() if self.held else {}
         self.release_nodes()
         return report
 
     async def heal_fault(self) -> FaultReport:
-        """Undo the fault on the reserved nodes, and return a report."""
+        """Undo the fault on the reserved nodes, and return a report of the result."""
         return {}
 
     def choose(
         self, nodes: Sequence[ProcessNode], rng: Random, counts: Sequence[int]
     ) -> list[ProcessNode]:
-        """Choose nodes at random, reserve them and return them. Their number is drawn from
-        `counts`."""
+        """Choose nodes at random from `nodes`, reserve them and return them. Their number is drawn
+        from `counts`."""
         victims = rng.sample(nodes, min(rng.choice(counts), len(nodes)))
         self.hold(victims)
         return victims
@@ -81,7 +84,7 @@ class Nemesis(ABC):
 
     async def start_again(self) -> FaultReport:
         """Start the reserved nodes that have no process, and wait for a limited time until they
-        serve. Returns a report."""
+        serve requests. Returns a report that names the nodes."""
         down = [node for node in self.held if node.pid is None]
         for node in down:
             node.start()

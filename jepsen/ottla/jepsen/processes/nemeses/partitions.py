@@ -1,4 +1,5 @@
-"""Network partitions: nodes cut off from each other. Clients always reach all nodes."""
+"""Nemeses of network partitions: nodes are cut off from each other. Clients always reach all
+nodes."""
 
 from abc import abstractmethod
 from random import Random
@@ -15,10 +16,11 @@ from ottla.jepsen.processes.nodes import ProcessNode
 
 
 class PartitionNemesis(Nemesis):
-    """A cut between nodes. Subclasses choose the links."""
+    """Base class of faults that cut nodes off from each other. Subclasses choose the links to
+    cut."""
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Cut the links that the subclass chooses, and return a report."""
+        """Cut the links that the subclass chooses, and return a report of the fault."""
         fault, report = await self.cut(rng)
         if not fault.lost:
             return {}
@@ -26,31 +28,33 @@ class PartitionNemesis(Nemesis):
         return report
 
     async def heal(self) -> FaultReport:
-        """Remove the cut, and return a report."""
+        """Restore the cut links, and return a report of the result."""
         await self.cluster.network.lift(self.name)
         return {"healed": True}
 
     @abstractmethod
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return the links to cut, and the report of the fault."""
+        """Return the links to cut, and a report of the fault."""
 
     def shuffled(self, rng: Random) -> list[str]:
         """Return the names of all nodes in a random order."""
         return rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
 
     def parted(self, *parts: list[str]) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that cuts parts of the cluster from each other."""
+        """Return a fault that cuts the given parts of the cluster off from each other, with its
+        report."""
         return split(parts), {"nodes": sorted(parts[0]), "parts": [sorted(part) for part in parts]}
 
     def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that cuts one node from all others, or an empty fault for None."""
+        """Return a fault that cuts one node off from all other nodes, with its report. Returns an
+        empty fault if `node` is None."""
         if node is None:
             return LinkFault(), {}
         return isolate(node.name, self.cluster.nodes), {"nodes": [node.name]}
 
 
 class PartitionOne(PartitionNemesis):
-    """One node is cut from all others."""
+    """One node is cut off from all other nodes."""
 
     name = "partition-one"
 
@@ -61,7 +65,7 @@ class PartitionOne(PartitionNemesis):
 
 
 class PartitionMajority(PartitionNemesis):
-    """A random majority of all nodes is cut from the others."""
+    """A random majority of all nodes is cut off from the other nodes."""
 
     name = "partition-majority"
 
@@ -84,7 +88,7 @@ class PartitionMajoritiesRing(PartitionNemesis):
 
 
 class PartitionMinorityThird(PartitionNemesis):
-    """A random third of all nodes is cut from the others."""
+    """A random third of all nodes is cut off from the other nodes."""
 
     name = "partition-minority-third"
 
@@ -96,7 +100,7 @@ class PartitionMinorityThird(PartitionNemesis):
 
 
 class PartitionLeader(PartitionNemesis):
-    """The leader of some partition is cut from all other nodes, and clients still write to it."""
+    """A random partition's leader is cut off from all other nodes; clients still write to it."""
 
     name = "partition-leader"
 
@@ -114,7 +118,7 @@ class PartitionLeader(PartitionNemesis):
 
 
 class PartitionController(PartitionNemesis):
-    """The active controller is cut from all other nodes."""
+    """The active controller is cut off from all other nodes."""
 
     name = "partition-controller"
 
@@ -124,12 +128,12 @@ class PartitionController(PartitionNemesis):
 
 
 class PartitionOneWay(PartitionNemesis):
-    """Data from some nodes to the others is lost, and data in the other direction arrives."""
+    """Data from some nodes to the other nodes is lost; data in the other direction arrives."""
 
     name = "partition-one-way"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that loses the data of one node, or of up to half of the nodes."""
+        """Return a fault in which data sent by one node, or by up to half of the nodes, is lost."""
         nodes = self.shuffled(rng)
         unheard = rng.choice((1, 1, max(1, len(nodes) // 2)))
         mute, deaf = nodes[:unheard], nodes[unheard:]

@@ -1,4 +1,4 @@
-"""Power cuts: processes end, and their unflushed data is lost.
+"""Nemeses that cut the power: processes end, and their unflushed data is lost.
 
 The fault limits decide which nodes may lose power.
 """
@@ -13,14 +13,15 @@ from ottla.jepsen.processes.nodes import ProcessNode
 class PowerNemesis(Nemesis):
     """One broker or some controllers lose power, and are started again to heal.
 
-    Brokers that flush before they acknowledge may lose it together.
+    If brokers flush before they acknowledge, several of them may lose power together.
     """
 
     name = "power-cut"
     needs = frozenset({Ability.IMAGES})
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Cut the power of a random broker, or of some controllers. Returns a report."""
+        """Cut the power of a random broker, or of some controllers. Returns a report of the
+        fault."""
         free = self.cluster.fault_limits.free()
         brokers = [node for node in free if node in self.cluster.brokers]
         controllers = [node for node in free if node in self.cluster.controllers]
@@ -33,7 +34,7 @@ class PowerNemesis(Nemesis):
         return {}
 
     async def heal_fault(self) -> FaultReport:
-        """Start the nodes that lost power, and return a report."""
+        """Start the nodes that lost power, and return a report of the result."""
         return await self.start_again()
 
     async def _cut(self, victims: list[ProcessNode]) -> FaultReport:
@@ -49,13 +50,13 @@ class PowerNemesis(Nemesis):
 
 
 class PowerCutAll(PowerNemesis):
-    """All nodes lose power at one moment; safe only for clusters that flush."""
+    """All nodes lose power at one moment; safe only if brokers flush before they acknowledge."""
 
     name = "power-cut-all"
     needs_flush = True
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Cut the power of all nodes, and return a report."""
+        """Cut the power of all nodes, and return a report of the fault."""
         free = self.cluster.fault_limits.free()
         if len(free) < len(self.cluster.nodes):
             return {}

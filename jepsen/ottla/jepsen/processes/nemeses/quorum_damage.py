@@ -1,4 +1,4 @@
-"""Damage to the quorum files of one controller while it is down.
+"""Nemesis that damages the quorum files of one controller while the controller is down.
 
 A majority of intact controllers remains, so nothing is lost and no operator is needed. The damaged
 controller follows without voting until it has all committed records, and then votes again.
@@ -37,7 +37,7 @@ class DamagedQuorum(Nemesis):
 
     async def inject_fault(self, rng: Random) -> FaultReport:
         """Kill a random controller while all controllers vote, damage its files and start it again.
-        Returns a report."""
+        Returns a report of the fault."""
         if not _all_vote(self.cluster):
             return {}
         free = [
@@ -55,8 +55,8 @@ class DamagedQuorum(Nemesis):
         return {"nodes": [victim.name], damage: [path.name for path in files]}
 
     async def heal_fault(self) -> FaultReport:
-        """Wait until the damaged controller serves, and return a report. It catches up by
-        itself."""
+        """Wait until the damaged controller serves requests, and return a report of the result. The
+        controller catches up by itself."""
         return await self.start_again()
 
 
@@ -65,8 +65,8 @@ def _directory_of(node: ProcessNode) -> Path:
 
 
 def _all_vote(cluster: ProcessCluster) -> bool:
-    """Return True if every controller, according to its checkpoint, has all records that it
-    acknowledged. Only such controllers vote."""
+    """Return whether every controller has all records that it acknowledged, according to its
+    checkpoint. Only such controllers vote."""
     controllers = cluster.controllers
     return len(controllers) >= CONTROLLERS_MIN and all(map(_votes, controllers))
 

@@ -1,4 +1,4 @@
-"""The nemeses by name, and their construction."""
+"""The nemeses (kinds of faults) by name, and their construction."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -36,8 +36,8 @@ KINDS: tuple[type[Nemesis], ...] = (
 )
 
 UNMIXED = frozenset({Flip.name, LostFiles.name, ChangedVoters.name, RollingRestart.name})
-"""Nemeses that the mixer leaves out. They act like an operator, who waits until the cluster is
-healthy."""
+"""Names of the nemeses that the mixer leaves out. They act like an operator, who waits until the
+cluster is healthy."""
 
 
 def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:

@@ -1,5 +1,5 @@
-"""Deliberate bugs that runs on real processes must reveal. For each bug: the plan of the run, and
-the anomalies that identify the bug.
+"""Deliberate bugs that runs on real processes must reveal. The table has, for each bug, the plan of
+a run, and the anomalies that identify the bug.
 
 A harness that finds no bugs proves nothing, unless it is shown to find deliberate ones.
 """
@@ -13,16 +13,16 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """Plan of the run that reveals a deliberate bug, and the anomalies, each of which identifies
-    this bug."""
+    """Plan of the run that reveals a deliberate bug, and anomalies, each of which identifies this
+    bug."""
 
     plan: RunPlan
     anomalies: tuple[str, ...]
 
 
 def found_by(bug: BugRun, results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the first reported anomaly that identifies the bug and names the operations that prove
-    it, or None."""
+    """Return the first anomaly in `results` that identifies the bug and names the operations that
+    prove it, or None."""
     for found in results:
         for verdict in found["verdicts"]:
             if verdict["valid"] is not False:

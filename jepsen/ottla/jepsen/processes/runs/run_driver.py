@@ -1,4 +1,5 @@
-"""One run, from the start of its cluster to the collection of its logs. The verdict follows later.
+"""Performs one run, from the start of its cluster to the collection of its logs. The verdict
+follows later.
 
 Phases: set-up (cluster, topics), load (with faults), heal (all faults are healed, and load
 continues until the cluster is healthy), final reads, collect.  Each has a time limit.  An interrupt
@@ -38,11 +39,12 @@ from ottla.model.errors import OttlaError, only_error
 SET_UP_TIMEOUT_S = 60.0
 HEALTHY_TIMEOUT_S = 60.0
 SETTLE_S = 2.0
-"""Duration of load after the cluster is healthy again, to show that it accepts every kind of
-operation."""
+"""Seconds for which the load continues after the cluster is healthy again, to show that it accepts
+every kind of operation."""
 STOP_TIMEOUT_S = 45.0
 FINAL_TIMEOUT_S = 150.0
-"""Time limit of the final reads. Workloads end them by themselves after 120 s."""
+"""Time limit of the final reads in seconds. Workloads end their final reads by themselves after 120
+s."""
 COLLECT_TIMEOUT_S = 90.0
 PROGRESS_S = 0.5
 SETTINGS = {
@@ -63,12 +65,12 @@ each failing over with its broker, are too much work for a small machine."""
 
 
 class HarnessError(OttlaError):
-    """The harness failed before or during the run, so there is no result."""
+    """Raised if the test harness failed before or during the run, so that there is no result."""
 
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
     """Perform the run of a plan. Returns the folders of its workloads, whose histories can then be
-    judged.
+    judged. `show` displays the progress, and `say` prints a message.
 
     Raises OttlaError if no run took place. Possible reasons are an unknown name in the plan, a
     bootstrap address that does not answer, and a cluster that did not start.
@@ -102,8 +104,8 @@ async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunD
 
 
 def _client_code(error: BaseException) -> BaseException:
-    """Return the exception to raise for an error: a HarnessError with a message of one sentence if
-    the cause is known, otherwise the error itself."""
+    """Return the exception to raise in place of an error: a HarnessError with a message of one
+    sentence if the cause is known, otherwise the error itself."""
     if isinstance(error, NodeError | CommandError):
         return HarnessError(str(error))
     if isinstance(error, trio.TooSlowError):
@@ -131,8 +133,8 @@ class RunDriver:
         self._hurting = trio.CancelScope()
 
     async def go(self, scratch: Path) -> None:
-        """Do all phases of the run. Writes their results into `summary` and into the run's
-        folders."""
+        """Do all phases of the run. Writes the results into `summary` and into the run's folders.
+        Temporary files are in `scratch`."""
         self._enter(RunPhase.SET_UP)
         async with self._target(scratch) as (bootstrap, cluster):
             with trio.fail_after(SET_UP_TIMEOUT_S):
@@ -159,7 +161,8 @@ class RunDriver:
             await self._collect(bootstrap, cluster)
 
     async def watch_signals(self, all_: trio.CancelScope) -> None:
-        """End the load at the first interrupt, and everything except the clean-up at the second."""
+        """Wait for interrupts. The first one ends the load, and the second one ends everything
+        except the clean-up."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if self.summary.is_interrupted:
@@ -172,7 +175,7 @@ class RunDriver:
                 self._hurting.cancel()
 
     async def watch_progress(self) -> None:
-        """Show the progress of the run twice a second, and flush the histories' files."""
+        """Show the progress of the run twice a second, and flush the history files."""
         while True:
             before, at = self._operation_count(), trio.current_time()
             await trio.sleep(PROGRESS_S)
@@ -230,8 +233,8 @@ class RunDriver:
 
     @asynccontextmanager
     async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, ProcessCluster | None]]:
-        """Open the target of the load. It is a new cluster, or only the address of an existing
-        one."""
+        """Open the target of the load, and yield its bootstrap address: a new cluster, which is
+        yielded as well, or an existing cluster, with None."""
         plan = self.plan
         if plan.bootstrap is not None:
             self._say("an existing cluster: load and checks only, no faults")
@@ -269,7 +272,8 @@ class RunDriver:
         self.summary.fault_errors = self._faults.errors
 
     async def _heal(self, cluster: ProcessCluster | None) -> None:
-        """Continue the load until the cluster is healthy, and SETTLE_S longer."""
+        """Continue the load until the cluster is healthy, and for SETTLE_S seconds more. `cluster`
+        is None if it is an existing one."""
         self._enter(RunPhase.HEAL)
         try:
             if cluster is not None:

@@ -1,6 +1,7 @@
-"""Evidence that the nodes left behind: errors in their logs, and checks of their data directories.
+"""Collects the evidence that the nodes of a run left behind: errors in their logs, and checks of
+their data directories.
 
-Read after all nodes have been shut down.  A directory is sound under these conditions:
+It is read after all nodes have been shut down.  A directory is sound under these conditions:
 
 - every batch has a correct CRC;
 - offsets rise;
@@ -29,7 +30,7 @@ from ottla.storage.inspection.dump import OffsetIndexRow, dump_batches, dump_off
 from ottla.wire.batch import parse_header
 
 ERRORS_KEPT_MAX = 20
-"""Maximum number of errors kept per node. More of the same kind add no information."""
+"""Maximum number of errors kept per node. Further errors of the same kind add no information."""
 
 BEGINNINGS = ("Traceback (most recent call last)", "Exception Group Traceback")
 BROKEN = re.compile(r"\b(AssertionError|CRITICAL|Fatal Python error|never awaited)\b")
@@ -168,7 +169,8 @@ def _difference(first: _Log, second: _Log) -> str | None:
 
 
 def _difference_of_states(first: _Log, second: _Log) -> str | None:
-    """Return a key whose last value differs between two replicas of a compacted log, or None."""
+    """Return the record key whose last value differs between two replicas of a compacted log, or
+    None if all last values are equal."""
     end = min(first.high_watermark, second.high_watermark)
     key = differing_key(first.batches, second.batches, end)
     if key is None:

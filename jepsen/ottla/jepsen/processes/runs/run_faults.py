@@ -1,7 +1,8 @@
-"""Fault injection of a run: one fault after the other, each healed and recorded in every history.
+"""Injects the faults of a run, one after the other. Each fault is healed and recorded in every
+history.
 
-Faults are dealt from a shuffled deck, so that each nemesis has its turn before any has a second
-one. A fault lasts one interval, and the cluster then has one interval without faults.
+The nemeses are drawn in a random order, and each is used once before any is used a second time. A
+fault lasts one interval, and the cluster then has one interval without faults.
 """
 
 import time
@@ -17,10 +18,12 @@ from ottla.jepsen.history import Json
 INJECT_TIMEOUT_S = 60.0
 HEAL_TIMEOUT_S = 60.0
 LEAD_IN_S = 5.0
-"""Seconds without faults at the beginning, in which the behaviour of a healthy cluster is measured.
+"""Seconds without faults at the beginning of a run, in which the behaviour of a healthy cluster is
+measured.
 """
 JITTER = 0.2
-"""Random variation of intervals, so that faults do not synchronise with any timer."""
+"""Largest share by which an interval varies at random, so that faults do not synchronise with any
+timer."""
 
 RETRY_S = 1.0
 """Delay in seconds before the next attempt if a fault is not allowed now, for example because a
@@ -33,8 +36,8 @@ Note = Callable[[str, Json], None]
 
 
 class InjectedNemesis(Protocol):
-    """Part of a nemesis that this module uses. A nemesis with an `interval_s` decides itself how
-    long its faults last, and how long the pauses between them are."""
+    """The part of a nemesis that fault injection uses. A nemesis with an `interval_s` decides
+    itself how long its faults last, and how long the pauses between them are."""
 
     @property
     def name(self) -> str:
@@ -42,17 +45,18 @@ class InjectedNemesis(Protocol):
         ...
 
     async def inject(self, rng: Random) -> Json:
-        """Inject one fault. Returns its report, empty if the fault is not allowed now."""
+        """Inject one fault. Returns a report of the fault, empty if the fault is not allowed
+        now."""
         ...
 
     async def heal(self) -> Json:
-        """Heal the fault, and return a report."""
+        """Heal the fault, and return a report of the result."""
         ...
 
 
 class FaultInjector:
-    """Injector of one fault after the other. It stops when its time is over, and leaves no fault
-    active."""
+    """Injector of the faults of a run, one after the other. It stops when its time is over, and
+    leaves no fault active."""
 
     def __init__(
         self, nemeses: Sequence[InjectedNemesis], rng: Random, interval_s: float, note: Note
@@ -60,9 +64,10 @@ class FaultInjector:
         self.injected: Counter[str] = Counter()
         self.errors: list[str] = []
         self.rows: list[dict[str, Json]] = []
-        """Rows of faults.json, one for each fault."""
+        """Rows of the file faults.json, one for each fault."""
         self.now = ""
-        """Name of the nemesis whose fault is active, or "", for the progress line."""
+        """Name of the nemesis whose fault is active, or "" if there is none. Used by the progress
+        line."""
         self._nemeses = list(nemeses)
         self._rng = rng
         self._interval_s = interval_s
@@ -70,7 +75,7 @@ class FaultInjector:
         self._deck: list[InjectedNemesis] = []
 
     async def run(self, seconds: float) -> None:
-        """Inject and heal faults for a time in seconds. A fault active at the end is healed."""
+        """Inject and heal faults for `seconds`. A fault that is active at the end is healed."""
         with trio.move_on_after(seconds):
             await trio.sleep(min(LEAD_IN_S, self._interval_s))
             while self._nemeses:
@@ -87,7 +92,7 @@ class FaultInjector:
         return seconds * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
     async def _fault(self, nemesis: InjectedNemesis) -> float:
-        """Inject one fault and heal it. Returns the seconds until the next fault."""
+        """Inject one fault of a nemesis and heal it. Returns the seconds until the next fault."""
         own_s: float | None = getattr(nemesis, "interval_s", None)
         row: dict[str, Json] = {"id": len(self.rows), "fault": nemesis.name}
         self.rows.append(row)
@@ -112,7 +117,8 @@ class FaultInjector:
         return self._jittered(self._interval_s) if did else RETRY_S
 
     async def _inject(self, nemesis: InjectedNemesis, row: dict[str, Json]) -> bool:
-        """Inject one fault. Returns whether any part of it was injected."""
+        """Inject one fault of a nemesis, and record it in `row`. Returns whether any part of it was
+        injected."""
         began = time.monotonic()
         try:
             with trio.fail_after(INJECT_TIMEOUT_S) as scope:

@@ -1,4 +1,5 @@
-"""The verdict on a finished run: the checkers' results for its history, results.json, and pictures.
+"""Computes the verdict on a finished run: the checkers' results for its history, results.json, and
+pictures.
 
 It needs only the run's folder, so any run can be judged again later by improved checkers.
 """
@@ -28,7 +29,8 @@ NUMBER = re.compile(r"\d+")
 
 
 def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Judge runs in parallel, each in a process of its own. Returns their results."""
+    """Judge runs in parallel, each in a separate process. Returns the content of their
+    results.json."""
     if len(directories) == 1:
         return [judge(directories[0].path)]
     # Spawned, not forked: gRPC and librdkafka have threads in this process.
@@ -42,7 +44,8 @@ def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
 
 
 def _judge_in_child(path: Path) -> dict[str, Any] | tuple[str, str]:
-    """Judge a run in the worker process. An error is returned as (type, text)."""
+    """Judge a run in a worker process, and return its results. A ConfigError is returned as
+    (setting, problem)."""
     try:
         return judge(path)
     except ConfigError as error:
@@ -72,7 +75,8 @@ def judge(path: Path) -> dict[str, Any]:
 def results_of(
     plan: RunPlan, test: dict[str, Any], history: History, verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """Return the content of results.json."""
+    """Return the content of results.json, from the plan, the content of test.json, the history and
+    the checkers' verdicts."""
     valid: Validity = combined(verdicts)
     anomalies: Counter[str] = Counter()
     for verdict in verdicts:
@@ -126,8 +130,8 @@ def _figures(history: History, summary: RunSummary, verdicts: Iterable[Verdict])
 
 
 def _errors(history: History) -> Counter[str]:
-    """Return the number of errors of operations, by operation, outcome and text. Numbers in the
-    text are removed, so that equal errors are counted together."""
+    """Return the number of errors, by operation, outcome and error text. Numbers in the text are
+    removed, so that equal errors are counted together."""
     return Counter(
         f"{event.f} {event.kind}: {NUMBER.sub('N', event.error)[:ERROR_CHARACTERS_MAX]}"
         for event in history.events

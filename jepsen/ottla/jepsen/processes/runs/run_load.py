@@ -1,4 +1,5 @@
-"""The threads of one workload: each gets its next operation, performs it, and records its outcome.
+"""Runs the threads of one workload: each gets its next operation, performs it, and records its
+outcome.
 
 A thread is a trio task with one client.  An operation with an unknown outcome (INFO) ends its
 process, and the thread continues under another process number.  The same threads do the final reads
@@ -29,18 +30,18 @@ CLOSE_TIMEOUT_S = 10.0
 IDLE_S = 0.01
 """Delay in seconds before an idle thread asks for an operation again."""
 NOTES_FROM = 1_000_000
-"""Process number for the events that thread 0 records outside its operations. The thread number is
-added. It is above the numbers of all client processes."""
+"""Lowest process number for events that are recorded outside operations. A thread adds its own
+number to it. It is above the process numbers of all clients."""
 
 
 class RunLoad:
-    """One workload running on one cluster. `now_ns` is the recorder's clock."""
+    """One workload that runs on one cluster. `now_ns` is the recorder's clock."""
 
     def __init__(
         self, workload: Workload, recorder: Recorder, now_ns: Callable[[], int], seed: int
     ) -> None:
         self.broken: Counter[str] = Counter()
-        """Counts of exceptions raised by clients, which must never raise one."""
+        """Number of exceptions that clients raised, by text. Clients must never raise one."""
         self._workload = workload
         self._recorder = recorder
         self._now_ns = now_ns
@@ -70,7 +71,7 @@ class RunLoad:
         await self._all_stopped.wait()
 
     def read(self) -> None:
-        """Begin the final reads. `run` returns when they have ended."""
+        """Begin the final reads. `run` returns when all threads have ended them."""
         self._is_read_due.set()
 
     async def _thread(self, bootstrap: str, thread: int) -> None:
@@ -94,8 +95,8 @@ class RunLoad:
                 await trio.sleep(OPEN_PAUSE_S)
 
     async def _work(self, client: LoadClient, thread: int, rng: Random) -> None:
-        """Perform a thread's operations with one client. Called again after a failure of the
-        client."""
+        """Perform a thread's operations with one client. Called again with a new client after a
+        failure."""
         if not self._is_read_due.is_set():
             while not self._is_stopping:
                 op = self._workload.next_op(thread, self._now_ns(), rng)

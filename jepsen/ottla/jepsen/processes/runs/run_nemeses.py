@@ -1,5 +1,5 @@
-"""The nemeses of a run: their names and factories, and the reasons why this machine does not allow
-some.
+"""The nemeses of a run: their names and construction, and the reasons why this machine does not
+allow some.
 
 The name `partition` stands for all kinds of network partitions, which then take turns.
 """
@@ -60,7 +60,8 @@ def nemesis_names() -> tuple[str, ...]:
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the nemeses for which the names stand, without repetitions."""
+    """Replace names that stand for several nemeses by the names of these nemeses, without
+    repetitions."""
     found: dict[str, None] = {}
     for name in names:
         kinds = [each for each in NEMESES if each.startswith(f"{PARTITION}-")]
@@ -88,8 +89,8 @@ def check_names(plan: RunPlan) -> None:
 def make_nemeses(
     plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, summary: RunSummary, say: Say
 ) -> list[Nemesis]:
-    """Return the planned nemeses that this machine allows. Reports each other planned nemesis with
-    the reason."""
+    """Return the planned nemeses that this machine allows. Reports every other planned nemesis with
+    the reason to `summary` and `say`."""
     made: list[Nemesis] = []
     for name in expanded(plan.faults):
         assert cluster is not None, "faults need a cluster that the run starts itself"
@@ -103,6 +104,6 @@ def make_nemeses(
 
 
 def say_abilities(cluster: ProcessCluster, say: Say) -> None:
-    """Report which faults are only approximated on this machine."""
+    """Report which abilities this machine lacks, so that faults are approximated or skipped."""
     for ability, reason in sorted(cluster.abilities.missing.items()):
         say(f"this machine has no {ability} ({reason}); their faults are approximated or skipped")

@@ -1,4 +1,4 @@
-"""The parameters of one run, which are kept with its results and can be turned back into its
+"""The parameters of one run, which are stored with its results and can be turned back into its
 command.
 
 Pure: a plan is the same on every machine. Limits of the machine are applied elsewhere.
@@ -12,9 +12,10 @@ from ottla.model.errors import ConfigError
 
 OWN_CLIENT = "ottla"
 CLIENTS = (OWN_CLIENT, "confluent")
-"""Client kinds of a run by default."""
+"""Kinds of clients that a run uses by default."""
 OPTIONAL_CLIENTS = ("java",)
-"""Client kinds that only some workloads have, and that need programs beside this package."""
+"""Kinds of clients that only some workloads have, and that need programs in addition to this
+package."""
 NO_NEMESIS = "none"
 
 SECONDS_DEFAULT = 60.0
@@ -26,24 +27,26 @@ fenced. If much longer, a run of a minute would have too few faults.
 """
 
 THREADS_DEFAULT = 16
-"""Threads of each workload, which is also its number of concurrent operations.
+"""Number of threads of each workload, which is also its number of concurrent operations.
 
 Many threads wait while a fault is active. With ten threads, a minute of network partitions would
 not reach the minimum load.
 """
 
 OPS_PER_S_MIN_DEFAULT = 500.0
-"""Fewest operations per second of a valid run. A run with fewer shows nothing about a working
-cluster."""
+"""Minimum number of operations per second of a valid run. A run with fewer operations shows nothing
+about a working cluster."""
 
 NODES_DEFAULT = 3
 FAULTS_SHARE = 0.5
-"""Share of the faults possible in the run's time that must be injected for the run to be valid."""
+"""Share of the faults possible in the run's duration that must be injected for the run to be valid.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Parameters of one run: workloads in parallel on one cluster, under faults, for a time."""
+    """Parameters of one run: workloads in parallel on one cluster, under faults, for a given
+    time."""
 
     workloads: tuple[str, ...]
     nemeses: tuple[str, ...] = (NO_NEMESIS,)
@@ -51,7 +54,7 @@ class RunPlan:
     seconds: float = SECONDS_DEFAULT
     interval_s: float = INTERVAL_S_DEFAULT
     threads: int = THREADS_DEFAULT
-    """Threads of each workload, divided among the client kinds."""
+    """Number of threads of each workload. They are divided among the kinds of clients."""
     seed: int = 0
     controllers: int = NODES_DEFAULT
     brokers: int = NODES_DEFAULT
@@ -67,9 +70,10 @@ class RunPlan:
     planted: str | None = None
     """Name of a deliberate bug to put into every node, or None."""
     ops_per_s_min: float = OPS_PER_S_MIN_DEFAULT
-    """Fewest operations per second of a valid run, over all workloads."""
+    """Minimum number of operations per second of a valid run, over all workloads."""
     faults_min: int | None = None
-    """Fewest faults of a valid run. None: half of the faults possible in the run's time."""
+    """Minimum number of faults of a valid run. None: half of the faults possible in the run's
+    duration."""
 
     def __post_init__(self) -> None:
         for option, values in (
@@ -112,13 +116,13 @@ class RunPlan:
 
     @property
     def nemesis(self) -> str:
-        """Name of the planned faults, as in the name of a folder: `kill+partition-one`, or
-        `none`."""
+        """Names of the planned faults, joined as in the name of a run's folder:
+        `kill+partition-one`, or `none`."""
         return "+".join(self.nemeses)
 
     @property
     def fault_count_min(self) -> int:
-        """Number of faults that must be injected for the run to be valid."""
+        """Minimum number of injected faults for the run to be valid."""
         if not self.faults:
             return 0
         if self.faults_min is not None:
@@ -138,11 +142,11 @@ class RunPlan:
         )
 
     def client_of(self, thread: int) -> str:
-        """Return the client kind of a thread. Threads are numbered from 0."""
+        """Return the kind of client of a thread. Threads are numbered from 0."""
         return self.clients[thread % len(self.clients)]
 
     def command(self) -> str:
-        """Return the command that repeats the run."""
+        """Return the command line that repeats the run."""
         words = ["ottla", "jepsen", "run", "--workload", ",".join(self.workloads)]
         words += ["--nemesis", ",".join(self.nemeses), "--clients", ",".join(self.clients)]
         words += ["--for", duration_text(self.seconds), "--seed", str(self.seed)]

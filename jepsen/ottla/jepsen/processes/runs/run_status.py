@@ -38,4 +38,4 @@ class Status:
 
 Show = Callable[[Status], None]
 Say = Callable[[str], None]
-"""Callback that shows one sentence to the user."""
+"""Callback that shows one message to the user."""

@@ -1,4 +1,4 @@
-"""One workload of a run: its threads, its history and its folder."""
+"""One workload of a run on real processes: creates its threads, its history and its folder."""
 
 import time
 from typing import TextIO
@@ -21,7 +21,7 @@ class RunningWorkload:
         self.directory = directory
         self.watch = RunWatch()
         self.counted = 0
-        """Number of operations that had ended when the load ended."""
+        """Number of operations that had ended when the load ended, before the final reads."""
         prefix = f"{name}-" if len(plan.workloads) > 1 else ""
         if plan.bootstrap is not None:
             # Names on a foreign cluster must not collide with those of others.
@@ -38,7 +38,7 @@ class RunningWorkload:
         await self.workload.set_up(bootstrap)
 
     def start(self, began_ns: int) -> None:
-        """Set the start time of the run, in the machine's monotonic nanoseconds."""
+        """Set the start time of the run, in nanoseconds of the machine's monotonic clock."""
         self._began_ns = began_ns
 
     @property
@@ -47,15 +47,15 @@ class RunningWorkload:
         return self.load.is_read and self.workload.is_caught_up
 
     def now_ns(self) -> int:
-        """Return the time since the run began."""
+        """Return the time in ns since the run began."""
         return time.monotonic_ns() - self._began_ns
 
     def flush(self) -> None:
-        """Write the recorded events to the history's file."""
+        """Write the recorded events to the history file."""
         self._file.flush()
 
     def close(self) -> None:
-        """Close the history's file."""
+        """Close the history file."""
         self._file.close()
 
     def facts(self, plan: RunPlan) -> RunFacts:

@@ -1,8 +1,9 @@
 """Checks that a run is meaningful: enough load, enough faults, a healthy cluster at the end,
 complete final reads.
 
-Pure.  The problems that it reports make a run invalid or unknown, in addition to the checkers'
-anomalies. A cluster that had no faults or hardly any load shows nothing, so its verdict is unknown.
+Pure.  The problems that it reports make a run invalid or unknown, in addition to the anomalies that
+the checkers find. A cluster that had no faults or hardly any load shows nothing, so its verdict is
+unknown.
 """
 
 from collections.abc import Mapping
@@ -28,11 +29,11 @@ class RunSummary:
     faults: dict[str, int] = field(default_factory=dict)
     """Number of injected faults, by nemesis."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """Nemeses that this machine does not allow, each with the reason."""
+    """Reason why this machine does not allow a nemesis, by the name of the nemesis."""
     fault_errors: list[str] = field(default_factory=list)
-    """Errors of faults that could not be injected or healed."""
+    """Error messages of faults that could not be injected or healed."""
     broken_clients: dict[str, int] = field(default_factory=dict)
-    """Counts of exceptions raised by clients, which must never raise one."""
+    """Number of exceptions that clients raised, by text. Clients must never raise one."""
     is_interrupted: bool = False
     is_read: bool = False
     """True if the final reads reached the end of every log."""
@@ -43,12 +44,12 @@ class RunSummary:
 
     @property
     def own_ops_per_s(self) -> float:
-        """Operations per second of this workload."""
+        """Operations per second of the workload to which the summary belongs."""
         return self.own_operation_count / self.seconds if self.seconds else 0.0
 
     @property
     def ops_per_s(self) -> float:
-        """Operations per second of all workloads."""
+        """Operations per second of all workloads on the cluster."""
         return self.operation_count / self.seconds if self.seconds else 0.0
 
     @property

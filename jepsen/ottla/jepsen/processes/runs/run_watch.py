@@ -1,4 +1,4 @@
-"""Anomalies visible during a run, for its progress line.
+"""Detects anomalies during a run, for the run's progress line.
 
 Pure, and cheap: a few look-ups for each event.  Only the checkers decide the verdict. This module
 shows early that the verdict will be bad.
@@ -23,16 +23,16 @@ class RunWatch:
 
     @property
     def operation_count(self) -> int:
-        """Number of operations that have ended."""
+        """Number of operations of the workload that have ended."""
         return self.kinds.total() - self.kinds[EventKind.INVOKE]
 
     @property
     def anomaly_count(self) -> int:
-        """Number of anomalies of all kinds."""
+        """Number of anomalies of all kinds that were seen so far."""
         return self.anomalies.total()
 
     def take(self, event: Event) -> None:
-        """Count one event of a client."""
+        """Count one client event, and detect the anomalies that it shows."""
         self.kinds[event.kind] += 1
         if event.kind is not EventKind.OK:
             return
@@ -53,7 +53,8 @@ class RunWatch:
 
 
 def _records(micro_operations: Json) -> Iterator[tuple[str, int, Json]]:
-    """Yield (key, offset, value) of each sent or polled record whose offset is known."""
+    """Yield (key, offset, value) of each record that was sent or polled and whose offset is
+    known."""
     for micro in micro_operations if isinstance(micro_operations, list) else ():
         if micro[0] == "send" and isinstance(micro[2], list):
             offset, value = micro[2]

@@ -1,6 +1,8 @@
-"""Whole clusters with faults, whose clients use a share group as a queue (KIP-932).
+"""Test subject of the simulator: clients that use a share group as a queue (KIP-932) while faults
+happen.
 
-The share coordinators take a snapshot after few updates, so that most failovers read both.
+The share coordinators write a snapshot after a few updates, so that after most failovers both
+snapshots and updates are replayed.
 """
 
 from collections.abc import Iterator
@@ -29,14 +31,15 @@ LOOK_S = 0.5
 
 
 class ShareWatch:
-    """Counter of the rare events that members of the share group meet."""
+    """Observer that counts the rare events that members of the share group encounter."""
 
     def __init__(self, workload: ShareWorkload, rare: RareStates) -> None:
         self._workload = workload
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Check the workload's counts repeatedly."""
+        """Read the workload's counts of rare events, at intervals, and report them as rare states
+        of the run."""
         while True:
             for name, count in self._workload.counts.items():
                 if count:
@@ -45,7 +48,7 @@ class ShareWatch:
 
 
 class SharesOfCluster(WholeCluster):
-    """Engine with whole nodes, and clients that use a share group as a queue."""
+    """Search engine that simulates whole nodes, and clients that use a share group as a queue."""
 
     subject = "shares"
     budget = 10_000
@@ -97,7 +100,7 @@ class SharesOfCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan with several members, and few other clients."""
+        """Return a plan with several share group members, and few other clients."""
         return replace(
             plan,
             partition_count=min(2, plan.partition_count),
@@ -115,7 +118,7 @@ class SharesOfCluster(WholeCluster):
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start watching the members."""
+        """Start the observer that counts rare events of share group members."""
         assert isinstance(workload, ShareWorkload)
         nursery.start_soon(ShareWatch(workload, rare).run)
 
@@ -127,6 +130,7 @@ class SharesOfCluster(WholeCluster):
 
 @contextmanager
 def drawn_member_ids(chance: Chance) -> Iterator[None]:
-    """Let share consumers draw their member ids from a stream of chance in the `with` block."""
+    """Return a context in which share consumers draw their member ids from a separate stream of
+    random choices."""
     with patched(share_consumer, uuid4=chance.uuid):
         yield

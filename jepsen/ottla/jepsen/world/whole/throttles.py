@@ -1,5 +1,5 @@
 """Test subject of the simulator: replicas that are throttled whenever they are out of sync, and
-that move all the time.
+that are reassigned all the time.
 
 The throttle's rate is about the rate at which clients produce. So a replica that moves to a broker
 is copied for many seconds, while nodes around it fail. Fetches of in-sync replicas count against
@@ -33,7 +33,7 @@ class ThrottledWorkload(ClientWorkload):
 
 
 class ThrottleWatch:
-    """Counter of the checks that found a broker's replication quota exceeded, separately for
+    """Observer that counts how often a broker's replication quota is exceeded, separately for
     leaders and followers."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:

@@ -1,4 +1,4 @@
-"""One producer with a transactional id, and the record of its transactions."""
+"""Records the life of one producer with a transactional id, and its transactions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -28,7 +28,8 @@ class TransactionalLife:
         name: str,
         machine: Machine | None = None,
     ) -> None:
-        """Create the record. `name` is unique among the producers of the run."""
+        """Create the record of a producer. `name` is unique among the producers of the run.
+        `machine` is the simulated machine on which it runs, or None."""
         self.name = name
         self.is_in_transaction = False
         self._machine = machine
@@ -56,7 +57,8 @@ class TransactionalLife:
         self._events.ends(self._init, list(transactions.flow.identity))
 
     def begins(self, name: str, sent: Sent) -> Event:
-        """Record the start of a transaction, and return the event."""
+        """Record the start of the transaction `name` that sends the records `sent`, and return the
+        event."""
         steps = [["send", key_of(at), value] for at, value in sent]
         extra = {"name": f"{self.name}/{name}", "producer": self.name}
         return self._events.begins("txn", steps, process=self._process, extra=extra)

@@ -1,5 +1,5 @@
 """Clients of a simulation that use transactions: producers that transfer amounts between
-partitions, movers and readers.
+partitions, movers that copy consumed records, and readers.
 
 Two producers at a time have the same transactional id and fence each other, like a program that is
 restarted while the old process still runs. Half of them are killed or paused in a transaction.
@@ -50,11 +50,11 @@ RECORDS_MAX = 4
 """Largest number of records in a transaction."""
 
 TIMEOUT_MS = 6_000
-"""Transaction timeout in ms. It is shorter than most pauses."""
+"""Transaction timeout in ms. It is shorter than most pauses of the clients' processes."""
 
 ABORTED_ONE_IN = 4
 SHORT_REST_S, LONG_REST_S = 0.2, 6.0
-"""Longest rests of a producer between two transactions, in seconds, in a run with clients of two
+"""Longest pauses of a producer between two transactions, in seconds, in a run with clients of two
 versions."""
 
 MOVED_MAX = 6
@@ -123,8 +123,8 @@ class TransactionalWorkload(ClientWorkload):
                 is_committed = await self._transfer(producer, life, number, chance)
 
     async def _rest(self, producer: Producer, chance: Chance, *, is_committed: bool) -> None:
-        """Wait before the next transaction of a producer. `is_committed` is the outcome of its last
-        transaction."""
+        """Wait before the next transaction of a producer. `is_committed` is True if the producer's
+        last transaction was committed."""
         await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
 
     def _choose_version(self, producer: Producer, chance: Chance) -> None:
@@ -155,7 +155,8 @@ class TransactionalWorkload(ClientWorkload):
     async def _transfer(
         self, producer: Producer, life: TransactionalLife, number: int, chance: Chance
     ) -> bool:
-        """Transfer amounts between partitions. The amounts in one transaction add up to zero.
+        """Transfer amounts between partitions in one transaction. The amounts of the transaction
+        add up to zero.
 
         Returns whether the transaction is committed.
         """
@@ -426,17 +427,17 @@ class TransactionalWorkload(ClientWorkload):
 
 
 class MixedTransactionalWorkload(TransactionalWorkload):
-    """The clients of `TransactionalWorkload`, half of whose producers are from before transaction
-    version 2.
+    """The clients of `TransactionalWorkload`, half of whose producers are old: from before
+    transaction version 2.
 
     An old producer adds each partition at the coordinator itself (AddPartitionsToTxn), and keeps
-    its epoch from one transaction to the next. It shares its transactional id with new ones.
+    its epoch from one transaction to the next. It shares its transactional id with new producers.
 
-    A new producer that is fenced while it rests has the epoch just before its successor's epoch,
-    and aborts the transaction that it begins. If the successor is old and its last transaction was
-    aborted, only the rule for clients of different versions keeps the coordinator from taking this
-    abort for a retry. So old producers abort often and rest afterwards, and new ones rest until
-    then.
+    A new producer that is fenced between two transactions has the epoch just before its successor's
+    epoch, and aborts the transaction that it begins. If the successor is old and its last
+    transaction was aborted, the coordinator could take this abort for a retry. Only the rule for
+    clients of different versions prevents that. So old producers abort often and pause afterwards,
+    and new producers pause until then.
     """
 
     def __init__(

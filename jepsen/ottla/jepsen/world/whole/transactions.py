@@ -1,7 +1,8 @@
-"""Whole clusters with faults, whose clients write in transactions.
+"""Test subjects of the simulator: clients that write in transactions while faults happen.
 
 In half of the runs the epochs of a producer id are exhausted after a few transactions, as happens
-after 32,766 of them in an old cluster. Some clusters have finalised an earlier transaction.version.
+after 32,766 transactions in an old cluster. Some clusters have finalised an earlier
+transaction.version.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ from ottla.metadata import features
 from ottla.storage.producers import producer_state
 
 EPOCHS = 6
-"""Last producer epoch but one of a producer id, in runs in which its epochs are soon exhausted."""
+"""Last usable producer epoch of a producer id but one, in runs that exhaust the epochs. It is
+small, so that a few transactions exhaust them."""
 
 
 class TransactionsOfCluster(WholeCluster):
@@ -86,8 +88,8 @@ class TransactionsOfCluster(WholeCluster):
 
 
 class CoordinatorsOfCluster(TransactionsOfCluster):
-    """Like TransactionsOfCluster, but almost the only faults are coordinators that die while they
-    end a transaction."""
+    """Search engine like TransactionsOfCluster, but almost the only faults are transaction
+    coordinators that die while they end a transaction."""
 
     subject = "transactions-coordinators"
     only = (*("coordinator",) * 3, *("kill alone",) * 3, *("unfollowed coordinator",) * 6)
@@ -100,10 +102,11 @@ class CoordinatorsOfCluster(TransactionsOfCluster):
 
 
 class ClientVersionsOfCluster(TransactionsOfCluster):
-    """Like TransactionsOfCluster, but half of the producers are from before transaction version 2.
+    """Search engine like TransactionsOfCluster, but half of the producers are from before
+    transaction version 2.
 
-    Many producers are paused and killed, since only a producer that was fenced shows whether the
-    two kinds fence each other.
+    Many producers are paused and killed, since only a fenced producer shows whether old and new
+    producers fence each other.
     """
 
     subject = "transactions-clients"
@@ -124,7 +127,7 @@ class ClientVersionsOfCluster(TransactionsOfCluster):
 
 
 class CompactedTransactionsOfCluster(TransactionsOfCluster):
-    """Like TransactionsOfCluster, but with topics that are compacted all the time."""
+    """Search engine like TransactionsOfCluster, but with topics that are compacted all the time."""
 
     subject = "transactions-compacted"
     topics = (f"{COMPACTED_TOPIC}balances", f"{COMPACTED_TOPIC}addresses")

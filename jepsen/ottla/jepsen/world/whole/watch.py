@@ -1,4 +1,5 @@
-"""Observers of a run. They count changes of partitions and occurrences of rare states."""
+"""Observers of a simulated run, which count changes of partitions and occurrences of rare
+states."""
 
 from collections import Counter
 from typing import NoReturn
@@ -20,7 +21,7 @@ COMPACTION_LOOK_S = 0.25
 
 
 class MetadataWatch:
-    """Observer of the newest metadata that any broker has. It counts the changes."""
+    """Observer that counts the changes in the newest metadata image that a broker has."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()
@@ -31,7 +32,8 @@ class MetadataWatch:
         self._offset = -1
 
     async def run(self) -> NoReturn:
-        """Check the newest metadata at intervals, and count its changes since the last check."""
+        """Compare the newest metadata image with the previous one, at intervals, and count the
+        changes."""
         while True:
             self._look()
             await trio.sleep(LOOK_S)
@@ -80,8 +82,8 @@ class MetadataWatch:
 
 
 class CompactionWatch:
-    """Counter of the replicas that compact first, leaders or followers, and of the gaps in offsets
-    that readers find."""
+    """Observer of compacted logs. It counts whether leaders or followers compact first, and the
+    gaps in offsets that readers find."""
 
     def __init__(
         self, cluster: SimulatedCluster, workload: ClientWorkload, rare: RareStates

@@ -39,7 +39,8 @@ from ottla.model.errors import OttlaError
 START_S_MAX = 60.0
 BUDGET = 20_000
 EVENTS_PER_S = 1_000
-"""Approximate number of events of a budget that correspond to one virtual second of faults."""
+"""Approximate number of events of a run's budget that correspond to one virtual second of faults.
+"""
 
 FAULTS_S_MIN = 5.0
 LIGHT_INTERVAL_S = 0.1
@@ -72,16 +73,16 @@ class WholeCluster:
     """Number of record keys in each log, which is then compacted. 0 means that records have no
     key."""
     is_light = False
-    """True if the clients do little work, so that a run is cheap."""
+    """True if the clients do little work, so that a run needs little CPU time."""
     is_quiet_at_end = False
-    """True if clients stop writing at the end, before full ISRs are required."""
+    """True if clients stop writing at the end of a run, before full ISRs are required."""
     workload: type[ClientWorkload] = ClientWorkload
     serves_admins = False
     """True if controllers serve Kafka's protocol to clients."""
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     facts: ClassVar[dict[str, Json]] = {}
-    """Further facts of every run that the checkers need."""
+    """Facts about every run that the checkers need in addition to the history."""
     settings: ClassVar[dict[str, str]] = {}
     """Settings of every node, in addition to the settings that are drawn."""
 
@@ -109,7 +110,7 @@ class WholeCluster:
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start the observers that only this subject needs."""
+        """Start the observers that only this engine's subject needs."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
@@ -285,7 +286,7 @@ class CompactedLogsOfCluster(WholeCluster):
 
 
 class _ClusterRun:
-    """One run of one seed."""
+    """One run with one seed."""
 
     def __init__(self, chance: Chance, budget: int, engine: WholeCluster) -> None:
         self._engine = engine
@@ -504,8 +505,8 @@ class _ClusterRun:
             await trio.sleep(0.1)
 
     async def _keep_running(self, cluster: SimulatedCluster, workload: ClientWorkload) -> None:
-        """Restart processes that ended by an error that a fault justifies. Any other error ends the
-        run."""
+        """Restart processes that ended by an error that an active fault justifies. Any other error
+        ends the run."""
         while True:
             await trio.sleep(0.25)
             if self._history.broken is not None:

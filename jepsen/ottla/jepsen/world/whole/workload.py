@@ -1,5 +1,5 @@
-"""The clients of a run: they produce, read by assignment and in groups, and create and delete
-topics.
+"""The clients of a simulated run: they produce, read by assignment and in groups, and create and
+delete topics.
 
 Each client is a process on a separate machine and uses `ottla.client` like a user. It is killed and
 restarted like any node. Errors that faults may cause are caught here. Any other error ends the run.
@@ -48,12 +48,12 @@ COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
 """Topic settings of compacted topics. How often they are compacted is a setting of the brokers."""
 
 LOOKS = 2
-"""One commit in this many follows a check that the earlier commits still exist."""
+"""One commit in LOOKS follows a check that the earlier commits still exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:
-    """Amount and kind of work of a run's clients."""
+    """Amount and kind of the work of a simulated run's clients."""
 
     topics: tuple[str, ...]
     """Names of the topics that exist during the whole run."""
@@ -125,13 +125,15 @@ class ClientWorkload:
                 )
 
     async def unsettled(self) -> list[str]:
-        """Return a description of each operation that must still end before the final reads."""
+        """Return a description of each client operation that must still end before the final
+        reads."""
         return []
 
     async def probe(
         self, patience_s: float, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
-        """Let a new producer deliver one record to each of the given partitions, or to all.
+        """Let a new producer deliver one record to each of the given partitions, or to all
+        partitions of permanent topics if None is given. Waits at most `patience_s` seconds.
 
         Raises NotDeliveredError if a record is not delivered.
         """
