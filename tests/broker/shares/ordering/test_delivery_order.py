@@ -218,6 +218,19 @@ def test_a_single_priority_takes_every_turn() -> None:
     assert take(order, 3) == [0, 1, 2]
 
 
+def test_a_record_that_waited_for_its_key_precedes_later_ones_of_its_priority() -> None:
+    order = DeliveryOrder(OrderingRules(has_priority=True, key_concurrency=1), 0)
+    add(order, 0, Traits(Priority.LOW, 3))
+    add(order, 1, Traits(Priority.LOW, 3))
+    add(order, 2, Traits(Priority.LOW))
+    for offset in range(3, 20):
+        add(order, offset, Traits(Priority.HIGH))
+    assert min(take(order, len(TURNS))) == 0
+    order.on_settled(0, 0, NOW.mono_ms)
+    taken = [take(order, 1)[0] for _ in range(9)]
+    assert [offset for offset in taken if offset < 3] == [1, 2]
+
+
 def test_records_that_were_not_sent_are_ready_again() -> None:
     order = DeliveryOrder(OrderingRules(has_priority=True, key_concurrency=1), 0)
     add(order, 0, Traits(Priority.LOW, 3))

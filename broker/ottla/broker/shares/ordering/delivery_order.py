@@ -14,7 +14,7 @@ Invariants:
 - OneInFlightPerKey: at most `key_concurrency` records of a key are ready, taken or in back-off.
   They are the ones that became due first, and a released one precedes all later ones.
 - NoClassStarves: the first ready record of each priority is among the next `len(TURNS)` that are
-  taken.
+  taken, unless a record of its priority with a lower offset becomes ready before.
 - OnePlace: the number of records in all places is that of the unsettled records below
   `scanned_offset`.
 

@@ -41,6 +41,8 @@ class WalkedOrder:
         was stored."""
         self.is_crowded = False
         """True if the producers append only records of high priority."""
+        self.low_count = 0
+        """Number of deliveries of records of low priority, with or without key."""
         self.rules = self._drawn_rules()
 
     def _drawn_rules(self) -> OrderingRules | None:
@@ -157,6 +159,7 @@ class WalkedOrder:
                 self._check_time(rules, table, offset, now_ms)
                 self._check_key(rules, table, invariants, offset, taken)
                 taken.append(offset)
+                self.low_count += self._records[offset].traits.priority is Priority.LOW
 
     def _check_time(
         self, rules: OrderingRules, table: LeaderTable, offset: int, now_ms: int
