@@ -421,7 +421,12 @@ WALKED: tuple[Mutant, ...] = (
     _row("share-old-epoch", "a leader of an older state epoch writes", _older_state_epochs_write),
     _row("share-uncommitted", "the coordinator answers before the commit", _answered_uncommitted),
     _row("share-snapshot-empty", "a snapshot has no batches", _snapshot_without_batches),
-    _row("share-late-write", "an overtaken write sets the start back", _late_write_replaces),
+    _row(
+        "share-late-write",
+        "an overtaken write sets the start back",
+        _late_write_replaces,
+        seed_count=8_000,
+    ),
     _row("share-merge-last", "a write makes settled records available", _merge_takes_the_last),
     _row(
         "share-delay-lost",
