@@ -66,8 +66,8 @@ class ClientWork:
 
 
 class Stopwatch:
-    """Measurement of the seconds and CPU seconds of a client's work, from its creation until
-    `figures` is called."""
+    """Measurement of the elapsed seconds and CPU seconds of a client's work, from its creation
+    until `figures` is called."""
 
     def __init__(self) -> None:
         self._seconds = time.perf_counter()

@@ -38,7 +38,7 @@ def run_clients(
     clients: Collection[str] = CLIENTS,
 ) -> dict[str, Any]:
     """Let each client write and read `count` records of 100 B, and a quarter of that number of 1
-    KB. Returns the figures of each client."""
+    KB. Returns the measured values of each client."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:

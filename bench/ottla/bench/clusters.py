@@ -63,7 +63,7 @@ def start(rounds: int, progress: Progress) -> Figures:
 
 def failover(rounds: int, progress: Progress) -> Figures:
     """Measure the time without a leader, as clients see it, after kill -9 of a broker and of a
-    controller. Returns the figures.
+    controller. Returns the measured values by name.
 
     In a second cluster, a broker that leads many partitions is killed. In a third one, the active
     controller is killed under a load of metadata changes.
@@ -145,7 +145,7 @@ def replication(rounds: int, progress: Progress) -> Figures:
 
 def heartbeat(rounds: int, progress: Progress) -> Figures:
     """Measure the delay of heartbeats while requests keep one broker's event loop busy. Returns the
-    figures."""
+    measured values by name."""
     calm: list[float] = []
     busy: list[float] = []
     share: list[float] = []

@@ -50,7 +50,7 @@ class Phase(NamedTuple):
 
 def cold(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure a producer's p99 latency in three cases: without a consumer of a backlog, with a cold
-    backlog, and with a cached backlog. Returns the figures."""
+    backlog, and with a cached backlog. Returns the measured values by name."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(path, controllers=1, brokers=1) as cluster:

@@ -58,7 +58,8 @@ LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark that the arguments name, and print its figures. Returns the exit code."""
+    """Run the benchmark that the arguments name, and print the measured values. Returns the exit
+    code."""
     if arguments.verb in MEASUREMENTS:
         return _measure_clusters(arguments)
     if bootstrap := vars(arguments).get("bootstrap_server"):
@@ -151,8 +152,8 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
-    """Let Ottla's client and other clients do the same work in turns, and print their figures.
-    Returns the exit code."""
+    """Let Ottla's client and other clients do the same work in turns, and print the measured
+    values. Returns the exit code."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
@@ -286,7 +287,7 @@ def _address(bootstrap: str) -> tuple[str, int]:
 
 def _measure_clusters(arguments: argparse.Namespace) -> int:
     """Start a cluster of three controllers and three brokers for a measurement, and print the
-    figures. Returns the exit code."""
+    measured values. Returns the exit code."""
     with _progress(arguments.verb, arguments.rounds) as progress:
         figures = MEASUREMENTS[arguments.verb](arguments.rounds, progress)
     _show_figures(figures, is_json=arguments.format == "json")
@@ -375,8 +376,8 @@ def _measure_security(arguments: argparse.Namespace) -> int:
 
 
 def _measure_transactions(arguments: argparse.Namespace) -> int:
-    """Measure transactions of Ottla.  With --kafka, also measure those of Apache Kafka; the servers
-    take turns. Returns the exit code."""
+    """Measure Ottla's transactions. With --kafka, also measure the transactions of Apache Kafka;
+    the two servers take turns. Returns the exit code."""
     if arguments.kafka is not None and arguments.brokers != 1:
         raise ConfigError("--brokers", "must be 1 beside Kafka, which has one node")
     servers = 1 if arguments.kafka is None else 2
@@ -465,7 +466,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def show(result: Result, *, is_json: bool) -> None:
-    """Print the figures of a result, one per line, or as JSON if `is_json`."""
+    """Print the measured values of a result, one per line, or as JSON if `is_json`."""
     _show_figures(result.figures(), is_json=is_json)
 
 

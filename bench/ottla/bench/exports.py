@@ -81,7 +81,8 @@ async def delete(bootstrap: str, topic: str) -> None:
 
 
 def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost:
-    """Export the topic in this process, and return the cost. `form` is raw or JSON."""
+    """Export the topic in this process, and return the cost. `form` is the format of the exported
+    values: raw or JSON."""
     read = ReadOptions(bootstrap=bootstrap, isolation_level="read_committed")
     type_ = value_type_of("--schema", COLUMNS) if form == "json" else None
     options = ExportOptions(topic=topic, read=read, is_json=form == "json", value_type=type_)
@@ -93,7 +94,8 @@ def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost
 
 
 def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
-    """Export the topic in a process of its own, and return the cost. `form` is raw or JSON."""
+    """Export the topic in a process of its own, and return the cost. `form` is the format of the
+    exported values: raw or JSON."""
     command = [sys.executable, "-m", "ottla.bench.exports", "--bootstrap", bootstrap]
     with tempfile.TemporaryDirectory() as directory:
         command += ["--topic", topic, "--form", form, "--directory", directory]
@@ -102,8 +104,8 @@ def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
 
 
 def compare(bootstrap: str, count: int, rounds: int) -> list[str]:
-    """Export `count` new records several times, and return a line of figures for each form (raw and
-    JSON)."""
+    """Export `count` new records several times, and return a line of text with the rows per second
+    for each format (raw and JSON)."""
     costs: dict[str, list[ExportCost]] = {form: [] for form in FORMS}
     topic = fresh_name()
     trio.run(produce, bootstrap, topic, count)

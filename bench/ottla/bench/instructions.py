@@ -122,8 +122,8 @@ def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _drives(address: tuple[str, int]) -> dict[str, Drive]:
-    """Return a function for each kind of request.  The function sends a given number of these
-    requests."""
+    """Return one function for each kind of request. Each function sends a given number of requests
+    of its kind."""
     common: dict[str, Any] = {"in_flight": IN_FLIGHT, "progress": lambda done: None}
     drives: dict[str, Drive] = {}
     for kind in SMALL_KINDS:

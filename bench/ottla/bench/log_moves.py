@@ -38,7 +38,8 @@ MB = 1_000_000
 
 def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure a producer's p99 latency with and without a move of its partition.  Also check that
-    the bytes of the log are the same before and after a move. Returns the figures."""
+    the bytes of the log are the same before and after a move. Returns the measured values by name.
+    """
     calm: list[float] = []
     moving: list[float] = []
     rates: list[float] = []

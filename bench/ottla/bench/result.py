@@ -26,7 +26,7 @@ class Result:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures by name, in the order in which they are printed."""
+        """Return the measured values by name, in the order in which they are printed."""
         found: dict[str, Any] = {
             "what": self.what,
             "count": self.count,

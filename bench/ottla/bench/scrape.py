@@ -85,8 +85,8 @@ def run_scrapes(
     rounds: int,
     progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Fetch the metrics `rounds` times, alternately plain and compressed.  Returns figures, most of
-    them medians."""
+    """Fetch the metrics `rounds` times, alternately plain and compressed.  Returns measured values
+    by name, most of them medians."""
     plain: list[Scrape] = []
     packed: list[Scrape] = []
     with Prober(broker) as prober:

@@ -51,7 +51,8 @@ MB = 1_000_000
 
 
 def append(rounds: int, progress: Progress) -> Figures:
-    """Measure appends of one batch to a log, for batches of several sizes. Returns the figures."""
+    """Measure appends of one batch to a log, for batches of several sizes. Returns the measured
+    values by name."""
     found: dict[int, list[float]] = {size: [] for size in APPENDS}
     for index in range(rounds):
         for size, count in APPENDS.items():
@@ -65,7 +66,7 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 def recovery(rounds: int, progress: Progress) -> Figures:
     """Measure the recovery of logs after a kill, with one and with two threads in turns. Returns
-    the figures."""
+    the measured values by name."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}
@@ -84,7 +85,8 @@ def recovery(rounds: int, progress: Progress) -> Figures:
 
 def partitions(rounds: int, progress: Progress) -> Figures:
     """Measure one broker with many partitions: when the partitions are created, when the broker is
-    idle, after a clean restart, and after a kill and a restart. Returns the figures."""
+    idle, after a clean restart, and after a kill and a restart. Returns the measured values by
+    name."""
     figures: Figures = {}
     for count in PARTITION_COUNTS:
         found: list[dict[str, float]] = []
@@ -209,8 +211,8 @@ def _wait_until_served(cluster: StartedCluster, count: int) -> None:
 
 
 def _held(cluster: StartedCluster, when: str) -> dict[str, float]:
-    """Return the broker's number of file descriptors and its memory.  The names of the figures
-    contain the moment `when`."""
+    """Return the broker's number of file descriptors and its memory.  The names of the returned
+    values contain the moment `when`."""
     pid = cluster.pids[BROKER]
     return {
         f"descriptors_{when}": len(os.listdir(f"/proc/{pid}/fd")),

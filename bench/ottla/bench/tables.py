@@ -19,7 +19,7 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def table_of_figures(figures: Mapping[str, Any]) -> str:
-    """Return figures as a table with one row each."""
+    """Return measured values as a text table with one row each."""
     return table_of(("FIGURE", "VALUE"), [(name, _shown(value)) for name, value in figures.items()])
 
 

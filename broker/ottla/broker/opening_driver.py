@@ -227,7 +227,7 @@ async def open_broker(
 
 def _free_space_of_metadata(config: BrokerConfig, logs: LogManager) -> FreeSpaceMonitor | None:
     """Return the monitor of the metadata directory's free space if that directory is within
-    log.dirs, so that it is measured only once."""
+    log.dirs, so that it is measured only once. Returns None otherwise."""
     path = config.metadata_directory.rstrip("/")
     return next((one.free_space for one in logs.directories if one.path == path), None)
 

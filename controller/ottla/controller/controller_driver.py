@@ -92,7 +92,7 @@ class ClientAnswer(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One batch of a decision, and the speculative images before and after the batch."""
+    """One batch of a decision, and the metadata images before and after the batch."""
 
     records: tuple[Record, ...]
     batch: bytes

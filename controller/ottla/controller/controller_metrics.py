@@ -104,7 +104,7 @@ def controller_registry(
     authorizer: StandardAuthorizer | None = None,
     voter_state: Callable[[], tuple[Standing, VoterVerdict | None]] = lambda: (Standing.FULL, None),
 ) -> Registry:
-    """Return a registry of these counters and functions, which are read at each scrape."""
+    """Return a registry whose metrics are read from these counters and functions at each scrape."""
     registry = Registry()
     registry.register(lambda: _role(counts, is_active(), image(), committed_offset(), wall_ms()))
     registry.register(lambda: _cluster(image()))

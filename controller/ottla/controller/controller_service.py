@@ -14,7 +14,7 @@ from ottla.wire import apis
 def controller_handlers(
     controller: Controller, attendances: AttendanceKeeper
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers of `ottla.controller.Controller`.  A RefusedError that one of them raises
+    """Return the handlers of `ottla.controller.Controller`.  A RefusedError that a handler raises
     is sent to the caller."""
 
     async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:

@@ -147,7 +147,8 @@ def _services(
     certificates: Certificates,
     errors: UnexpectedErrors,
 ) -> list[ListenerService]:
-    """Return the listeners, each with its handlers of nodes and the TLS of its peers."""
+    """Return the listeners, each with the gRPC handlers for nodes and the TLS settings for nodes
+    and clients."""
     handlers = guarded(
         [
             *quorum_handlers(member.answer),

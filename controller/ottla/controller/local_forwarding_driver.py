@@ -20,8 +20,7 @@ CHECK_MS = 50
 
 
 class LocalForwarding:
-    """Port by which a client's request is decided in this process, if this controller is the active
-    one."""
+    """Decider of clients' requests in this process, if this controller is the active one."""
 
     def __init__(self, controller: Controller, leader_id: Callable[[], NodeId | None]) -> None:
         """`leader_id` returns the leader of the quorum, or None if this node knows none."""

@@ -163,8 +163,8 @@ class Upkeep:
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _balance(self) -> None:
-        """Start moves of the plan in the metadata log whenever earlier ones are complete, and adapt
-        their throttle."""
+        """Start moves of the balance plan in the metadata log whenever earlier moves are complete,
+        and adapt their throttle."""
         controller = self._controller
         pace = BalancePace()
         paced_at = noted_at = trio.current_time()

@@ -1,6 +1,6 @@
 """The table of answers: each with its parameters, its command and its MCP tool. Pure.
 
-Command line, MCP server and web pages are made from this table and offer exactly its rows.
+Command line, MCP server and web pages are made from this table and offer exactly its answers.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Gives one answer about a cluster: gathers its facts and applies its rule."""
+"""Gives one answer about a cluster: gathers its facts and applies the rule that derives the causes
+from them."""
 
 from collections.abc import Callable, Mapping
 

@@ -50,7 +50,8 @@ class Cause:
 
 @frozen(kw_only=True)
 class Explanation:
-    """Result of an answer."""
+    """Explanation of a part of the cluster's state: the causes with their evidence, notes, and
+    facts that could not be read."""
 
     answer: str
     """Name of the answer in the table, such as "lag"."""
@@ -66,7 +67,8 @@ class Explanation:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """The explanation in the JSON form, which all interfaces share."""
+        """The explanation as a JSON object, in the form that the command line, web pages and agents
+        share."""
         return {
             "answer": self.answer,
             "subject": self.subject,
@@ -95,7 +97,7 @@ def concluded(
     notes: tuple[str, ...] | list[str] = (),
     unknown: tuple[str, ...] | list[str] = (),
 ) -> Explanation:
-    """Return an explanation whose verdict follows from its causes and its missing facts."""
+    """Return an explanation. Its verdict follows from its causes and its missing facts."""
     verdict = Conclusion.CLEAR
     if causes:
         verdict = Conclusion.CAUSED

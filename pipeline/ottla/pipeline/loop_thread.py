@@ -19,8 +19,8 @@ A = TypeVarTuple("A")
 
 
 class _KeptManager:
-    """An async context manager that `LoopThread.enter` keeps open. `opened` is set once it is open
-    or has failed; `release` closes it."""
+    """Async context manager that `LoopThread.enter` keeps open. `opened` is set once it is open or
+    has failed; `release` closes it."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self.manager = manager

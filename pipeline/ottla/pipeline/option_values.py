@@ -1,4 +1,4 @@
-"""Parses Spark's options, which are texts with case-insensitive names. Pure.
+"""Parses the options of Spark data sources, which are texts with case-insensitive names. Pure.
 
 Options are declared once, in a dataclass, as settings are. This module parses them. It refuses
 options that would have no effect: unknown names, `kafka.*` keys that the connector sets itself, and

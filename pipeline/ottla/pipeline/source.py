@@ -101,8 +101,8 @@ def use_this_python(spark: SparkSession) -> None:
 
 
 def _is_known(spark: SparkSession) -> bool:
-    """Return whether a Spark session already has the format. Spark would warn about a repeated
-    registration."""
+    """Return whether `format("ottla")` is already registered in a Spark session. Spark would warn
+    about a repeated registration."""
     session: Any = getattr(spark, "_jsparkSession", None)  # None under Spark Connect.
     if session is None:
         return False

@@ -1,8 +1,8 @@
 """Declaration of one API: a row of the table in `apis.py`, and the notation of such rows.
 
-A row declares the versions, the listeners, the operations that a client must be allowed, the node
-that decides a request, the form of a refusal, and the cost bounds of a request. No other module
-repeats these declarations by hand.
+A row declares the versions, the listeners, the ACL operations that a client must be allowed, the
+node that decides a request, the form of a refusal, and the cost bounds of a request. No other
+module repeats these declarations by hand.
 """
 
 from enum import Enum, Flag, StrEnum, auto
@@ -38,7 +38,7 @@ BROKER, CONTROLLER, BOTH = ListenerKind.BROKER, ListenerKind.CONTROLLER, Listene
 
 
 class Scope(Enum):
-    """The part of a request or response that is refused if a client is not allowed an operation."""
+    """Part of a request or response that is refused if ACLs deny a client an operation."""
 
     REQUEST = "the request"
     EACH = "each one named"
@@ -50,7 +50,7 @@ class Scope(Enum):
 
 
 class When(StrEnum):
-    """Condition under which a client must be allowed an operation."""
+    """Condition under which a client needs permission for an operation."""
 
     ALWAYS = ""
     TRANSACTIONAL = "with a transactional id"
@@ -88,8 +88,8 @@ class Decider(Enum):
 
 @frozen(kw_only=True)
 class Need:
-    """One operation that a client must be allowed for a request, with its resource, scope and error
-    code."""
+    """One ACL operation that a client must be allowed for a request, with its resource, scope and
+    error code."""
 
     operation: AclOperation
     resource: ResourceType
@@ -108,8 +108,8 @@ class Need:
 
 @frozen
 class AnyOf:
-    """Several operations, of which a client needs only one. If all are denied, the error code of
-    the last operation is returned."""
+    """Several ACL operations, of which a client needs only one. If all are denied, the error code
+    of the last operation is returned."""
 
     needs: tuple[Need, ...]
 
@@ -133,8 +133,8 @@ class Parts:
 
 @frozen(kw_only=True)
 class Refusal:
-    """Differences between the refusal of an API and the form that `refusals.py` derives from the
-    schemas."""
+    """Differences between the refusal of an API and the response that `refusals.py` derives from
+    the schemas."""
 
     repeats: tuple[str, ...] = ()
     """Fields of the request that are copied to the root of a refusal."""
@@ -232,8 +232,8 @@ class Api:
 
     @property
     def single_needs(self) -> tuple[Need, ...]:
-        """All operations in the row that a client may need. Each alternative of an `AnyOf` is
-        listed separately."""
+        """All ACL operations that this API's row declares for clients. Each alternative of an
+        `AnyOf` is listed separately."""
         found: list[Need] = []
         for one in self.needs:
             found += one.needs if isinstance(one, AnyOf) else (one,)
@@ -257,8 +257,8 @@ def need(
     code: ErrorCode | None = None,
     is_somewhere: bool = False,
 ) -> Need:
-    """Return the need for an operation on a resource. By default, its error code is that of the
-    resource type."""
+    """Return the declaration that a client needs an ACL operation on a resource. By default, its
+    error code is that of the resource type."""
     return Need(
         operation=operation,
         resource=resource,
@@ -271,31 +271,36 @@ def need(
 
 
 def on_cluster(operation: AclOperation, *, when: When = When.ALWAYS) -> Need:
-    """Return the need for an operation on the cluster, for the whole request."""
+    """Return the declaration that a client needs an ACL operation on the cluster for the whole
+    request."""
     return need(operation, ResourceType.CLUSTER, when=when)
 
 
 def on_topics(
     operation: AclOperation, named_by: str = "topics.name", scope: Scope = Scope.EACH
 ) -> Need:
-    """Return the need for an operation on each topic named in the request."""
+    """Return the declaration that a client needs an ACL operation on each topic named in the
+    request. `named_by` is the field with the names."""
     return need(operation, ResourceType.TOPIC, named_by, scope)
 
 
 def on_group(
     operation: AclOperation, named_by: str = "group_id", scope: Scope = Scope.REQUEST
 ) -> Need:
-    """Return the need for an operation on the group named in the request."""
+    """Return the declaration that a client needs an ACL operation on the group named in the
+    request. `named_by` is the field with the name."""
     return need(operation, ResourceType.GROUP, named_by, scope)
 
 
 def on_transaction(named_by: str = "transactional_id", *, when: When = When.ALWAYS) -> Need:
-    """Return the need for the operation Write on the transactional id in the request."""
+    """Return the declaration that a client needs the ACL operation Write on the transactional id in
+    the request."""
     return need(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, named_by, when=when)
 
 
 def on_configs(operation: AclOperation) -> tuple[Need, ...]:
-    """Return the needs for an operation on the configuration of each named resource."""
+    """Return the declarations that a client needs an ACL operation on the configuration of each
+    named resource."""
     name = "resources.resource_name"
     return (
         need(operation, ResourceType.TOPIC, name, Scope.EACH, when=When.TOPIC_CONFIGS),
@@ -321,7 +326,8 @@ def served(
     is_answer_kept: bool = False,
     cost: CostBounds = USUAL_COST,
 ) -> Api:
-    """Return the row of an API; versions are written as in a schema: `3-13 flexible 9+`."""
+    """Return the row of the API table for an API that this release serves, unless `is_served` is
+    False; versions are written as in a schema: `3-13 flexible 9+`."""
     assert bool(needs) != bool(why_open), f"{name} needs something, or is open for a reason"
     spoken, _, flexible = versions.partition(" flexible ")
     lowest, _, highest = spoken.partition("-")
@@ -355,7 +361,8 @@ def coordinated(
     refusal: Refusal = DERIVED,
     unstable_from: int | None = None,
 ) -> Api:
-    """Return the row of an API that the coordinator of a group or a transaction decides."""
+    """Return the row of the API table for an API that the coordinator of a group or a transaction
+    decides."""
     return served(
         key,
         name,
@@ -377,7 +384,7 @@ def forwarded(
     refusal: Refusal = DERIVED,
     cost: CostBounds = USUAL_COST,
 ) -> Api:
-    """Return the row of an API that brokers forward to the active controller."""
+    """Return the row of the API table for an API that brokers forward to the active controller."""
     return served(
         key,
         name,
@@ -392,7 +399,8 @@ def forwarded(
 
 
 def between_nodes(key: int, name: str, versions: str) -> Api:
-    """Return the row of an API that only nodes of the cluster send to a controller."""
+    """Return the row of the API table for an API that only nodes of the cluster send to a
+    controller."""
     return served(
         key,
         name,
@@ -412,7 +420,7 @@ def not_served(
     decider: Decider = Decider.BROKER,
     unstable_from: int | None = None,
 ) -> Api:
-    """Return the row of a Kafka API that this release does not serve."""
+    """Return the row of the API table for a Kafka API that this release does not serve."""
     return served(
         key,
         name,

@@ -100,7 +100,8 @@ class BatchBuilder:
         return self._last_offset_delta + 1
 
     def timestamp_delta(self, timestamp_ms: int) -> int:
-        """Return the difference between a timestamp and the timestamp of the first record."""
+        """Return the difference between a timestamp and the timestamp of the batch's first record,
+        in ms."""
         return timestamp_ms - self._base_timestamp if self._count else 0
 
     def append(
@@ -112,7 +113,7 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> None:
-        """Append a record. If `offset_delta` is above the next one, the offsets in between are
+        """Append a record. If `offset_delta` is above `next_delta`, the offsets in between are
         skipped, as compaction does."""
         delta = self._last_offset_delta + 1 if offset_delta is None else offset_delta
         assert delta > self._last_offset_delta

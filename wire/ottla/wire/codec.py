@@ -230,8 +230,8 @@ def _blank(kind: type[Struct]) -> Struct:
 
 
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
-    """Compile the source of a function, and return the function. Its globals are the function's
-    packers, the structs of its message and the codec's runtime."""
+    """Compile the source of a function, and return the function. The globals of the function are
+    its packers, the structs of its message and the codec's runtime."""
     module = sys.modules[str(vars(message)["__module__"])]
     structs = {name: getattr(module, name) for name in made.schema.structs}
     names = {

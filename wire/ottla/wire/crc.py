@@ -14,8 +14,8 @@ EXTENSION = "crc32c._crc32c"
 
 
 def load_extension() -> ModuleType | None:
-    """Load and return the extension module. Returns None if the module is not a separate file, for
-    example because the package is in an archive."""
+    """Load and return the C extension of the package `crc32c`. Returns None if the extension is not
+    a separate file, for example because the package is in an archive."""
     package = PathFinder.find_spec(PACKAGE)
     if package is None or package.submodule_search_locations is None:
         return None

@@ -81,8 +81,8 @@ def _is_out_of_order(struct: StructSchema) -> bool:
 
 
 def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
-    """Yield the structs in an order in which each struct follows the structs that its fields
-    use."""
+    """Yield a struct and the structs within it, so that each struct follows the structs that its
+    fields use."""
     seen: set[str] = set()
 
     def walk(inner: StructSchema) -> Iterator[StructSchema]:
@@ -107,7 +107,7 @@ def _constants(file: str, schema: MessageSchema) -> list[str]:
 
 
 def _imports(body: str) -> str:
-    """Return the imports that the classes need, sorted as by ruff."""
+    """Return the import lines that the generated classes in `body` need, sorted as by ruff."""
     used = [
         name
         for name in ("EMPTY", "ZERO_UUID", "Message", "Records", "Struct")

@@ -52,7 +52,8 @@ milliseconds; without this limit, a frame could contain 50 million of them."""
 
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
-    """Return the chunks of a frame: the total length of the given chunks, then these chunks."""
+    """Return the chunks of a frame: four bytes with the total length of the given chunks, then
+    these chunks."""
     length = sum(map(len, chunks))
     assert length <= INT32_MAX
     return [_LENGTH.pack(length), *chunks]

@@ -153,7 +153,7 @@ class MessageReader:
         return self._part(self._text_size(is_compact)).decode()
 
     def nullable_text(self, is_compact: bool, is_nullable: bool) -> str | None:
-        """Read text, or null if the version permits it."""
+        """Read text. Returns None for null, which is read only if the version permits it."""
         size = self._text_size(is_compact)
         if size < 0 and is_nullable:
             return None
@@ -164,14 +164,14 @@ class MessageReader:
         return self._part(self._size(is_compact))
 
     def nullable_bytes(self, is_compact: bool, is_nullable: bool) -> bytes | None:
-        """Read bytes, or null if the version permits it."""
+        """Read bytes. Returns None for null, which is read only if the version permits it."""
         size = self._size(is_compact)
         if size < 0 and is_nullable:
             return None
         return self._part(size)
 
     def nullable_records(self, is_compact: bool, is_nullable: bool) -> memoryview | None:
-        """Return a view of the records, which are not copied, or None for null."""
+        """Read records as a view of the frame, without copying them. Returns None for null."""
         size = self._size(is_compact)
         if size < 0:
             if is_nullable:

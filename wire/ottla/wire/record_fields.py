@@ -236,8 +236,8 @@ def _plain_boundaries(
 
 
 def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
-    """Return the end of each record: the start of the next one in its batch, or the end of the
-    batch."""
+    """Return the end position of each record: the start of the next record in its batch, or the end
+    of the batch."""
     ends = np.empty_like(heads)
     ends[:-1] = heads[1:]
     last = np.cumsum(counts)[counts > 0] - 1
@@ -261,8 +261,8 @@ def _boundaries(
 
 
 def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
-    """Store the start of each record of a batch in `heads`. Returns False if the records do not end
-    with the batch."""
+    """Store the start position of each record of a batch in `heads`. Returns False if the records
+    do not end with the batch."""
     at, done, count = body.start, 0, len(heads)
     try:
         while done < count:
@@ -288,14 +288,15 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
 
 
 def _look_alike(data: Buffer, at: int) -> bool:
-    """Return whether the first records starting at `at` seem to have the same size."""
+    """Return whether the first records from `at` on seem to have the same size."""
     step = _step(data, at)
     start = data[at : at + 2]
     return all(data[at + n * step : at + n * step + 2] == start for n in range(1, LOOK_COUNT))
 
 
 def _walk(data: Buffer, at: int, count: int) -> list[int]:
-    """Return the start positions of `count` consecutive records, and the end of the last one."""
+    """Return the start positions of `count` consecutive records from `at` on, and the end of the
+    last one."""
     steps = _steps()
     found: list[int] = []
     add = found.append
@@ -307,7 +308,7 @@ def _walk(data: Buffer, at: int, count: int) -> list[int]:
 
 
 def _step(data: Buffer, at: int) -> int:
-    """Return the size of the record at `at`, including its length field."""
+    """Return the encoded size in bytes of the record at `at`, including its length field."""
     number = shift = 0
     for behind in range(at, at + LENGTH_BYTES_MAX):
         byte = data[behind]
@@ -341,8 +342,8 @@ def _run(view: Bytes, data: Buffer, at: int, end: int, count: int) -> tuple[int,
 
 
 def _behind_length(heads: Ints, ends: Ints) -> Ints:
-    """Return the position after the length field of each record. Lengths are encoded in the fewest
-    possible bytes."""
+    """Return the position after the length field of each record that starts in `heads` and ends in
+    `ends`. Lengths are encoded in the fewest possible bytes."""
     sizes = ends - heads
     at = heads + 1
     largest = int(sizes.max(initial=0))

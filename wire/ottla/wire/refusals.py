@@ -45,7 +45,7 @@ FURTHER_NAMES = {"name": ("topic_name", "user")}
 
 @frozen
 class ElementPlan:
-    """Plan for constructing one struct of a response from an element of the request."""
+    """Plan for constructing one struct of an error response from an element of the request."""
 
     make: Callable[[], Any]
     code: str
@@ -70,7 +70,7 @@ class ElementPlan:
 
 @frozen
 class RefusalPlan:
-    """Plan for constructing the refusal of one version of an API."""
+    """Plan for constructing the error response of one version of an API."""
 
     make: Callable[[], Any]
     code: str
@@ -86,7 +86,8 @@ class RefusalPlan:
 
 
 def run(refusing: Generator[None, None, T]) -> T:
-    """Run a refusal generator to its end without yielding to other tasks, and return its result."""
+    """Run a generator that builds an error response to its end, without yielding to other tasks,
+    and return the response."""
     while True:
         try:
             next(refusing)
@@ -196,7 +197,7 @@ def _place(
 
 @cache
 def plan_of(key: int, version: int) -> RefusalPlan:
-    """Return the plan for constructing the refusal of an API in one version."""
+    """Return the plan for constructing the error response of one version of an API."""
     declared = API[key].refusal
     asked, answer = _root(request_class(key)), _root(response_class(key))
     fields = _of_version(answer, version)

@@ -1,4 +1,4 @@
-"""Operations that the caller of a gRPC method between nodes must be allowed, one row per method.
+"""ACL operations that a caller needs for each gRPC method between nodes, one row per method.
 
 A test fails if a method of the services has no row.
 """

@@ -255,8 +255,8 @@ class PushingClient:
         return True
 
     def receive(self) -> tuple[float, ErrorCode] | None:
-        """Read the bytes that have arrived.  When the response is complete, return its latency in
-        ms and its error code."""
+        """Read the bytes that have arrived. Returns the latency in ms and the error code of the
+        response once it is complete, or None before that."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except OSError:

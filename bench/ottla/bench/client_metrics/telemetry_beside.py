@@ -71,7 +71,7 @@ def run_beside(
     progress: Progress,
 ) -> dict[str, Any]:
     """Let clients push in every second phase, while one producer sends requests at a steady rate.
-    Returns the figures of phases with and without pushes."""
+    Returns the latencies and CPU costs of the phases with and without pushes."""
     allow_files(clients)
     pushing = PushingClients(address)
     phases: list[PushPhase] = []

@@ -72,8 +72,8 @@ class AuditVerdict:
 
 
 def audit(ledger: RunLedger, found: Mapping[LedgerPartition, AuditedRecords]) -> AuditVerdict:
-    """Compare the acknowledged records of a run with the records read back, and return the
-    verdict."""
+    """Compare the acknowledged records of a run with the records read back, and return the number
+    of errors by kind."""
     verdict = AuditVerdict()
     for answers in ledger.answers:
         _audit_partition(answers, found[answers.place], verdict)

@@ -99,7 +99,8 @@ class BesideReport(NamedTuple):
 
 
 class ComparisonRow(NamedTuple):
-    """One row of the comparison: its load, and the compared figures of the result."""
+    """One row of the comparison with Kafka: its load, and the names of the measured values that are
+    compared."""
 
     run: Callable[[Load, BesideWork], Result]
     figures: tuple[str, ...]

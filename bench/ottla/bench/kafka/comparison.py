@@ -1,5 +1,5 @@
-"""Comparison of two servers by the same figures: medians, spreads, ratio, and whether a difference
-is significant. Pure.
+"""Compares the values that were measured on two servers: medians, spreads, ratio, and whether a
+difference is significant. Pure.
 
 The module also determines the order of measurements: the servers take turns in each round, so that
 other load of the machine affects both.
@@ -22,7 +22,7 @@ Measured = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 class FigureVerdict(StrEnum):
-    """Verdict on Ottla's figure compared with Kafka's."""
+    """Verdict on a value that was measured on Ottla, compared with Kafka's."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -30,7 +30,7 @@ class FigureVerdict(StrEnum):
 
 
 class Spread(NamedTuple):
-    """Median, lowest and highest value that a figure had in the rounds."""
+    """Median, lowest and highest of the values that were measured in the rounds."""
 
     median: float
     lowest: float
@@ -43,7 +43,8 @@ class Spread(NamedTuple):
 
 
 class FigureComparison(NamedTuple):
-    """Comparison of one figure of one row between both servers."""
+    """Comparison of one measured value (such as the throughput of one benchmark row) between both
+    servers."""
 
     row: str
     figure: str
@@ -66,7 +67,8 @@ class FigureComparison(NamedTuple):
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """Return the spread of a figure: the median, the lowest and the highest of its values."""
+    """Return the median, the lowest and the highest of the values that were measured in the
+    rounds."""
     return Spread(median(values), min(values), max(values))
 
 
@@ -87,7 +89,8 @@ def verdict_of(
 def compare(
     rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]
 ) -> list[FigureComparison]:
-    """Return a comparison of each figure of each row, in the order of the first round."""
+    """Return a comparison for each benchmark row and each of its measured values, in the order of
+    the first round."""
     found: list[FigureComparison] = []
     for row in dict.fromkeys(row for row, _ in rounds[0]):
         for figure in rounds[0][row, OURS]:

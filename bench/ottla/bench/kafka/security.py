@@ -104,7 +104,8 @@ class SecurityPairs(NamedTuple):
     ca: Path
 
     def measured(self, row: str, name: str, work: SecurityWork) -> Mapping[str, float]:
-        """Measure a row on the server `name` (Ottla or Kafka), and return its figures."""
+        """Run the load of a benchmark row on the server `name` (Ottla or Kafka), and return the
+        measured values by name."""
         server = self.plain[name]
         if row in TLS_ROWS:
             return TLS_ROWS[row](server, work, self.ca)

@@ -208,7 +208,7 @@ def _handshakes_row(
     listener: str, server: SecurityServer, work: SecurityWork, ca: Path
 ) -> dict[str, float]:
     """Open connections to a listener, each with its own TLS handshake, and close them. Returns the
-    figures."""
+    measured values by name."""
     context = ssl.create_default_context(cafile=str(ca))
     context.minimum_version = context.maximum_version = TLS_OF[listener]
     address = server.address(listener)

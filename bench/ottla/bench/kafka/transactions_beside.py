@@ -43,8 +43,8 @@ REPLICAS_MAX = 3
 
 
 class TransactionRow(NamedTuple):
-    """One row of the benchmark: its load, the number of partitions, and the figures of the result
-    that are reported."""
+    """One row of the benchmark: its load, the number of partitions, and the names of the measured
+    values that are reported."""
 
     run: Callable[[TransactionLoad], Result]
     partitions: int
@@ -76,7 +76,8 @@ SHARES = {
 
 
 class TransactionsReport(NamedTuple):
-    """Figures of the first round, and of the later rounds, of the transaction benchmark."""
+    """Values that the transaction benchmark measured in the first round, and in the later
+    rounds."""
 
     version: str | None
     """Version of Apache Kafka.  None if only Ottla is measured."""

@@ -69,7 +69,7 @@ async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: fl
 
 
 async def simulated(loop: Loop, count: int) -> dict[str, Any]:
-    """Run the simulation with `count` brokers, and return its figures."""
+    """Run the simulation with `count` brokers, and return the measured values by name."""
     async with open_controller_host(loop, Chance(1), SETTINGS) as host:
         loop.on_step = None  # The checks of the simulation are not part of the cost.
         began_s = time.thread_time()

@@ -133,7 +133,8 @@ def resident_mib() -> float:
 
 
 def measure(partition_count: int) -> dict[str, Any]:
-    """Return the figures for a metadata image with this number of partitions."""
+    """Return the sizes and times that are measured for a metadata image with this number of
+    partitions."""
     gc.collect()
     before_mib = resident_mib()
     image = fold.apply_all(EMPTY, records(partition_count))

@@ -129,7 +129,7 @@ def read_reports(directory: Path) -> list[dict[str, Any]]:
 
 
 def form_of(python: str) -> str:
-    """Return the form in which Ottla is installed in an interpreter, such as "compiled, Python
+    """Return a description of how Ottla is installed in an interpreter, such as "compiled, Python
     3.13.0".
 
     Raises ConfigError if Ottla is not installed in it.

@@ -38,7 +38,8 @@ Rows = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 def draw_all(sittings: Sequence[MeasuredGroup], directory: Path) -> dict[str, str]:
-    """Draw a plot for each group that has figures.  Returns the file names by group."""
+    """Draw a plot for each group of rows that has measured values.  Returns the file names by
+    group."""
     drawn: dict[str, str] = {}
     for sitting in sittings:
         if sitting.topology == TOPOLOGY_OF.get(sitting.group, ONE) and sitting.group in FIGURES:

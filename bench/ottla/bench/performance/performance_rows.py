@@ -293,7 +293,8 @@ def _under_quotas(row: PerformanceRow) -> PerformanceRow:
 
 
 def _while_compacting(cluster: RunningCluster, replicas: int) -> Figures:
-    """Produce records until the running compaction has ended, and return the figures."""
+    """Produce records until the running compaction has ended, and return the measured values by
+    name."""
     load = _load(cluster, replicas, 1_000, 128 * KIB, "none")
     dirty = f"dirty-{time.time_ns()}"
     fill_dirty(cluster, dirty, DIRTY_RECORDS, MIB)

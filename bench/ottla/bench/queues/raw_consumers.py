@@ -223,5 +223,5 @@ def fetched_share(answer: bytes, acks: Acks) -> FetchedShare:
 
 
 def _member_id() -> str:
-    """Return a new member id in the form of Kafka's clients."""
+    """Return a new member id in the format that Kafka's clients use."""
     return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")

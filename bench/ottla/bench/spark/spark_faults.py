@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_clean(figures: Figures) -> bool:
-    """Return whether the figures show that every record arrived exactly once, in order."""
+    """Return whether the counts in `figures` show that every record arrived exactly once, in
+    order."""
     wrong = ("missing", "doubled_or_else", "out_of_order")
     counts = [count for name, count in figures.items() if name.endswith(wrong)]
     assert len(counts) == 7
@@ -124,7 +125,8 @@ def make_topics(work: SparkWork) -> None:
 
 
 class Feeder:
-    """Producer of numbered records at a steady rate, which counts the acknowledged ones."""
+    """Producer that sends numbered records at a steady rate, and counts the acknowledged
+    records."""
 
     def __init__(self, work: SparkWork, rate: int) -> None:
         self._work = work

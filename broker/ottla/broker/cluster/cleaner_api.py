@@ -159,7 +159,8 @@ class DescribeCleanerApi:
     def _state_of(
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
-        """Return the state of a log's cleaning, and the reason why it is not cleaned, or None."""
+        """Return the state of a log's compaction, and the reason why the log is not compacted, or
+        None."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:
@@ -189,8 +190,8 @@ class CleanLogsApi:
         self._now_ms = now_ms
 
     async def handle(self, context: RequestContext, request: CleanLogsRequest) -> Message:
-        """Request cleanings. Answers with an error for each partition that cannot be cleaned. A
-        null list retries all logs whose cleaning failed."""
+        """Request compactions. Answers with an error for each partition that cannot be compacted. A
+        null list retries all logs whose compaction failed."""
         try:
             asked = self._asked(request)
         except RefusedError as refusal:
@@ -249,8 +250,8 @@ class CleanLogsApi:
         return log
 
     async def _requested(self, at: TopicPartition) -> str:
-        """Request that a log is cleaned next. Returns the reason why it cannot be cleaned, or an
-        empty text."""
+        """Request that a log is compacted next. Returns the reason why it cannot be compacted, or
+        an empty text."""
         log = self._log_of(at)
         if log.segments[-1].base_offset < log.last_stable_offset and not log.is_being_changed:
             await log.roll(now_ms=self._now_ms())

@@ -63,8 +63,8 @@ class ClusterView:
         """Return the brokers that a client may use: the live ones with an endpoint on its listener,
         or this broker if there are none.
 
-        While every broker is fenced (all of them stop, or no controller answers), this one is
-        returned although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are
+        While every broker is fenced (all of them stop, or no controller answers), this broker is
+        returned, although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are
         missing in a response, and never queries any of them again (its issue 5301).
         """
         named = list(self.brokers())

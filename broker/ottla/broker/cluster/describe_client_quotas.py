@@ -32,7 +32,7 @@ class DescribeClientQuotasApi:
 
     def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
         """Answer with every entity that matches all components of the filter. If `strict` is set,
-        entities with components besides these are left out."""
+        entities that have further components are left out."""
         try:
             wanted = _checked(request.components)
         except RefusedError as refusal:

@@ -129,8 +129,8 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state of this broker, the recovery of its logs, its problems, and all
-        numbers by name."""
+        """Answer with the state of this broker, the recovery of its logs, descriptions of its
+        problems, and all status values by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())

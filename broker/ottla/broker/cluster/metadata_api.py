@@ -84,7 +84,7 @@ class MetadataApi:
     def _to_create(
         self, request: MetadataRequest, permissions: Permissions | None
     ) -> Steps[tuple[list[str], frozenset[str]]]:
-        """Return the topics to create, and the missing ones that the client may not create."""
+        """Return the topics to create, and the missing topics that the client may not create."""
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
             return [], NO_TOPICS
         pace = StepPace()

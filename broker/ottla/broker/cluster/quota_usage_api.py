@@ -27,7 +27,7 @@ class DescribeQuotaUsageApi:
     def handle(
         self, context: RequestContext, request: DescribeQuotaUsageRequest
     ) -> DescribeQuotaUsageResponse:
-        """Answer with the throttled clients first, then with the most recently active ones."""
+        """Answer with the throttled clients first, then with the most recently active clients."""
         count_max = max(0, min(request.count_max, CLIENTS_MAX))
         rows = usage_rows(self._quotas.by_key.items(), self._now_ms(), count_max)
         return DescribeQuotaUsageResponse(

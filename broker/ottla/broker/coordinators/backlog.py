@@ -17,7 +17,7 @@ small groups that could be answered at once; larger blocks the event loop longer
 
 
 class Backlog:
-    """Unfinished pieces of work of a shard, which run in turn."""
+    """Unfinished pieces of work of a shard. They run alternately, one step each."""
 
     __slots__ = ("_open", "now")
 
@@ -42,7 +42,7 @@ class Backlog:
         return False
 
     def step(self, now: Instant) -> None:
-        """Run one step of the piece of work whose turn it is."""
+        """Run one step of the next piece of work. Pieces of work take turns."""
         self.now = now
         work = self._open.popleft()
         try:

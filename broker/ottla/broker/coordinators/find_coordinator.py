@@ -157,8 +157,8 @@ class FindCoordinatorApi:
         *,
         is_refused: Callable[[], bool],
     ) -> None:
-        """Answer once the topic's partitions have leaders and the ones led by this broker have open
-        logs, or at the deadline.
+        """Answer once the topic's partitions have leaders and the partitions led by this broker
+        have open logs, or at the deadline.
 
         Otherwise a coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS,
         which admin clients report to their users.

@@ -316,8 +316,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._begin(partition, pause_ms=pause_ms)
 
     def _resign(self, led: LedShard[ShardT, WriteT]) -> list[Responder]:
-        """Stop serving a shard, and answer its waiting requests with NOT_COORDINATOR. Returns these
-        requests."""
+        """Stop serving a shard, and answer its waiting requests with NOT_COORDINATOR. Returns the
+        responders of the answered requests."""
         del self._led[led.partition.index]
         led.is_active = False
         waiting = list(self._take_waiting(led))
@@ -431,7 +431,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:
-        """Yield the shards that are being served, for reading."""
+        """Yield the shards that serve requests on this broker. The caller only reads them."""
         for _, led in sorted(self._led.items()):
             if led.is_active:
                 yield led.shard

@@ -97,7 +97,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return self._topics.has_work or any(led.shard.has_work for led in self._led.values())
 
     def work(self) -> Iterator[None]:
-        """Run work of shards and of the view of topics that takes several event-loop iterations,
+        """Run work that takes several event-loop iterations, for the shards and the view of topics,
         one step per iteration of the returned iterator."""
         is_other = False
         while self.has_work:

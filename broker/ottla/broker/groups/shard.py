@@ -150,7 +150,8 @@ class GroupShard:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Monotonic time in milliseconds at which `on_time` may have work."""
+        """Monotonic time in milliseconds at which `on_time` may have work, or None if no deadline
+        is set."""
         return None if self._is_ending_overdue else self._timers.next_deadline_ms
 
     def on_time(self, now: Instant) -> None:

@@ -75,8 +75,8 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that still wait. Checking one costs about as much as reading one
-        partition in a fetch."""
+        """Number of partitions that still wait. Checking a partition costs about as much as reading
+        one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:

@@ -590,7 +590,8 @@ class FetchApi:
         flat: FlatFetch | None = None,
         flat_target: FetchTarget | None = None,
     ) -> HandlerResult:
-        """Read the partitions of a full request, or the session's partitions that may have news."""
+        """Read the partitions of a full request, or the partitions of the session that may have new
+        records or changed offsets."""
         opens_session = False
         if session is None:
             opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0

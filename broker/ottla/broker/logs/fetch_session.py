@@ -106,8 +106,8 @@ class FetchSession:
         """Schedule a permission check of every partition if the client's permissions have changed.
         Each fetch checks a limited number of them.
 
-        A partition with new records is read anyway. This method serves partitions whose only news
-        is the changed permission.
+        A partition with new records is read anyway. This method serves partitions whose only change
+        is the permission.
         """
         if self.permissions_version != permissions_version:
             self.permissions_version = permissions_version
@@ -186,8 +186,8 @@ class FetchSession:
         """Mark a partition as due, failed or idle after it was read.
 
         An idle partition is read again only after an event. A partition that had records is read
-        last next time, so that no other starves. A failed partition is retried after the ones that
-        failed before it.
+        last next time, so that no other partition starves. Failed partitions are retried in the
+        order in which they failed.
         """
         if self.failed:
             self.failed.pop(target, None)

@@ -138,8 +138,8 @@ class BatchToInspect:
         self._config = partition.leader_log().config
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
-        """Validate the records. Returns the batch in the form in which it is appended, or the error
-        that refuses it. Does not read the log."""
+        """Validate the records of the batch. Returns the batch as it is to be appended, or the
+        error that refuses it. Does not read the log."""
         try:
             return accepted(
                 self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
@@ -169,8 +169,8 @@ class WaitingProduce(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that still wait. Checking one costs about as much as reading one
-        partition in a fetch."""
+        """Number of partitions that still wait. Checking a partition costs about as much as reading
+        one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     @property

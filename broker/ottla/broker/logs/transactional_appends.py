@@ -129,8 +129,8 @@ class TransactionalAppends:
         self._coordinators = coordinators
 
     def begin(self, request: ProduceRequest, version: int) -> Steps[tuple[AppendVerdict, Asked]]:
-        """Start the verification of a request's batches. Returns the verdict so far, and the
-        partitions that need the coordinator's confirmation.
+        """Start the verification of a request's batches. Returns the guards and refusals known so
+        far, and the partitions that need the coordinator's confirmation.
 
         Raises RefusedError if the batches have several producers.
         """
@@ -198,8 +198,8 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the coordinator about the open partitions, and return the verdict with its
-        answers."""
+        """Ask the transaction coordinator about the partitions in `asked`. Returns `verdict` with
+        the coordinator's answers added."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)

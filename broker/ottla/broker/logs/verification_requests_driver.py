@@ -97,7 +97,7 @@ class VerificationRequests:
         }
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sends the requests, and the setting that turns
+        """Register the background task that sends verification requests, and the setting that turns
         verification on or off."""
         parts.task("verifications to transaction coordinators", self.run)
         parts.setting(PARTITION_VERIFICATION, self.enable)

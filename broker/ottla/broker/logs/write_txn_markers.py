@@ -127,7 +127,7 @@ class WaitingMarkers(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of markers that still wait. Checking one costs about as much as reading one
+        """Number of markers that still wait. Checking a marker costs about as much as reading one
         partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 

@@ -65,7 +65,8 @@ async def send_request_spans(
 
 
 def write_spans(tracer: "Tracer", trace: RequestTrace, offset_ns: int) -> None:
-    """Build the spans of a trace. `offset_ns` is wall time minus monotonic time, in nanoseconds."""
+    """Build the OpenTelemetry spans of a request's trace. `offset_ns` is wall time minus monotonic
+    time, in nanoseconds."""
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -111,8 +111,9 @@ class TelemetryApis:
     def handle_push(
         self, context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
-        """Check a push, and pass its content on to be processed. Returns the response if the push
-        is refused or empty, or None if it is answered when its content has been processed."""
+        """Check a PushTelemetry request, and pass its content on to be processed. Returns the
+        response if the push is refused or empty, or None if it is answered when its content has
+        been processed."""
         if not self._serves(context):
             return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         payload = request.metrics

@@ -197,7 +197,7 @@ class FollowerFetch:
 
     @property
     def followed(self) -> Collection[FollowedPartition]:
-        """All followed partitions, including the failed ones that wait for a retry."""
+        """All followed partitions, including failed partitions that wait for a retry."""
         return self._followed.values()
 
     @property
@@ -439,9 +439,9 @@ class FollowerFetch:
 def log_end_of(log: Log) -> tuple[Offset, Epoch]:
     """Return the end offset and the last epoch of a log, or -1 twice if the log has a hole.
 
-    A leader counts a follower as in sync if it fetches from the leader's log end, and leaves a
-    partition without news out of an incremental response. No log contains offset -1, so every
-    leader answers with OFFSET_OUT_OF_RANGE and counts nothing.
+    A leader counts a follower as in sync if it fetches from the leader's log end, and leaves an
+    unchanged partition out of an incremental response. No log contains offset -1, so every leader
+    answers with OFFSET_OUT_OF_RANGE and counts nothing.
     """
     if log.hole_offset is None:
         return log.end_offset, log.last_epoch

@@ -149,8 +149,8 @@ class IsrKeeper:
     # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the ISR changes to send now: first the unanswered ones again, then the newly due
-        ones."""
+        """Return the ISR changes to send now: first the unanswered changes again, then the changes
+        that are newly due."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
                 # Metadata has overtaken the change.  Another change may be due instead.

@@ -404,7 +404,7 @@ class Partition:
 
     def remove(self) -> Log | None:
         """Stop leading and following, because the topic was deleted or the replica moved to another
-        broker. Returns the log."""
+        broker. Returns the log, or None if there was none."""
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True

@@ -38,8 +38,8 @@ class PartitionTable:
         return sum(map(len, self.by_id.values()))
 
     def add(self, partition: Partition) -> None:
-        """Add a replica on this broker. The replica of a recreated topic replaces the one of the
-        old topic with the same name."""
+        """Add a replica on this broker. The replica of a recreated topic replaces the replica of
+        the old topic with the same name."""
         indexed = self.by_id.setdefault(partition.topic_id, {})
         assert partition.index not in indexed
         indexed[partition.index] = partition

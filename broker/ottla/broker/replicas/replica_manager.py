@@ -60,7 +60,8 @@ us. Larger occupies the event loop longer; smaller only adds turns."""
 
 
 class TopicSettings(NamedTuple):
-    """Settings of one topic, in the form that the broker uses and in the form that its logs use."""
+    """Settings of one topic: the values that the broker uses, and the values that the topic's logs
+    use."""
 
     topic: TopicConfig
     log: LogConfig

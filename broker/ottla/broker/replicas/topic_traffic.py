@@ -66,7 +66,7 @@ class TopicTraffic:
             self.bytes_out += size
 
     def add(self, other: "TopicTraffic") -> None:
-        """Add the counters of another topic to these."""
+        """Add the counters of another topic to this object's counters."""
         for name, _, _ in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

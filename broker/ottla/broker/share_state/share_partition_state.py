@@ -167,8 +167,8 @@ class SharePartitionState:
         )
 
     def update_of_leader(self, leader_epoch: int) -> Update:
-        """Return the update that stores the epoch of a reading leader, and thereby fences older
-        leaders."""
+        """Return the update that stores the epoch of a leader that reads the state, and thereby
+        fences older leaders."""
         return Update(
             snapshot_epoch=self.snapshot_epoch,
             leader_epoch=leader_epoch,

@@ -350,7 +350,8 @@ class CoordinatorSender:
         settle: Callable[[PersisterCall, Any], None],
         errors: UnexpectedErrors,
     ) -> None:
-        """`settle` is called with each call and its answer, and ends or repeats the call."""
+        """`settle` is called with each call and its answer. It ends the call, or repeats it after a
+        transient error."""
         self._node_id = node_id
         self._config = config
         self._table = table

@@ -77,7 +77,7 @@ class ShareStateApis:
     def initialize(
         self, context: RequestContext, request: InitializeShareGroupStateRequest
     ) -> HandlerResult:
-        """Create the states of new share partitions, or reset existing ones."""
+        """Create the states of new share partitions, or reset existing states."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(

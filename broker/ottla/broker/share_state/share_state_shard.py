@@ -322,9 +322,9 @@ class ShareStateShard:
     def snapshot_idle(self, now: Instant) -> Iterator[None]:
         """Write snapshots of share partitions whose last snapshot is old, in steps.
 
-        Without these snapshots, the old one of an idle share partition would keep the whole log
-        after it from being deleted. Nothing is written if every state already has an idle snapshot,
-        since further snapshots would make no record redundant.
+        Without these snapshots, the old snapshot of an idle share partition would keep the whole
+        log after it from being deleted. Nothing is written if every state already has an idle
+        snapshot, since further snapshots would make no record redundant.
         """
         if all(state.is_idle for state in self.states.values()):
             return

@@ -21,7 +21,8 @@ pass over tens of thousands of batches, as delayed records cause, takes longer t
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
-    """Merge changed batches into the stored ones, and remove everything below the start offset.
+    """Merge changed state batches into the stored batches, and remove everything below the start
+    offset.
 
     `held` is changed in place. A start offset of -1 removes nothing.
     """

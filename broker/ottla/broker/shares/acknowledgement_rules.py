@@ -25,7 +25,7 @@ def checked_acks(
     batches: Iterable[AcknowledgedRange], version: int, *, is_renew_ack: bool
 ) -> Sequence[AckBatch]:
     """Return the acknowledgements of one partition in a request. Raises
-    RefusedError(INVALID_REQUEST) if one of them is malformed."""
+    RefusedError(INVALID_REQUEST) if an acknowledgement is malformed."""
     checked: list[AckBatch] = []
     allowed = TYPES_WITH_RENEW if version >= RENEW_FROM else TYPES
     previous_last = -1

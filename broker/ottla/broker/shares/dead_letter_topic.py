@@ -68,7 +68,7 @@ def refusal_of_topic(
 
 
 class LetterRoute(NamedTuple):
-    """Partition of a dead letter topic that gets the letters of one source partition."""
+    """Partition of a dead letter topic that receives the dead letters of one source partition."""
 
     topic: str
     topic_id: UUID
@@ -105,7 +105,8 @@ class DeadLetterTopics:
         )
 
     def route(self, name: str, source_partition: int) -> LetterRoute | None:
-        """Return the target of the letters of a partition, or None if the topic does not exist."""
+        """Return the partition of the dead letter topic `name` that receives the dead letters of a
+        source partition, or None if the topic does not exist."""
         topic = self._image().topic(name)
         if topic is None or not topic.partitions:
             return None

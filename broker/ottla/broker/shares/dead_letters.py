@@ -83,7 +83,7 @@ class DeadLetters:
         return len(self._by_offset)
 
     def get(self, offset: int) -> DeadLetter | None:
-        """Return the dead letter for a record, or None if it has none."""
+        """Return the dead letter for the record at an offset, or None if the record has none."""
         return self._by_offset.get(offset)
 
     def add(
@@ -128,8 +128,8 @@ class DeadLetters:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Time in milliseconds at which the next step may begin, or None if every letter waits for
-        an outcome."""
+        """Time in milliseconds at which the next step of a dead letter may begin, or None if every
+        letter waits for an outcome."""
         return min(
             (letter.due_ms for letter in self._by_offset.values() if not letter.is_under_way),
             default=None,

@@ -294,7 +294,7 @@ class DeadLetterSender:
         return route
 
     async def _create(self, name: str) -> None:
-        """Have the controller create a dead letter topic."""
+        """Request the creation of a dead letter topic from the controller."""
         timeout_ms = self.config.request_timeout_ms
         try:
             response = await forward_own(
@@ -359,7 +359,7 @@ class DeadLetterSender:
     # ---- reports
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of letters without an outcome, and other counts."""
+        """Return the number of dead letters without an outcome, and other counts by name."""
         waiting = sum(len(job.letters) for job in self._inbox)
         waiting += sum(channel.letter_count for channel in self._channels.values())
         return {

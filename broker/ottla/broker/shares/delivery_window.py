@@ -140,8 +140,8 @@ class DeliveryWindow:
             yield span
 
     def cut(self, first: int, last: int) -> list[Span]:
-        """Return spans that cover exactly a range of offsets, after splitting the ones that extend
-        beyond it. The range is clipped to the window."""
+        """Return spans that cover exactly a range of offsets, after splitting the spans that extend
+        beyond the range. The range is clipped to the window."""
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         if first > last:
             return []

@@ -113,8 +113,8 @@ class DeliveryPorts(NamedTuple):
 
 
 class LockTimer(WaitingEntry):
-    """Timer for the next expiry of an acquisition lock, step of a dead letter, due time of a record
-    or end of a back-off."""
+    """Timer of a share partition. It fires when an acquisition lock expires, a step of a dead
+    letter is due, a delayed record becomes due or a back-off ends."""
 
     __slots__ = ("_share", "deadline_ms")
     kind = "ShareLock"
@@ -464,8 +464,8 @@ class LedShare:
             self._wake()
 
     def set_timer(self) -> None:
-        """Set the timer for the next expiry of an acquisition lock, step of a dead letter, due time
-        of a record or end of a back-off."""
+        """Set the timer to the next time at which an acquisition lock expires, a step of a dead
+        letter is due, a delayed record becomes due or a back-off ends."""
         if self.stage is Stage.DROPPED:
             return
         share, due_ms = self.share, self.share.next_lock_end_ms

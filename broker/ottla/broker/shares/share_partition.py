@@ -467,10 +467,10 @@ class SharePartition:
         return stored_count >= STORED_SPANS_MAX
 
     def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
-        """Take the next records to acquire, as ranges in order of their offsets.
+        """Take the records that a member may acquire next, as offset ranges in ascending order.
 
         `own`, `put_back` or `drop` must follow for each. As in the order of the log, records with
-        many deliveries are taken alone, in pieces.
+        many deliveries are taken separately, in small ranges.
         """
         window, rules = self.window, self.rules
         room = rules.record_locks_max - order.taken_count - len(self.letters)
@@ -495,8 +495,8 @@ class SharePartition:
     def own_ready(
         self, order: DeliveryOrder, member_id: str, first: int, last: int, now_ms: int
     ) -> list[AcquiredRange]:
-        """Let a member acquire taken records. Those that were delivered up to a lowered limit are
-        not acquired."""
+        """Let a member acquire records that were taken for delivery. Records that were delivered as
+        often as a lowered limit allows are not acquired."""
         found: list[AcquiredRange] = []
         for span in self.window.cut(first, last):
             if span.count >= self.rules.delivery_count_limit:
@@ -508,7 +508,7 @@ class SharePartition:
         return found
 
     def drop_ready(self, order: DeliveryOrder, first: int, last: int, now_ms: int) -> None:
-        """Archive taken records that the log no longer has."""
+        """Archive records that were taken for delivery and that the log no longer has."""
         self._archive(first, last)
         order.on_settled(first, last, now_ms)
         self.window.advance()
@@ -516,8 +516,8 @@ class SharePartition:
     # ---- gaps
 
     def _archive(self, first: int, last: int) -> None:
-        """Archive records that the log lacks or never delivers, both available ones and ones beyond
-        the window. Nothing is written, since the next leader comes to the same result."""
+        """Archive records that the log lacks or never delivers, both available records and records
+        beyond the window. Nothing is written, since the next leader comes to the same result."""
         for span in self.window.cut(first, last):
             if span.is_available:
                 span.state = DeliveryState.ARCHIVED
@@ -618,8 +618,9 @@ class SharePartition:
     # ---- dead letters
 
     def begin_letter_steps(self, now_ms: int) -> list[DeadLetter]:
-        """Begin the due steps of dead letters. Returns the letters to send now; the caller must
-        call `on_letter` for each. All other steps become a part of the next write."""
+        """Begin the steps of dead letters that are due (storing a state, or sending the letter).
+        Returns the letters to send now; the caller must call `on_letter` for each. All other steps
+        become a part of the next write."""
         sent: list[DeadLetter] = []
         stored = Transition(is_of_letters=True)
         for letter in self.letters.due(now_ms):
@@ -679,8 +680,8 @@ class SharePartition:
         self.letters.add(span.first, span.last, span.count, step, is_rejected=is_rejected)
 
     def _archive_unsent(self, span: Span) -> None:
-        """Archive records that the log no longer has, without a dead letter. Nothing is written, as
-        in `_archive`."""
+        """Archive records that the log no longer has, without a dead letter. Nothing is written to
+        the persister, as in `_archive`."""
         span.state = DeliveryState.ARCHIVED
         self.letters.remove(span.first, span.last)
 

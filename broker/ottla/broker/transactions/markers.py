@@ -194,8 +194,8 @@ class MarkerQueues:
         return MarkerBatch(parts) if parts else None
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> MarkerOutcome:
-        """Apply a broker's response to a batch. Returns the partitions to retry: the ones with a
-        temporary error, and the ones that the response omits."""
+        """Apply a broker's response to a batch. Returns the partitions to retry: partitions with a
+        temporary error, and partitions that the response omits."""
         codes: dict[tuple[int, str, int], int] = {
             (marker.producer_id, topic.name, partition.partition_index): partition.error_code
             for marker in response.markers

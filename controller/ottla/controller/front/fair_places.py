@@ -18,8 +18,8 @@ class FairPlaces(Generic[K]):
     addresses."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
-        """`is_oldest_replaced` selects which connection of an address loses its place: the oldest
-        or the newest."""
+        """`count_max` is the maximum number of connections. `is_oldest_replaced` selects which
+        connection of an address is closed if there are too many: the oldest or the newest."""
         assert count_max > 0
         self.count_max = count_max
         self._is_oldest_replaced = is_oldest_replaced
@@ -32,16 +32,16 @@ class FairPlaces(Generic[K]):
         self._total = 0
 
     def __len__(self) -> int:
-        """Return the number of connections that have a place."""
+        """Return the number of connections that are counted."""
         return self._total
 
     @property
     def is_full(self) -> bool:
-        """True if all places for connections are taken."""
+        """True if the maximum number of connections is reached."""
         return self._total >= self.count_max
 
     def count_of(self, host: str) -> int:
-        """Return the number of connections from an address that have a place."""
+        """Return the number of counted connections from an address."""
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:

@@ -159,8 +159,8 @@ class FrontServer(SocketServer):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of the server's connections, including the numbers of nodes, of undecided and of
-        replaced connections."""
+        """Counters of the server's connections, including the numbers of node connections, of
+        connections whose protocol is not known yet, and of replaced connections."""
         return {
             **super().metrics,
             "network.connections.nodes": len(self._nodes),

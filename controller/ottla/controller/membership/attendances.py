@@ -144,8 +144,8 @@ class Attendances:
     def suspect(
         self, attendance: Attendance, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> Suspicion | None:
-        """Return the suspicion that follows from a call that was cut off, or None if the call gives
-        no reason for one."""
+        """Return the suspicion that follows from a call that was cut off, or None if the end of the
+        call gives no reason for a suspicion."""
         probed_ms = self._probed_ms.get(attendance.broker, now_ms - PROBE_INTERVAL_MS)
         if (
             now_ms < self._active_ms + self._sessions.session_timeout_ms
@@ -162,7 +162,7 @@ class Attendances:
         """Return whether the suspicion is still justified: the broker has sent nothing since, and
         neither its registration nor the controller's epoch has changed.
 
-        `image` and `epoch` are the present ones of the controller.
+        `image` and `epoch` are the controller's present image and epoch.
         """
         attendance = suspicion.attendance
         broker = image.brokers.get(attendance.broker)

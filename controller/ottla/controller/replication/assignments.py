@@ -12,7 +12,8 @@ from ottla.model.ids import NodeId
 
 
 class NewTopics:
-    """Placement of the new topics of one request.  Topics are placed one after the other."""
+    """Placement of the new topics of one CreateTopics request on brokers, one topic after the
+    other."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

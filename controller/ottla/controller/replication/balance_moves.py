@@ -57,8 +57,8 @@ class MoveStage(Enum):
 
 
 def stage_of(state: PartitionState | None, move: StoredMove) -> MoveStage:
-    """Return the stage of a move. `state` is the partition's state, or None if the partition does
-    not exist."""
+    """Return the stage of a partition move. `state` is the partition's state, or None if the
+    partition does not exist."""
     if state is None:
         return MoveStage.GONE
     target = tuple(one for one in state.replicas if one not in state.removing)

@@ -65,8 +65,8 @@ def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
 
 
 def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterator[Record]:
-    """Yield the records that make the stored balance plan consist of these moves. Without moves,
-    the records end the plan and its throttle."""
+    """Yield the records that make the stored balance plan consist of `moves`. Without moves, the
+    records end the plan and its throttle."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     if moves:
         text = moves_text(moves)
@@ -97,13 +97,14 @@ class ThrottleLists:
         self._removed: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
 
     def add(self, move: StoredMove) -> None:
-        """Add the copies of a move to the lists. Any present replica of the partition may be the
-        sender."""
+        """Add the replicas between which a move copies records to the lists of throttled replicas.
+        Each present replica of the partition may be the sender."""
         for key, replicas in _listed(move):
             self._added[key] |= replicas
 
     def remove(self, move: StoredMove) -> None:
-        """Remove the copies of a move from the lists."""
+        """Remove the replicas between which a move copies records from the lists of throttled
+        replicas."""
         for key, replicas in _listed(move):
             self._removed[key] |= replicas
 

@@ -214,7 +214,8 @@ def _eligible(
 ) -> tuple[NodeId, ...]:
     """Return the replicas outside the ISR that have all committed records.
 
-    While the ISR is smaller than min.insync.replicas, these are the replicas that have left it.
+    While the ISR is smaller than min.insync.replicas, these are the replicas that have left the
+    ISR.
     """
     if not rules.is_elr_enabled or _is_enough(state, rules, isr):
         return ()

@@ -130,7 +130,7 @@ def _decided(
 
 def towards(image: MetadataImage, now: Assignment, replicas: tuple[NodeId, ...]) -> Assignment:
     """Return the assignment that reassigns a partition from its present replicas to the requested
-    ones."""
+    replicas."""
     before = set(now.replicas).difference(now.adding)
     removing = tuple(sorted(set(now.replicas).difference(replicas)))
     merged = (*replicas, *removing)

@@ -85,7 +85,7 @@ def create_acls(
 def delete_acls(
     image: MetadataImage, context: Context, request: DeleteAclsRequest
 ) -> Decision[DeleteAclsResponse]:
-    """Return the decision that deletes the ACLs that match any of the filters.
+    """Return the decision that deletes all ACLs that match at least one of the filters.
 
     Raises RefusedError, and deletes none, if the filters match or compare too many ACLs: an
     operator could easily miss that only some filters were processed.

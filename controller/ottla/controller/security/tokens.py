@@ -170,7 +170,7 @@ def _principal(type_: str, name: str) -> str:
 
 
 def _new_id(image: MetadataImage, context: Context) -> str:
-    """Return a new token id in Kafka's form: 22 characters, the first of which is not a dash."""
+    """Return a new token id in Kafka's format: 22 characters, the first of which is not a dash."""
     while True:
         found = urlsafe_b64encode(context.rng.uuid().bytes).decode().rstrip("=")
         if not found.startswith("-") and found not in image.delegation_tokens:

@@ -173,7 +173,8 @@ def _check_partitions_without_isr(
 def _reason_not_supported(
     image: MetadataImage, context: Context, name: str, level: int
 ) -> str | None:
-    """Return the reason why a node of the cluster does not support a level, or None if all do."""
+    """Return the reason why a node of the cluster does not support a feature level, or None if all
+    nodes support it."""
     own_id = context.config.node_id
     ranges = {f"Local controller {own_id}": SUPPORTED.get(name, UNSUPPORTED)}
     for broker in image.brokers.values():

@@ -1,4 +1,5 @@
-"""The facts of one answer, as a value. A fact that was not requested or not found is None."""
+"""The facts about a cluster that one answer needs, as a value. A fact that was not requested or not
+found is None."""
 
 from collections.abc import Mapping
 

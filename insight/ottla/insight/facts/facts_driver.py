@@ -155,7 +155,8 @@ async def _share_group(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _log_dirs(admin: Admin, values: Mapping[str, str]) -> Facts:
-    """Return the log directories of brokers that respond. The survey reports the others."""
+    """Return the log directories of the brokers that respond. Brokers that do not respond are
+    reported by the survey of the cluster."""
     found: dict[int, tuple[Any, ...]] = {}
 
     async def ask(node: NodeId) -> None:

@@ -386,8 +386,8 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return the counts of a broker: partitions that it leads, under-replicated ones among these,
-    its replicas, and out-of-sync ones among these."""
+    """Return the counts of a broker: partitions that it leads and how many of them are
+    under-replicated, and its replicas and how many of them are out of sync."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

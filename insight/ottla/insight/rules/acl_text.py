@@ -16,7 +16,8 @@ OPERATION_NAMES = {
 
 
 def principal_of(text: str) -> str:
-    """Return a principal in Kafka's form. A name without a type becomes a user."""
+    """Return a principal in Kafka's notation, such as User:alice. A name without a type becomes a
+    user."""
     if not text:
         raise ConfigError("principal", "is empty; name a user, or Type:name")
     return text if ":" in text else f"User:{text}"
@@ -47,5 +48,5 @@ def sentence_of(entry: AclEntry) -> str:
 
 
 def word_of(operation: AclOperation) -> str:
-    """Return the name of an operation in the form that commands accept."""
+    """Return the name of an operation as commands accept it, such as describe-configs."""
     return operation.name.lower().replace("_", "-")

@@ -36,7 +36,7 @@ RESOURCES = {
 
 @frozen
 class DeniedRequest:
-    """An operation of a user on a resource."""
+    """An operation that a user wants to perform on a resource."""
 
     principal: str
     host: str
@@ -53,7 +53,7 @@ class DeniedRequest:
 
 
 def explain_denial(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a user may not do an operation."""
+    """Return the reasons why a user may not perform an operation."""
     request = request_of(values)
     noun = request.kind.name.lower().replace("_", " ")
     subject = (

@@ -96,7 +96,7 @@ def _throttle_warnings(survey: Survey) -> Iterator[str]:
 
 
 def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
-    """Yield the problems of the quorum of controllers."""
+    """Yield the reasons why the quorum of controllers is unhealthy, one sentence each."""
     if quorum.failure:
         yield (
             f"the controller quorum does not answer ({quorum.failure.rstrip('.')}); "
@@ -117,7 +117,7 @@ def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
 
 
 def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
-    """Yield the problems of one broker."""
+    """Yield the reasons why one broker is unhealthy, one sentence each."""
     if broker.state in DRAINS:
         yield (
             f"broker {broker.id} is {broker.state.lower()}; "
@@ -142,7 +142,7 @@ def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
 def partition_reasons(
     partitions: list[SurveyedPartition], min_insync: dict[str, int]
 ) -> Iterator[str]:
-    """Yield the problems of partitions, worst first."""
+    """Yield the reasons why partitions are unhealthy, the worst first, one sentence each."""
     leaderless = [one.name for one in partitions if one.leader_id < 0]
     few = [one.name for one in partitions if is_under_min_insync(one, min_insync)]
     under = [one.name for one in partitions if one.is_under_replicated]

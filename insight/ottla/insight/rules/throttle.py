@@ -95,7 +95,7 @@ def _raised(owner: QuotaOwner, key: str, limit: float) -> str:
 
 
 def _unmeasured_causes(facts: ClusterFacts, values: Mapping[str, str]) -> Iterator[Cause]:
-    """Yield a cause for each limit of the named client that brokers do not report the usage of."""
+    """Yield a cause for each limit of the named client whose usage brokers do not report."""
     quotas = facts.quotas or {}
     user, client_id, ip = (values.get(key, "") for key in ("user", "client_id", "ip"))
     if user or client_id:

@@ -22,8 +22,8 @@ def explain_transaction(facts: ClusterFacts, values: Mapping[str, str]) -> Expla
 def transaction_causes(
     facts: ClusterFacts, partitions: Iterable[TopicPartition] | None = None
 ) -> list[Cause]:
-    """Return a cause for each open transaction, hanging ones first. If partitions are given, only
-    transactions in these are returned."""
+    """Return a cause for each open transaction, hanging transactions first. If `partitions` is
+    given, only transactions in these partitions are returned."""
     wanted = None if partitions is None else set(partitions)
     found = [
         one

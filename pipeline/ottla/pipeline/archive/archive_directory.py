@@ -101,16 +101,17 @@ class ArchiveDirectory:
         return self._log.is_dir()
 
     def log_names(self) -> list[str]:
-        """Return the names of all files of the sink's log, including superseded ones."""
+        """Return the names of all files in the log of Spark's file sink, including superseded
+        ones."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
     def read(self, name: str) -> list[SinkLogEntry]:
-        """Return the entries of one file of the sink's log. Raises CorruptDataError if it is
-        malformed."""
+        """Return the entries in one file of the log of Spark's file sink. Raises CorruptDataError
+        if it is malformed."""
         return parse(name, (self._log / name).read_text())
 
     def files(self) -> list[tuple[LogFile, list[SinkLogEntry]]]:
-        """Return the current files of the sink's log, with their entries."""
+        """Return the current files in the log of Spark's file sink, with their entries."""
         return [(file, self.read(file.name)) for file in read_order(self.log_names())]
 
     def live(self) -> list[SinkLogEntry]:
@@ -140,7 +141,8 @@ class ArchiveDirectory:
         return found
 
     def replace(self, file: LogFile, entries: Sequence[SinkLogEntry]) -> None:
-        """Replace the entries in one file of the sink's log, atomically and durably."""
+        """Replace the entries in one file of the log of Spark's file sink, atomically and
+        durably."""
         text = text_of(entries, round(time.time() * MILLISECONDS))
         # Spark also names its own unfinished files like this, and skips them.
         draft = self._log / f".{file.name}.{uuid.uuid4()}.tmp"
@@ -154,7 +156,8 @@ class ArchiveDirectory:
         sync_directory(self._log)
 
     def data_files(self) -> Iterator[Path]:
-        """Yield every Parquet file of the directory, whether or not the sink's log names it."""
+        """Yield every Parquet file of the directory, whether or not the log of Spark's file sink
+        names it."""
         for folder, below, names in os.walk(self.path):
             below[:] = [name for name in below if not name.startswith(NO_DATA)]
             for name in names:
@@ -162,7 +165,7 @@ class ArchiveDirectory:
                     yield Path(folder) / name
 
     def spark_schema(self) -> Any:
-        """Return the schema in a current data file, in Spark's JSON form, or None if no file
+        """Return the schema in a current data file, in Spark's JSON notation, or None if no file
         contains it."""
         from pyarrow import parquet
 
@@ -177,8 +180,8 @@ class ArchiveDirectory:
         return None if text is None else json.loads(text)
 
     def remove_unnamed(self, keep_s: float) -> tuple[int, int]:
-        """Remove data files that the sink's log does not name. Returns their number and total size
-        in bytes.
+        """Remove data files that the log of Spark's file sink does not name. Returns their number
+        and total size in bytes.
 
         Files that were changed within the last `keep_s` seconds are not removed, because a reader
         may still use them.

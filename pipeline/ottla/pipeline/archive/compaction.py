@@ -78,7 +78,7 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
 
 def _merge(merge: Merge, done: CompactionResult) -> list[SinkLogEntry]:
     """Write the rows of a merge's files into as few files as possible, and return the entries of
-    these files for the sink's log.
+    these files for the log of Spark's file sink.
 
     Files with the same schema become one file; files with different schemas are not merged. Returns
     an empty list if no two files have the same schema, or if a file has timestamps in the old
@@ -130,7 +130,7 @@ def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
     """Write the rows of files with one schema, in order, into a new durable file. Returns the new
-    file's entry for the sink's log."""
+    file's entry for the log of Spark's file sink."""
     codec = codec_of(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"

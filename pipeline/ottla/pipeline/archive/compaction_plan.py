@@ -1,8 +1,8 @@
 """Selects the small files of an archive to merge.  Pure.
 
 Invariants: A file is in at most one merge.  All files of a merge are in one directory and in one
-file of Spark's log, so that one rename activates the merge.  Files that are large enough are never
-rewritten.
+file of the log of Spark's file sink, so that one rename activates the merge.  Files that are large
+enough are never rewritten.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,8 @@ class Merge(NamedTuple):
 
 
 def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
-    """Return the merges to make among the data files that one file of the sink's log names."""
+    """Plan the merges of the data files that are listed in one file of Spark's sink metadata log.
+    Each merged file has about `target_bytes` bytes."""
     # The sort is stable, so the files of a directory stay in the order of the log, which is that of
     # their batches.
     by_directory = groupby(sorted(entries, key=_directory), key=_directory)
@@ -52,7 +53,8 @@ def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES)
 def small_groups(
     entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES
 ) -> list[list[SinkLogEntry]]:
-    """Return groups of small data files. The files of each group become one file, in order."""
+    """Return groups of small data files. The files of each group are to be merged, in order, into
+    one file of about `target_bytes` bytes."""
     small = [
         entry
         for entry in entries
@@ -62,8 +64,8 @@ def small_groups(
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
-    """Return the entries, in order, in groups. No group is larger than `target_bytes` or has more
-    than `FILES_MAX` files."""
+    """Return the entries, in order, in groups. No group is larger than `target_bytes` bytes or has
+    more than `FILES_MAX` files."""
     found: list[list[SinkLogEntry]] = []
     byte_count = 0
     for entry in entries:
@@ -79,8 +81,8 @@ def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[Sin
 def replaced(
     entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
 ) -> list[SinkLogEntry]:
-    """Return the entries of a log file with the files of each merge replaced by the merged
-    files."""
+    """Return the entries in a file of Spark's sink log, in which the files of each merge are
+    replaced by the merged files."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
     found: list[SinkLogEntry] = []

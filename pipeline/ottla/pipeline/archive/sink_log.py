@@ -25,7 +25,8 @@ BLOCK_BYTES = 32 << 20
 
 
 class LogFile(NamedTuple):
-    """One file of the sink's log: the entries of a single batch, or a compact file."""
+    """One file in the log of Spark's file sink: the entries of a single batch, or a compact file
+    with all earlier entries."""
 
     batch: int
     is_compact: bool
@@ -37,7 +38,7 @@ class LogFile(NamedTuple):
 
 
 class SinkLogEntry(NamedTuple):
-    """Entry of the sink's log that names one data file."""
+    """Entry in the log of Spark's file sink that names one data file."""
 
     path: str
     """Absolute and unescaped path of the data file, as `open` expects."""
@@ -47,7 +48,8 @@ class SinkLogEntry(NamedTuple):
     """
 
     def line(self, modified_ms: int = 0) -> str:
-        """Return the entry as a line of the sink's log."""
+        """Return this entry as a line of the log of Spark's file sink. `modified_ms` is the file's
+        modification time in ms since 1970."""
         fields = dict(self.fields) or {
             "path": "file://" + quote(self.path, safe=KEPT),
             "size": self.byte_count,
@@ -62,14 +64,14 @@ class SinkLogEntry(NamedTuple):
 
 def log_file(name: str) -> LogFile | None:
     """Return the log file with a given name in `_spark_metadata`, or None if a file of this name
-    does not belong to the sink's log."""
+    does not belong to the log of Spark's file sink."""
     stem = name.removesuffix(COMPACT)
     return LogFile(int(stem), stem != name) if stem.isascii() and stem.isdecimal() else None
 
 
 def read_order(names: Iterable[str]) -> list[LogFile]:
-    """Return the files that define the present data: the last compact file and all batches after
-    it.
+    """Return the log files that define the present data: the last compact file and all batches
+    after it.
 
     Raises CorruptDataError if a batch between them is missing, because Spark could not read such a
     log.
@@ -84,7 +86,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
 
 
 def parse(name: str, text: str) -> list[SinkLogEntry]:
-    """Return the entries in `text`, the content of one file of the sink's log. Raises
+    """Return the entries in `text`, the content of one file in the log of Spark's file sink. Raises
     CorruptDataError if it is malformed."""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
@@ -96,8 +98,8 @@ def parse(name: str, text: str) -> list[SinkLogEntry]:
 
 
 def text_of(entries: Sequence[SinkLogEntry], modified_ms: int) -> str:
-    """Return the content of a file of the sink's log. `modified_ms` is the modification time of
-    entries that are new."""
+    """Return the content of a file in the log of Spark's file sink. `modified_ms` is the
+    modification time of entries that are new."""
     return "\n".join([VERSION, *(entry.line(modified_ms) for entry in entries)])
 
 

@@ -277,7 +277,7 @@ def is_worth_a_trial(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
-    """Check the result of the small query that tests Spark, and return the result of the check.
+    """Check the outcome of the small query that tests Spark. Returns the result of the check.
     `trial` is None if the query was not run."""
     name = "query"
     if trial is None:

@@ -40,7 +40,7 @@ all of its records are used."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """The topic of an export, the form of its rows, and the size of its commits."""
+    """The topic of an export, the format of its rows, and the size of its commits."""
 
     topic: str
     read: ReadOptions
@@ -61,7 +61,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFigures:
-    """Figures of one run of an export, for its progress line and its summary."""
+    """Counters and position of one run of an export, for its progress line and its summary."""
 
     row_count: int
     """Number of rows that this run has read."""
@@ -105,8 +105,9 @@ class TopicExport:
         show: Callable[[ExportFigures], None] = lambda figures: None,
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create a run, which does not start yet. `show` is called with the figures after each
-        batch. If `is_ending` returns True, the run commits the rows so far and ends."""
+        """Create a run, which does not start yet. `show` is called with the run's counters and
+        position after each batch. If `is_ending` returns True, the run commits the rows so far and
+        ends."""
         self._sink = sink
         self._options = options
         self._read = replace(options.read, columns=READ_COLUMNS, include_headers=True)
@@ -123,7 +124,7 @@ class TopicExport:
 
     def run(self) -> ExportFigures:
         """Export up to the present end of the topic, or without end if `follows` is true. Ends
-        early if `is_ending` returns True. Returns the final figures.
+        early if `is_ending` returns True. Returns the final counters and position.
 
         Raises RefusedError if records were lost, if the topic is a new one of the same name, or if
         another export writes the table. Raises ConnectionLostError if no broker responds.
@@ -152,7 +153,7 @@ class TopicExport:
         return self.figures()
 
     def figures(self) -> ExportFigures:
-        """Return the present figures of the run."""
+        """Return the present counters and position of the run."""
         done = 0 if self._progress is None else sum(self._progress.present().next_offsets.values())
         return ExportFigures(
             row_count=self._row_count,

@@ -66,7 +66,7 @@ class JsonValues:
         self, values: pa.BinaryArray, *, is_checked: bool
     ) -> Iterator[tuple[pa.Array, Flags]]:
         """Yield the structs of consecutive JSON values, and a flag for each value that shows
-        whether it fits."""
+        whether it fits the type."""
         deep = None if is_checked else _too_deep(values)
         if deep is not None:
             values = pc.if_else(pa.array(deep), pa.scalar(b"x", pa.binary()), values)
@@ -92,7 +92,7 @@ class JsonValues:
 
     def _parsed(self, values: pa.BinaryArray) -> tuple[pa.Array, Flags] | None:
         """Return the structs of all JSON values, and a flag for each value that shows whether it
-        fits the type. Returns None if Arrow's reader refuses any of the values."""
+        fits the type. Returns None if Arrow's reader refuses at least one value."""
         column = read_values(values, self.type, self._unknown)
         if column is None:
             return None
@@ -107,8 +107,8 @@ class JsonValues:
 def read_values(
     values: pa.BinaryArray, type_: pa.StructType | None, unknown: str
 ) -> pa.Array | None:
-    """Return a column of structs that Arrow has read from JSON values.  Returns None if any of the
-    values is not exactly one valid object or null.
+    """Return a column of structs that Arrow has read from JSON values.  Returns None if at least
+    one value is neither one valid object nor null.
 
     Without a `type_`, Arrow infers the type.  `unknown` is Arrow's behaviour for fields that
     `type_` lacks: ignore or infer.

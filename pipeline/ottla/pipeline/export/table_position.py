@@ -124,7 +124,7 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
 
 
 def gap(sentence: str) -> RefusedError:
-    """Return the error for lost records, which the table can no longer get. The message is
+    """Return the error for lost records, which the table can no longer get. The message consists of
     `sentence` and the remedy."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,

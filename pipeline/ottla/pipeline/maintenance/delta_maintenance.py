@@ -97,7 +97,7 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
 
 def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
     """Return the size in bytes and the number of rows of each file of the table's present version,
-    by the path of the file."""
+    by the file's path."""
     found: Any = pa.table(log.get_add_actions(flatten=True))
     paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
     rows = found.column("num_records").to_pylist()

@@ -70,8 +70,8 @@ def mergeable(sources: Sequence[Any]) -> list[list[Any]]:
 
 
 def write_merged(sources: Sequence[Any], output: Any) -> int:
-    """Write the rows of Parquet files with one schema, in order, into one Parquet file. Returns the
-    number of rows."""
+    """Write the rows of open Parquet files with equal schemas, in order, into one Parquet file.
+    Returns the number of rows."""
     # The metadata of a source contains the position of the commit that wrote the source.
     file = ParquetFile(
         output, sources[0].schema_arrow.remove_metadata(), compression=codec_of(sources)

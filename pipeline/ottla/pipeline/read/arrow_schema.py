@@ -53,13 +53,13 @@ def column_names(columns: Sequence[str] | None, include_headers: bool) -> tuple[
 
 
 def spark_ddl(names: Sequence[str]) -> str:
-    """Return the schema of these columns as Spark's DDL."""
+    """Return the schema of the columns `names` as Spark's DDL."""
     return ", ".join(f"{name} {DDL[name]}" for name in names)
 
 
 @cache
 def arrow_schema(names: tuple[str, ...]) -> "pa.Schema":
-    """Return the Arrow schema of these columns, exactly as Spark derives it from the DDL."""
+    """Return the Arrow schema of the columns `names`, exactly as Spark derives it from the DDL."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -52,7 +52,7 @@ class TopicReader(DataSourceReader):
 
 
 def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition]:
-    """Return the tasks that together read all these ranges."""
+    """Divide offset ranges into the tasks that together read all of them."""
     tasks = pack(
         ranges,
         min_partitions=options.min_partitions,

@@ -77,7 +77,7 @@ class ClusterQueries:
         self._coordinators: dict[str, Coordinator] = {}
 
     def close(self) -> None:
-        """Close all connections and end the thread."""
+        """Close all connections to the cluster, and end the thread of the event loop."""
         self._loop.close()
 
     def find_topics(self, topics: Topics) -> FoundTopics:
@@ -187,7 +187,8 @@ class ClusterQueries:
         return {at: int(one.offset) for at, one in found.items()}
 
     def _call(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Perform an idempotent request, and repeat it after temporary failures."""
+        """Send an idempotent request by calling `attempt`, and repeat it after temporary failures.
+        Returns its result."""
 
         async def body() -> T:
             return await retry_until_timeout(

@@ -51,7 +51,8 @@ class StreamPosition:
         return cls(offsets, marks, None if began is None else _taken_apart(json.loads(began))[0])
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """Return the position in the connector's JSON form, ordered by topic and partition."""
+        """Return the position as the JSON object that Spark's Kafka connector uses, ordered by
+        topic and partition."""
         found = _by_topic(self.offsets)
         if self.begin is not None:
             began = json.dumps(_by_topic(self.begin), separators=(",", ":"))
@@ -112,8 +113,8 @@ class StreamBatch(NamedTuple):
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
     """Return the ranges of all partitions from `start` to `end`, in order of partition, and one
-    message for each loss: a topic that was created again, or a partition that was deleted or
-    truncated.
+    message for each loss of records: a topic that was created again, or a partition that was
+    deleted or truncated.
 
     The end of a query's first batch also contains the start of the query (`end.begin`). That start
     is then used instead of `start`. A new partition starts at offset 0. If the log of the new

@@ -117,7 +117,7 @@ class TaskRanges:
 
 
 def data_loss(sentence: str) -> RefusedError:
-    """Return the error for lost records. Its message is `sentence` and tells the user how to
+    """Return the error for lost records. The message consists of `sentence` and an advice how to
     continue."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,

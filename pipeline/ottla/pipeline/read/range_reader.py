@@ -70,7 +70,7 @@ class Rows:
         self._decoder = ArrowDecoder(progress.at, needed)
 
     def of(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
-        """Yield the requested rows of fetched batches."""
+        """Yield the rows that the query requested from fetched batches."""
         # After lost records, reading may continue in the middle of a batch.
         first = max(fetched.first, self._first)
         try:

@@ -98,7 +98,8 @@ class ShadowListener(StreamingQueryListener):
 
 
 def listen(session: "SparkSession", format_name: str) -> None:
-    """Start committing the progress of a session's streams. Repeated calls have no effect."""
+    """Start committing the progress of a Spark session's streams to their groups. Repeated calls
+    have no effect."""
     if session not in _listeners and hasattr(session, "_jsparkSession"):
         _listeners[session] = ShadowListener(session, format_name)
         session.streams.addListener(_listeners[session])

@@ -115,8 +115,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the logs when they were last requested. Spark shows them in the
-        query's progress."""
+        """Return the ends of the logs when they were last requested, or None before the first
+        request. Spark shows them in the query's progress."""
         return None if self._latest_seen is None else self._latest_seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -113,8 +113,8 @@ def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
 
 
 def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return every metric point of the pushes. `at_ns` is the time of the point, or else the time
-    at which the push was received."""
+    """Return every metric point of clients' pushes. `at_ns` is the time of the point, or else the
+    time at which the push was received."""
     points = pushes.select(*LABEL_NAMES, "received_ms", F.inline("points"))
     received_ns = F.col("received_ms") * 1_000_000
     points = points.withColumn(

@@ -2,8 +2,8 @@
 
 Batch n reads the state that batch n - 1 has written, and writes its own state for batch n + 1. Two
 slots are used alternately. If a process dies before Spark has recorded a batch, the batch is run
-again. It then finds the same state as the first time, whatever it has already written:
-LedgerIsOneBatchBehind.
+again. It then finds the same state as the first time, whatever it has already written (invariant
+LedgerIsOneBatchBehind).
 """
 
 from collections.abc import Iterable

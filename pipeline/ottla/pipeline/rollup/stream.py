@@ -151,8 +151,8 @@ class RollupBatches:
     def _step(
         self, pushes: DataFrame, memory: Memory, survey: "_Survey"
     ) -> tuple[DataFrame, Memory]:
-        """Return the metric points of the pushes, marked with `is_over` and `is_late` for their
-        windows, and the new state."""
+        """Return the metric points of clients' pushes, marked with `is_over` and `is_late` for
+        their windows, and the new state."""
         rollup = self._options.rollup
         times_ms = [at_ms for at_ms in (memory.newest_ms, survey.newest_ms) if at_ms is not None]
         newest_ms = max(times_ms, default=None)
@@ -196,7 +196,8 @@ class RollupBatches:
 
     def _over_ms(self, newest_ms: int | None) -> int | None:
         """Return the time in ms up to which windows are over, or None if no window is over.
-        `newest_ms` is the time of the newest push."""
+        `newest_ms` is the time at which the newest push was received, or None before the first
+        push."""
         return None if newest_ms is None else newest_ms - self._options.lateness_ms
 
 

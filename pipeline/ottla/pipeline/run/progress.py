@@ -1,4 +1,5 @@
-"""Figures of a streaming query's batches, from the JSON of Spark's progress events.  Pure.
+"""Row counts, durations and lag of a streaming query's batches, from the JSON of Spark's progress
+events. Pure.
 
 Lag is the number of records, over all partitions of all sources, up to the ends of the logs when
 the batch was planned.
@@ -14,7 +15,7 @@ group shows the query's lag."""
 
 
 class BatchProgress(NamedTuple):
-    """Figures of one batch of one query."""
+    """Row count, duration and lag of one batch of a streaming query."""
 
     query: str
     batch: int
@@ -30,13 +31,13 @@ class BatchProgress(NamedTuple):
     """
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures of the batch as a JSON object."""
+        """Return the values of this batch as a JSON object."""
         return self._asdict()
 
 
 def progress_of(event: Mapping[str, Any]) -> BatchProgress:
-    """Return the figures in one progress event of Spark. Figures that the event lacks count as
-    0."""
+    """Return the row count, duration and lag in one progress event of Spark. Values that the event
+    lacks count as 0."""
     durations = event.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution", event.get("batchDuration", 0)) or 0
     row_count = int(event.get("numInputRows") or 0)
@@ -71,7 +72,7 @@ def lag_of(sources: Any) -> int | None:
 
 def _behind(end: Any, latest: Any) -> int | None:
     """Return the number of records between two offsets of the form {"topic": {"0": 17}}, or None if
-    one of them has another form."""
+    one of the arguments has another form."""
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     total = 0
@@ -86,7 +87,7 @@ def _behind(end: Any, latest: Any) -> int | None:
 
 
 class Totals:
-    """Sums of the figures over all batches of several queries."""
+    """Sums over all batches of several streaming queries, such as their rows."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -95,7 +96,7 @@ class Totals:
         self._lags: dict[str, int | None] = {}
 
     def add(self, batch: BatchProgress) -> None:
-        """Add the figures of one batch to the sums."""
+        """Add the values of one batch to the sums."""
         self.row_count += batch.row_count
         self.batch_count += 1
         self._busy_s += batch.batch_s
@@ -108,7 +109,7 @@ class Totals:
 
     @property
     def lag_count(self) -> int | None:
-        """Sum of the lags that the queries reported last."""
+        """Sum of the lags that the queries reported last, in records. None if a lag is unknown."""
         known = [lag for lag in self._lags.values() if lag is not None]
         return sum(known) if known and len(known) == len(self._lags) else None
 

@@ -73,8 +73,8 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
 
 
 def slip_in(text: str) -> str | None:
-    """Return file, line and error of a user's function that failed in a worker, or None if the text
-    has no such traceback."""
+    """Return the file, line and error of a user's function that failed in a Spark worker. Returns
+    None if the text contains no traceback of such a function."""
     trace = _TRACEBACK.search(text)
     if trace is None:
         return None

@@ -48,7 +48,7 @@ SPARK_SCHEMES = {"s3://": "s3a://", "s3n://": "s3a://"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableArchiveOptions:
-    """Source and rows of the streaming query that writes a table."""
+    """Source, columns and options of the streaming query that writes a table."""
 
     topic: str
     name: str

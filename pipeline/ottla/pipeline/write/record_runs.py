@@ -94,14 +94,14 @@ class HeaderColumns:
     lengths: Numbers | int
 
     def slice(self, start: int, count: int) -> Sequence[Any]:
-        """Return the parts for `count` records from `start` on."""
+        """Return the parts of the encoded headers of `count` records, from record `start` on."""
         return [
             part.slice(start, count) if isinstance(part, pa.Array) else part for part in self.parts
         ]
 
 
 def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
-    """Return the rows' own headers. If there is no column of headers, return a constant that
+    """Return the encoded headers of rows. If there is no column of headers, return a constant that
     encodes a header count of zero."""
     if own is None:
         return HeaderColumns([pa.scalar(NO_HEADERS, BYTES)], len(NO_HEADERS))
@@ -112,8 +112,9 @@ def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
 def stamped_headers(
     own: Sequence[Headers] | None, stamps: Stamps, first: int, checks: Sequence[int]
 ) -> HeaderColumns:
-    """Return the rows' own headers, followed by the provenance headers of `Stamps`. `first` is the
-    number of the first record, and `checks` has the value of the header CHECK for each record."""
+    """Return the encoded headers of rows, each row's own headers followed by the provenance headers
+    of `stamps`. `first` is the number of the first record, and `checks` has the value of the header
+    CHECK for each record."""
     count = len(checks)
     number = pc.cast(pa.array(np.arange(first, first + count)), pa.string()).cast(BYTES)
     digits = _lengths(number)
@@ -131,8 +132,8 @@ def stamped_headers(
 
 
 def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
-    """Return the rows' own headers, preceded by the total header count of each record. `more_count`
-    headers per record follow later and are included in the count."""
+    """Encode the rows' own headers, preceded by the total header count of each record. `more_count`
+    headers per record are appended later, and are included in the count."""
     return pa.array(
         [
             b"".join((varint(len(row) + more_count), *(encode_header(*header) for header in row)))
@@ -180,7 +181,7 @@ class ColumnRun:
 
     @property
     def largest_bytes(self) -> int:
-        """Maximum size of any of the records in bytes."""
+        """Maximum size in bytes of the largest record in this run."""
         return int(self._bounds.max(initial=0))
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:

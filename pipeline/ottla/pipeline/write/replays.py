@@ -70,7 +70,8 @@ class StampedRecords(NamedTuple):
 
 
 class ReplayFilter:
-    """Filter that separates new records of one topic-partition, read in order, from repeated ones.
+    """Filter that separates new records of one topic-partition, read in order, from repeated
+    records.
 
     The filter has no state at the start, so its caller must also pass it some records before the
     requested range.
@@ -174,7 +175,8 @@ class ReplayFilter:
 
 
 def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None:
-    """Return record number 0 of the batch in `place`, or None if the filter has not seen it."""
+    """Return the first record (number 0) of the batch in `place`, which is a batch number and a
+    record number in one integer, or None if the filter has not seen it."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
     return seen.first

@@ -161,8 +161,8 @@ class RowSender:
         return partition, chosen_among
 
     def _hashed(self, keys: pa.BinaryArray | None, rows: Numbers, among: int) -> Numbers:
-        """Return the partitions for rows by their keys. The result is NO_PARTITION for rows whose
-        partition is not determined by a key. `among` is the number of partitions."""
+        """Return the partition for each row by the hash of its key. The result is NO_PARTITION for
+        rows whose partition is not determined by a key. `among` is the number of partitions."""
         none = np.full(len(rows), NO_PARTITION, dtype=np.int64)
         if keys is None:
             return none
@@ -197,7 +197,8 @@ def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbe
 
 
 def _contents(column: pa.BinaryArray) -> list[memoryview | None]:
-    """Return the bytes of each row of a column, without copying them."""
+    """Return a view of the bytes of each row in a column, without copying them. Null rows are
+    None."""
     _valid, offset_bytes, data = column.buffers()
     count = len(column)
     first = column.offset

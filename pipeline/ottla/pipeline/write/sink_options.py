@@ -97,7 +97,7 @@ class SinkOptions:
 
 
 class Columns(NamedTuple):
-    """Column index of each part of a record in a row. None for a part without a column."""
+    """Index of the column for each part of a record in a row. None for a part without a column."""
 
     value: int
     key: int | None = None

@@ -61,7 +61,7 @@ def note_group(target: SinkTarget, write: WriteId) -> str:
 
 
 def is_noted(next_batch: int | None, write: WriteId) -> bool:
-    """Return whether a task's batch is already committed. `next_batch` is the number in the task's
+    """Return whether a task's batch is already committed. `next_batch` is the offset in the task's
     note, or None if there is no note.
 
     Raises RefusedError if a later batch is committed.

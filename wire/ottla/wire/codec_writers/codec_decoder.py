@@ -52,8 +52,8 @@ def decoder_source(
 
 
 class _Decoder(FunctionSource):
-    """Source text of a decode function, and the fixed-size reads for which no code is generated
-    yet."""
+    """Writer of a decode function's source text, with the queue of fixed-size reads for which no
+    code is generated yet."""
 
     is_small = False
     """True if the generated function reads `data` as bytes, False if as a memoryview."""

@@ -21,8 +21,8 @@ def encoder_source(schema: MessageSchema, version: int) -> FunctionSource:
 
 
 class _Encoder(FunctionSource):
-    """Source text of an encode function, and the fixed-size writes for which no code is generated
-    yet."""
+    """Writer of an encode function's source text, with the queue of fixed-size writes for which no
+    code is generated yet."""
 
     writer = "w"
     """Name of the variable that appends bytes. Inside a tagged field another variable is used,

@@ -87,7 +87,7 @@ class FlatCommit:
 
     @property
     def place(self) -> bytes:
-        """Bytes of the request that identify the topic, which the response repeats."""
+        """Bytes of the request that identify the topic and that the response repeats."""
         return self.committer[self._topics_at :]
 
     @property

@@ -125,7 +125,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return False
 
     def hash_of_topics(self, image: MetadataImage) -> int:
-        """Return a hash of the group's subscribed topics, which changes when one of them changes.
+        """Return a hash of the group's subscribed topics, which changes when a topic changes.
 
         If the group depends on racks, the hash also changes with the racks of the replicas
         (KIP-1101).
@@ -189,8 +189,8 @@ def _hash_of(names: frozenset[str], image: MetadataImage, has_racks: bool) -> in
 
 
 def _racks_of(topic: Topic, image: MetadataImage, known: dict[tuple[NodeId, ...], str]) -> str:
-    """Return a text of the racks of each partition.  `known` caches the texts by replicas, since
-    many partitions have the same ones."""
+    """Return a text that lists the racks of each partition's replicas. `known` caches the texts by
+    replicas, since many partitions have the same replicas."""
     racks = []
     for index in range(len(topic.partitions)):
         replicas = topic.partitions[index].replicas

@@ -194,8 +194,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def _begin_group(
         self, old: ClassicGroup | None, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Create a group for its first member, or upgrade a classic group to the consumer
-        protocol."""
+        """Create a group for its first member, or upgrade a classic group to the consumer protocol.
+        Returns the response to the member's heartbeat, or None if the response is sent later."""
         request = heartbeat.request
         group = ConsumerGroup(request.group_id)
         self._rebalancer.check_first(group, heartbeat)

@@ -137,7 +137,8 @@ class OffsetStore:
             self.pending.drop(group_id, topic, index)
 
     def topic_id_of(self, group_id: str, topic: str, index: int) -> UUID | None:
-        """Return the id of the topic for which a partition's newest offset was committed."""
+        """Return the id of the topic for which a partition's newest offset was committed, or None
+        if there is no offset."""
         found = self.committed.find(group_id, topic, index)
         if found is None:
             found = self.pending.find(group_id, topic, index)

@@ -88,7 +88,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     def prepare_deletion(
         self, group: ShareGroup, responder: Responder, delete_again: Callable[[], None]
     ) -> bool:
-        """Delete the durable states of an empty group before the group itself."""
+        """Return True if an empty group can be deleted now. Otherwise delete its durable share
+        states first."""
         topic_ids = group.partitions.topic_ids()
         if not topic_ids:
             return True

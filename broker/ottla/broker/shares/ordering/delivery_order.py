@@ -289,13 +289,14 @@ class DeliveryOrder:
                 return heap
 
     def put_back(self, first: int, last: int) -> None:
-        """Make taken records ready again that were not delivered."""
+        """Make records that were taken for delivery, but not delivered, ready again."""
         self.taken_count -= last - first + 1
         for begin, end in self._pieces(first, last):
             self._push_ready(begin, end)
 
     def on_released(self, first: int, last: int, count: int, mono_ms: int) -> None:
-        """Let taken records that were released after `count` deliveries wait for their back-off."""
+        """Let records that were released after `count` deliveries wait until their back-off is
+        over. `mono_ms` is the monotonic time in milliseconds."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return

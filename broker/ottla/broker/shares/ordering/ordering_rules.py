@@ -33,7 +33,7 @@ class OrderingRules(NamedTuple):
 
     @property
     def has_traits(self) -> bool:
-        """True if the key or the headers of a record decide about its turn."""
+        """True if the key or the headers of a record decide when it is delivered."""
         return bool(self.key_concurrency) or self.has_priority
 
     @property
