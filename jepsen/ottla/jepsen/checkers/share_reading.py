@@ -122,8 +122,8 @@ class ShareReading:
     starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
     """Described start offsets, by (group, key)."""
     letters: dict[str, dict[str, set[int]]] = field(default_factory=dict)
-    """Offsets of the records that became dead letters, by group and key. Groups whose dead letters
-    were not read are missing."""
+    """Offsets of the records that became dead letters, by group and key. A group is missing if its
+    dead letters were not read."""
     _joined_ns: dict[str, int] = field(default_factory=dict)
     _newest: dict[tuple[str, RecordPlace], DeliveryToMember] = field(default_factory=dict)
 

@@ -218,7 +218,8 @@ def _check_locks(record: RecordTimes, delivery: DeliveryToMember, findings: Find
 
 
 def _check_letter(record: RecordTimes, findings: Findings, *, is_letter: bool) -> None:
-    """Report a record whose proven end contradicts the dead letters, which were read at the end."""
+    """Report a record whose proven end contradicts the dead letters of its group. The dead letters
+    were read at the end of the run."""
     for delivery in record.deliveries:
         end = record.proven_end(delivery)
         kind = None if end is None else end.type

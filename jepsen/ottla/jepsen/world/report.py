@@ -1,4 +1,4 @@
-"""Results of a search, as text, as JSON figures, and as cases of the corpus."""
+"""Reports the results of a search for bugs: as text, as JSON, and as cases of the corpus."""
 
 import time
 from collections.abc import Sequence

@@ -176,8 +176,8 @@ class BrokerProcesses:
         return topic.partitions[index]
 
     async def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends. Then check that the cluster
-        recovers."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
+        the cluster recovers."""
         if not self.has_elr:
             update = FeatureUpdateKey(
                 feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=3

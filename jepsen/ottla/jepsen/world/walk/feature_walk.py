@@ -55,7 +55,8 @@ class FeatureWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, and return the outcome."""
+        """Run one random walk of at most `budget` actions, with random choices from `chance`.
+        Returns the outcome."""
         walk = ChangingReleases(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
@@ -74,8 +75,8 @@ class ChangingReleases:
         self._were_unregistered: set[NodeId] = set()
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends, and check the invariant after
-        each."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier, and check the
+        invariant after each of them."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._register, 4, True),
             (self._unregister, 2, True),

@@ -135,9 +135,8 @@ class GroupHost(GroupRequests):
     # ---- the work of a broker's drivers
 
     def settle(self) -> None:
-        """Load the shards of the group coordinator, handle deadlines that have passed, do its
-        pending work and append its records, until no work is left. Raises the first unexpected
-        error.
+        """Do the pending work of the group coordinator until none is left: load its shards, handle
+        deadlines that have passed, and append its records. Raises the first unexpected error.
         """
         groups, now_ms = self._groups, self.mono_ms
         for led in groups.take_loads():

@@ -61,7 +61,8 @@ class GroupWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` events, and return the outcome."""
+        """Run one random walk of at most `budget` events, with random choices from `chance`.
+        Returns the outcome."""
         walk = WalkedGroup(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.invariants.commit_count
@@ -95,8 +96,8 @@ class WalkedGroup:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends. Then check that the group
-        converges: its members own each partition exactly once."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
+        the group converges: its members own each partition exactly once."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)

@@ -40,7 +40,8 @@ class SequencesLogWalk(LogWalk):
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` events, and return the outcome."""
+        """Run one random walk of at most `budget` events, with random choices from `chance`.
+        Returns the outcome."""
         walk = SequencesWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)

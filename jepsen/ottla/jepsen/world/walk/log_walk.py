@@ -67,7 +67,8 @@ class LogWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` events, and return the outcome."""
+        """Run one random walk of at most `budget` events, with random choices from `chance`.
+        Returns the outcome."""
         walk = WalkedLog(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
@@ -81,7 +82,8 @@ class FailingLogWalk(LogWalk):
     required = (*LogWalk.required, "the directory fails inside a truncation")
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` events, and return the outcome."""
+        """Run one random walk of at most `budget` events, with random choices from `chance`.
+        Returns the outcome."""
         walk = FailingWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
@@ -95,7 +97,8 @@ class WalkedLog(LogLife):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends, then check all invariants."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check all
+        invariants."""
         self._open()
         for action in actions_taken(self.chance, self._actions, budget):
             try:

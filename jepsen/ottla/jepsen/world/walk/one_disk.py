@@ -96,7 +96,7 @@ class NoFetchers:
     """Replica fetchers that do nothing, because no records come from another broker."""
 
     def follow(self, partition: Partition) -> None:
-        """Do nothing."""
+        """Do nothing, because no records come from another broker."""
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Any]:
         """Return an empty mapping, because there are no fetches to wait for."""

@@ -152,8 +152,8 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends. Then heal all faults, and check
-        that the quorum makes progress."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then heal all
+        faults, and check that the quorum makes progress."""
         self.walk(budget)
         self._come_together()
         self.invariants.check_end()

@@ -134,8 +134,8 @@ class RecoveringQuorum(ChangingQuorum):
     # --- the time without faults --------------------------------------------------------------
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends, then end all faults and check that
-        the quorum works."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then end all
+        faults and check that the quorum works."""
         self.walk(budget)
         self._end_faults()
         if self._has_majorities():

@@ -128,7 +128,8 @@ class RaftWalk:
     has_forger = False
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, and return the outcome."""
+        """Run one random walk of at most `budget` actions, with random choices from `chance`.
+        Returns the outcome."""
         walk = self.make_walk(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = len(walk.invariants.committed)
@@ -211,12 +212,13 @@ class WalkedQuorum:
         return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends, then check the end state."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check the
+        end state."""
         self.walk(budget)
         self.invariants.check_end()
 
     def walk(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
 

@@ -141,7 +141,7 @@ class AclWorkload(ClientWorkload):
                         await self._create(connection, chance)
 
     def _address(self, chance: Chance) -> tuple[str, int]:
-        """Return the address of the node that gets the next request."""
+        """Return the address of the node that gets the next ACL request."""
         return chance.pick(self._cluster.bootstrap)
 
     async def _create(self, connection: BrokerConnection, chance: Chance) -> None:
@@ -173,7 +173,7 @@ class AclWorkload(ClientWorkload):
             self.book.acknowledged(entry, is_there=False)
 
     def _check_codes(self, codes: Iterable[int]) -> None:
-        """Check the error codes of a response."""
+        """Check the error codes of a response to an ACL request."""
 
     def _entry(self, chance: Chance) -> AclEntry:
         return AclEntry(

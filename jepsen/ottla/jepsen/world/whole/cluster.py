@@ -30,7 +30,8 @@ from ottla.storage.directories.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
 CONTROLLER_KAFKA_PORT = 9_094
-"""Port of Kafka's protocol at a controller.  A simulated port has one protocol only."""
+"""Port at which a controller serves Kafka's protocol, apart from remote procedures, because a
+simulated port has one protocol only."""
 BROKER_PORT = 9_092
 LOG_DIRECTORIES = ("/logs", "/more")
 """Log directories of a broker. Only some runs use the second one."""
@@ -109,7 +110,8 @@ class SimulatedCluster:
 
     @property
     def controller_bootstrap(self) -> list[tuple[str, int]]:
-        """The addresses at which controllers serve Kafka's protocol, if they do."""
+        """Addresses at which controllers serve Kafka's protocol, if the test subject has clients of
+        controllers."""
         return [
             (machine.name, CONTROLLER_KAFKA_PORT) for machine in self.controller_machines.values()
         ]

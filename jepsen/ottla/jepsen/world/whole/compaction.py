@@ -85,7 +85,8 @@ class CompactionOfLogs:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        """Run one simulation, with random choices from `chance` and for about `budget` events.
+        Returns the outcome, of which a broken invariant is part."""
         run = _CompactionRun(chance, budget)
         violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
         return RunOutcome(

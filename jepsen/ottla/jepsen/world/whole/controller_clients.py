@@ -38,7 +38,8 @@ PATIENCE_S = 8.0
 
 
 class ControllerClients(AclWorkload):
-    """The clients of `ClientWorkload`, and administrators that ask the controllers."""
+    """The clients of `ClientWorkload`, two clients that change ACLs at controllers, and an observer
+    that describes the quorum at controllers."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class ControllerClients(AclWorkload):
     ) -> None:
         super().__init__(world, cluster, history, plan)
         self._leaders: dict[int, int] = {}
-        """Leader of each epoch, as a response named it."""
+        """Leader of each epoch, as named in a response. The key is the epoch."""
         self._rare = world.network.rare
         self.operators.append(self._machine("observer-of-quorum", self._describe))
 
@@ -66,7 +67,8 @@ class ControllerClients(AclWorkload):
             self._rare.sometimes("the active controller answers a client")
 
     async def _describe(self, machine: Machine, is_stopping: trio.Event) -> None:
-        """Describe the cluster and the quorum at any controller, repeatedly."""
+        """Describe the cluster and the quorum at random controllers, repeatedly, and check the
+        responses."""
         chance = self._chance(machine)
         while not is_stopping.is_set():
             await trio.sleep(INTERVAL_S * (1 + chance.random()))
@@ -103,7 +105,8 @@ class ControllerClients(AclWorkload):
 
 
 class ControllerClientsOfCluster(AclsOfCluster):
-    """Search engine that simulates whole nodes, with any fault, and clients of controllers."""
+    """Search engine that simulates whole nodes, with any fault, and clients that send admin
+    requests to controllers."""
 
     subject = "controller-clients"
     workload = ControllerClients

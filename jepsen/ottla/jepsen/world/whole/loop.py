@@ -106,10 +106,10 @@ class _NoInstruments(Instruments):
     """Set of trio instruments that is always empty, because instruments measure real time."""
 
     def add_instrument(self, instrument: Instrument) -> None:
-        """Do nothing."""
+        """Do nothing, because instruments measure real time and are never used here."""
 
     def remove_instrument(self, instrument: Instrument) -> None:
-        """Do nothing."""
+        """Do nothing, because instruments measure real time and are never used here."""
 
 
 class _RunQueue(deque[Task]):

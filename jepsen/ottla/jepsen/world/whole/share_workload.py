@@ -39,7 +39,7 @@ LOCK_MS = 3_000
 DELIVERY_COUNT_LIMIT = 25
 """Number of deliveries of a record. Faults do not use up as many in a run."""
 LETTER_TOPIC = "dlq.letters"
-"""Topic of the group's dead letters."""
+"""Name of the share group's dead letter topic."""
 LETTER_CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
 GROUP_SETTINGS = {
     "share.auto.offset.reset": "earliest",
@@ -82,14 +82,15 @@ class ShareWorkload(ClientWorkload):
             await admin.alter_configs(group, GROUP_SETTINGS)
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition, and note where the group must arrive."""
+        """Read every partition from its start to the given end offset, and record the end offsets
+        that the share group must reach."""
         await super().read_all(ends)
         self._ends = ends
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
-        """Return the group's start offsets. They are checked like all that members describe.
-
-        If they are at the end, the dead letters are complete, and are recorded for the checkers.
+        """Return the share group's start offsets. They are checked like the offsets in members'
+        descriptions. If they are at the end of the partitions, all dead letters are written; they
+        are then read and recorded for the checkers.
         """
         described = await self._describe()
         found = {at: described.get(at) or 0 for at in self.partitions}
@@ -98,7 +99,7 @@ class ShareWorkload(ClientWorkload):
         return found
 
     async def _read_letters(self) -> None:
-        """Read the topic of dead letters, and record the places of their records."""
+        """Read the dead letter topic, and record the key and offset of each original record."""
         at = TopicPartition(LETTER_TOPIC, 0)
         keys: dict[str, list[Json]] = {}
         begun = self._history.events.begins("letters", {"group": self.group}, extra=FINAL)
@@ -240,7 +241,8 @@ class ShareWorkload(ClientWorkload):
 
 
 def source_of(letter: ConsumerRecord) -> tuple[str, int]:
-    """Return the key and the offset of the record from which a dead letter was made."""
+    """Return the key and the offset of the record from which a dead letter was made. The key names
+    the partition."""
     headers = {name: (value or b"").decode() for name, value in letter.headers}
     topic, partition = headers["__dlq.errors.topic"], int(headers["__dlq.errors.partition"])
     return key_of(TopicPartition(topic, partition)), int(headers["__dlq.errors.offset"])

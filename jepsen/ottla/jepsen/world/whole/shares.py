@@ -123,7 +123,8 @@ class SharesOfCluster(WholeCluster):
         nursery.start_soon(ShareWatch(workload, rare).run)
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        """Run one simulation, with random choices from `chance` and for about `budget` events.
+        Returns the outcome, of which a broken invariant is part."""
         with drawn_member_ids(chance.stream("members")):
             return super().run(chance, budget=budget)
 

@@ -80,7 +80,8 @@ class TransactionsOfCluster(WholeCluster):
         )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        """Run one simulation, with random choices from `chance` and for about `budget` events.
+        Returns the outcome, of which a broken invariant is part."""
         stream = chance.stream("transactions")
         has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
         with _version(version), _few_epochs() if has_few_epochs else ExitStack():

@@ -78,7 +78,7 @@ class WholeCluster:
     """True if clients stop writing at the end of a run, before full ISRs are required."""
     workload: type[ClientWorkload] = ClientWorkload
     serves_admins = False
-    """True if controllers serve Kafka's protocol to clients."""
+    """True if controllers also serve Kafka's protocol to clients."""
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     facts: ClassVar[dict[str, Json]] = {}
@@ -113,7 +113,8 @@ class WholeCluster:
         """Start the observers that only this engine's subject needs."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed, and return the outcome. A broken invariant is part of the outcome."""
+        """Run one simulation, with random choices from `chance` and for about `budget` events.
+        Returns the outcome, of which a broken invariant is part."""
         run = _ClusterRun(chance, budget, self)
         with quiet_nodes():
             violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))

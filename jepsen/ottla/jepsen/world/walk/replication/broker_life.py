@@ -326,7 +326,7 @@ class BrokerMachine:
         self.clean_epoch = -1
         """Broker epoch in the marker of a clean shutdown; -1 if there is none."""
         self.has_stopped_cleanly = False
-        """True if any process on this machine was shut down cleanly."""
+        """True if at least one process on this machine was shut down cleanly."""
         self.seen = 0
         """Index of the newest controller image that a process on this machine has applied."""
         self.has_lost_tail = False

@@ -281,7 +281,7 @@ class Clients:
         return len(committed)
 
     def consume(self) -> None:
-        """Let a consumer read committed records from any broker that considers itself the
+        """Let a consumer read committed records from a random broker that considers itself the
         leader."""
         leading = self._cluster.leaders()
         if not leading:

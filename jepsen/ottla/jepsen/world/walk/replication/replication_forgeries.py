@@ -36,7 +36,8 @@ class ForgedReplicationWalk(ReplicationWalk):
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, and return the outcome."""
+        """Run one random walk of at most `budget` actions, with random choices from `chance`.
+        Returns the outcome."""
         walk = ForgedWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)

@@ -39,7 +39,8 @@ class LossReplicationWalk(ReplicationWalk):
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, and return the outcome."""
+        """Run one random walk of at most `budget` actions, with random choices from `chance`.
+        Returns the outcome."""
         walk = LossWalk(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)

@@ -95,7 +95,8 @@ class ReplicationWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, and return the outcome."""
+        """Run one random walk of at most `budget` actions, with random choices from `chance`.
+        Returns the outcome."""
         walk = WalkedCluster(chance)
         violation = violation_in(lambda: walk.go(budget))
         return outcome_of(self, chance, walk, violation)
@@ -123,7 +124,7 @@ class WalkedCluster(MessagingCluster):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self.now_ms += self._step_ms

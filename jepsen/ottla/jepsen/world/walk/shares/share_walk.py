@@ -87,7 +87,8 @@ class ShareWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` events, and return the outcome."""
+        """Run one random walk of at most `budget` events, with random choices from `chance`.
+        Returns the outcome."""
         walk = WalkedShare(chance)
         violation = violation_in(lambda: walk.go(budget))
         walk.figures["commits"] = walk.coordinator.commit_count
@@ -127,8 +128,8 @@ class WalkedShare:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do random actions until the budget or the replay ends. Then check that all records are
-        delivered."""
+        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
+        all records are delivered."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)

@@ -28,15 +28,15 @@ async def serve_nodes(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the remote procedures for other nodes while the block runs, and no clients."""
+    """Serve the remote procedures for other nodes, and no Kafka clients, while the block runs."""
     for one in services:
         await rpc.serve(one.listener.host, one.listener.port, one.handlers, tls=one.node_tls)
     yield
 
 
 def front_opener(ports: Ports, kafka_port: int) -> OpenFront:
-    """Return a function that also serves Kafka's protocol, at `kafka_port` of the controller's
-    host: a simulated port has one protocol."""
+    """Return a function that opens the listeners of a controller. Kafka's protocol has the separate
+    port `kafka_port`, because a simulated port has one protocol only."""
     open_server = server_opener(ports)
 
     @asynccontextmanager
