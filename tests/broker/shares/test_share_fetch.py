@@ -633,6 +633,7 @@ async def test_a_session_of_very_many_partitions_reads_all_of_them_within_a_few_
     assert found == [(0, 0, 1)] * 10
 
 
+@pytest.mark.interpreted_only("sets a constant")
 async def test_an_iteration_of_the_event_loop_ends_the_locks_of_few_share_partitions(
     bench: ShareBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

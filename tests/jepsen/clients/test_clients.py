@@ -21,7 +21,6 @@ from ottla.jepsen.clients.topics import clear_away
 from ottla.jepsen.history import EventKind, Json
 from ottla.jepsen.workloads.group import RANGE
 from ottla.jepsen.workloads.load import (
-    CLIENTS,
     CONFLUENT,
     OWN,
     Completion,
@@ -35,6 +34,9 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 60
+
+KINDS = (OWN, CONFLUENT)
+"""Kinds of clients that every workload has; the Java client is in the workload `share` alone."""
 
 
 @asynccontextmanager
@@ -59,7 +61,7 @@ async def until_read(client: LoadClient) -> Completion:
                 return done
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_compacted_topics_get_records_whose_keys_follow_from_their_values(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -78,7 +80,7 @@ async def test_compacted_topics_get_records_whose_keys_follow_from_their_values(
         assert configs["cleanup.policy"].value == "compact"
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_what_is_sent_is_read_where_it_is_said_to_be(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -93,7 +95,7 @@ async def test_what_is_sent_is_read_where_it_is_said_to_be(
         assert read.extra["mode"] == "assign"
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_kept_keys_continue_and_a_crash_restarts_from_the_beginning(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -131,7 +133,7 @@ async def test_a_commit_that_is_refused_fails_the_poll_and_takes_it_back(
         assert again.extra["mode"] == "subscribe"
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("f", ["leave", "crash"])
 async def test_who_leaves_is_gone_and_who_crashes_is_missed(
     f: str, kind: str, ottla_cluster: ClusterUnderTest
@@ -177,7 +179,7 @@ async def test_a_member_of_librdkafka_is_not_asked_who_it_is_while_it_closes(
         assert notes[1] == ("revoked", {**notes[0][1], "keys": []})
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_member_commits_what_it_has_read(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -198,7 +200,7 @@ async def test_a_member_commits_what_it_has_read(
         assert done.extra.get("node") == found.extra.get("node") == node
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_members_refused_commit_may_have_been_done(
     kind: str, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +240,7 @@ async def test_a_members_refused_commit_may_have_been_done(
     assert done.extra["refused"] is True
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_members_commit_that_hangs_tells_what_it_may_have_done(
     kind: str, ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +280,7 @@ async def test_a_members_commit_that_hangs_tells_what_it_may_have_done(
     assert (done.kind, done.value["keys"]) == (EventKind.INFO, {"t-group-0-2": 1})
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_register_holds_what_was_committed_last(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -297,7 +299,7 @@ async def test_a_register_holds_what_was_committed_last(
         assert nowhere.kind is (EventKind.FAIL if kind == OWN else EventKind.INFO)
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_topic_that_is_there_already_may_be_ones_own(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:
@@ -432,7 +434,7 @@ async def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatc
             pass
 
 
-@pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_log_ends_behind_what_was_acknowledged(
     kind: str, ottla_cluster: ClusterUnderTest
 ) -> None:

@@ -527,6 +527,7 @@ OWN_CASES = (
     AclCase(20006, 0, {}, ((CLUSTER_CONFIGS,),)),
     AclCase(20007, 0, {"start_offset": -1}, ((CLUSTER_DESCRIBE,), (CLUSTER_CONFIGS,))),
     AclCase(20008, 0, {"validate_only": True}, ((CLUSTER_ALTER,),)),
+    AclCase(20009, 0, {"group_id": GROUP}, ((GROUP_DESCRIBE,),)),
 )
 """Ottla's own requests."""
 
