@@ -1,10 +1,10 @@
-"""A real Kafka-compatible cluster inside a test process, for synchronous and asyncio tests.
+"""Real Kafka-compatible clusters inside a test process, for synchronous and asyncio tests.
 
 `with ottla.testing.cluster() as cluster:` starts a controller and brokers on free ports, in a
-thread.  Any Kafka client can connect to `cluster.bootstrap`.  `async with
-ottla.testing.async_cluster()` does the same for asyncio.  For pytest, `pytest_plugins =
+thread. Any Kafka client can connect to `cluster.bootstrap`. `async with
+ottla.testing.async_cluster()` does the same for asyncio. For pytest, `pytest_plugins =
 ["ottla.testing"]` loads the fixtures `ottla_cluster`, `ottla_async_cluster`, `ottla_own_cluster`
-and `ottla_session_cluster`.  Tests that use trio use `ottla.client.testing` instead, which runs the
+and `ottla_session_cluster`. Tests that use trio use `ottla.client.testing` instead, which runs the
 cluster in the test's own loop.
 
 sync_cluster.py       the cluster of synchronous tests
@@ -23,7 +23,7 @@ from ottla.testing.async_cluster import AsyncCluster, async_cluster
 from ottla.testing.sync_cluster import SyncCluster, cluster
 
 pytest_plugins = ["ottla.testing.fixtures"]
-"""Plugins that pytest loads together with this module, which therefore need not import pytest
-itself."""
+"""Names of the modules that pytest imports as plugins when it loads `ottla.testing`. Because only
+pytest imports `fixtures`, this package works without pytest."""
 
 __all__ = ["AsyncCluster", "LostAnswers", "SyncCluster", "async_cluster", "cluster"]

@@ -1,5 +1,5 @@
-"""A cluster for asyncio tests.  It runs in a thread of its own, and the test's loop awaits its
-calls."""
+"""A cluster for asyncio tests. The cluster runs in a thread of its own. Its methods are coroutines
+that the test's event loop awaits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -13,11 +13,13 @@ from ottla.testing.sync_cluster import SyncCluster, start_thread
 
 
 class AsyncCluster:
-    """A running cluster in a thread of its own, and its faults.  Created by `async_cluster`.
+    """A running cluster in a thread of its own, with methods that inject faults. Created by
+    `async_cluster`.
 
-    Calls that take time are coroutines, so that clients in the test's loop continue to run
-    meanwhile. Brokers are identified by node id, from 1 on.  Methods raise ValueError if the broker
-    is unknown, or if it is stopped and the method needs a running one.
+    Methods that take time are coroutines, so that clients in the test's event loop continue to run
+    meanwhile. Brokers are identified by node id; the first broker has id 1. Methods raise
+    ValueError if the broker is unknown, or if the broker is stopped and the method needs a running
+    one.
     """
 
     def __init__(self, inner: SyncCluster) -> None:
@@ -25,18 +27,19 @@ class AsyncCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses: `host:port,…` of every broker, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
         return self._inner.bootstrap
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Settings of a client, by librdkafka's keys: bootstrap.servers, and the login if the
-        cluster is secure."""
+        """Client settings under librdkafka's keys: `bootstrap.servers` and, if the cluster is
+        secure, the login."""
         return self._inner.client_settings
 
     @property
     def security(self) -> ClientSecurity | None:
-        """Login of the user `admin`, for Ottla's clients.  None if the cluster is not secure."""
+        """Login of the user `admin`, as settings for Ottla's clients. None if the cluster is not
+        secure."""
         return self._inner.security
 
     async def stop(self, node: int) -> None:
@@ -45,8 +48,8 @@ class AsyncCluster:
         await asyncio.to_thread(self._inner.stop, node)
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker on its former port and with its files.  Returns when it accepts
-        requests."""
+        """Start a stopped broker on its former port, with the files it had. Returns when the broker
+        accepts requests."""
         await asyncio.to_thread(self._inner.start, node)
 
     @contextmanager
@@ -67,34 +70,35 @@ class AsyncCluster:
         self._inner.cut_connections(node)
 
     def slow(self, node: int, seconds: float) -> None:
-        """Delay each later response of a broker by a time in seconds.  0 ends the delay."""
+        """Delay each later response of a broker by the given number of seconds. The value 0 ends
+        the delay."""
         self._inner.slow(node, seconds)
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
-        """Process the next requests of an API, but close the connection instead of sending the
-        response.
+        """Lose the responses to the next requests of one API: the broker processes each request,
+        but closes the connection instead of sending the response.
 
-        `count` is the number of requests.  `api` is the name in Kafka's protocol, such as Produce,
-        OffsetCommit or EndTxn.  Returns an object that counts the responses lost so far.
+        `count` is the number of requests. `api` is the name in Kafka's protocol, such as Produce,
+        OffsetCommit or EndTxn. Returns an object that counts the responses lost so far.
         """
         return self._inner.lose_answers(api, count=count)
 
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
-        """Advance the brokers' clock.  Retention, group sessions and transaction timeouts that are
-        then due take effect at once.
+        """Advance the brokers' clock by the given number of seconds. Retention, group sessions and
+        transaction timeouts that are then due take effect at once.
 
-        Clients in the test's loop keep the machine's clock.
+        Clients in the test's event loop keep the machine's clock.
         """
         await asyncio.to_thread(partial(self._inner.advance, seconds, step_s=step_s))
 
     async def reset(self) -> None:
-        """End all faults, close all connections, and delete the resources that were created since
-        the cluster started.
+        """End all faults, close all connections, and delete the resources that clients created
+        since the cluster started.
 
-        Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
-        Resources that existed at the start and were deleted by a test are not restored. The clock
-        is not set back. Raises RuntimeError if a client that was not closed continues to create
-        topics.
+        The resources are topics, groups, transactions, dynamic settings, quotas, users, ACLs and
+        tokens. Resources that existed at the start and were deleted by a test are not restored. The
+        clock is not set back. Raises RuntimeError if a client that the test did not close continues
+        to create topics.
         """
         await asyncio.to_thread(self._inner.reset)
 
@@ -107,12 +111,13 @@ async def async_cluster(
     directory: Path | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[AsyncCluster]:
-    """Start a cluster of a controller and `broker_count` brokers in a thread, and yield it. It
-    stops at the end of the block.
+    """Start a cluster of one controller and `broker_count` brokers in a thread, and yield the
+    cluster. The cluster is stopped at the end of the block.
 
-    `settings` are Kafka's settings by key, for brokers and controller.  If `directory` is given,
-    the files are kept there, and a later cluster continues with them.  A secure cluster has TLS on
-    every connection, logins by SCRAM and an authorizer (requires the extra `secure`).
+    `settings` contains Kafka settings by key, for brokers and controller. If `directory` is given,
+    the cluster keeps its files there, and a later cluster can continue with them. A secure cluster
+    encrypts every connection with TLS, authenticates users by SCRAM and has an authorizer. It
+    requires the extra `secure`.
     """
     thread, inner = await asyncio.to_thread(
         partial(

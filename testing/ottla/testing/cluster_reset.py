@@ -17,7 +17,7 @@ from ottla.model.settings.security.client_security import ClientSecurity
 from ottla.testing.leftovers import NOTHING, Leftovers, find_leftovers
 
 APPLY_TIMEOUT_S = 10.0
-"""Longest time in seconds until all brokers have applied the deletions."""
+"""Maximum time, in seconds, to wait until all brokers have applied the deletions."""
 APPLY_POLL_S = 0.001
 
 
@@ -27,7 +27,7 @@ async def delete_leftovers(
     first: MetadataImage,
     security: ClientSecurity | None,
 ) -> None:
-    """Delete the resources that were created since the metadata image `first`.  Returns when all
+    """Delete the resources that clients created since the metadata image `first`. Returns when all
     brokers have applied the deletions.
 
     Raises RuntimeError if some resources remain because a client continues to create topics.

@@ -1,4 +1,4 @@
-"""A thread that runs a cluster in its own trio loop, and calls from other threads into that
+"""A thread that runs a cluster in its own trio event loop. Other threads call functions in that
 loop."""
 
 from collections.abc import Awaitable, Callable
@@ -17,10 +17,10 @@ OpenCluster = Callable[[], AbstractAsyncContextManager[ClusterUnderTest]]
 
 
 class ClusterThread:
-    """The thread of one cluster.  Its calls block, and may be made from any other thread.
+    """The thread that runs one cluster. Its methods block, and may be called from any other thread.
 
-    Raises RuntimeError if the cluster has ended, or if the caller itself runs a trio loop.  Tests
-    that use trio use `ottla.client.testing` instead.
+    Methods raise RuntimeError if the cluster has ended, or if the calling thread itself runs a trio
+    event loop. Tests that use trio use `ottla.client.testing` instead.
     """
 
     def __init__(self, open_cluster: OpenCluster) -> None:
@@ -34,28 +34,30 @@ class ClusterThread:
         self._thread = Thread(target=self._run, name="ottla-cluster", daemon=True)
 
     def start(self) -> ClusterUnderTest:
-        """Start the cluster, and return it when its brokers accept requests.  If the cluster cannot
-        start, its error is raised."""
+        """Start the cluster, and return it when its brokers accept requests. Raises the cluster's
+        error if the cluster cannot start."""
         self._thread.start()
         return self._opened.result()
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function in the cluster's loop.  Returns its result or raises its error."""
+        """Run an async function in the cluster's event loop. Returns the function's result or
+        raises its error."""
         try:
             return trio.from_thread.run(function, *arguments, trio_token=self._running_token())
         except (trio.RunFinishedError, trio.Cancelled):
             raise self._ended_error() from self._error
 
     def call_sync(self, function: Callable[..., T], *arguments: object) -> T:
-        """Run a function in the cluster's loop.  Returns its result or raises its error."""
+        """Run a synchronous function in the cluster's event loop. Returns the function's result or
+        raises its error."""
         try:
             return trio.from_thread.run_sync(function, *arguments, trio_token=self._running_token())
         except (trio.RunFinishedError, trio.Cancelled):
             raise self._ended_error() from self._error
 
     def close(self) -> None:
-        """Stop the cluster and wait until its thread has ended.  If the cluster has ended with an
-        error, that error is raised."""
+        """Stop the cluster and wait until its thread has ended. Raises the error with which the
+        cluster ended, if there was one."""
         if self._thread.is_alive() and self._token is not None:
             with suppress(trio.RunFinishedError):  # it ended by itself; its error follows
                 self._token.run_sync_soon(self._ending.set)

@@ -1,8 +1,8 @@
 """Pytest fixtures that provide running clusters. A `conftest.py` with `pytest_plugins =
 ["ottla.testing"]` loads them.
 
-No pytest plugin for asyncio is needed: the fixtures are synchronous, and tests await the calls of
-`AsyncCluster` in their own loop.
+No pytest plugin for asyncio is needed: the fixtures are synchronous, and tests await the methods of
+`AsyncCluster` in their own event loop.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ import_cluster()
 
 @pytest.fixture(scope="session")
 def ottla_options() -> Mapping[str, Any]:
-    """Arguments that the fixtures pass to `ottla.testing.cluster`.  Tests override this fixture in
-    `conftest.py`."""
+    """Return the arguments that the fixtures pass to `ottla.testing.cluster`. Projects override
+    this fixture in their `conftest.py`."""
     return {}
 
 
@@ -35,14 +35,16 @@ def ottla_session_cluster(ottla_options: Mapping[str, Any]) -> Iterator[SyncClus
 
 @pytest.fixture
 def ottla_cluster(ottla_session_cluster: SyncCluster) -> Iterator[SyncCluster]:
-    """Provide the cluster of the test run. It is reset after each test."""
+    """Provide the cluster that all tests of the run share. The fixture resets it after each
+    test."""
     yield ottla_session_cluster
     ottla_session_cluster.reset()
 
 
 @pytest.fixture
 def ottla_async_cluster(ottla_cluster: SyncCluster) -> AsyncCluster:
-    """Provide the cluster of the test run to an asyncio test. It is reset after each test."""
+    """Provide the cluster that all tests of the run share, with coroutines for asyncio. The fixture
+    resets the cluster after each test."""
     return AsyncCluster(ottla_cluster)
 
 

@@ -1,7 +1,8 @@
-"""A real controller and real brokers in the caller's own trio loop: real sockets, files and gRPC.
+"""A real controller and real brokers in the caller's own trio event loop, with real sockets, files
+and gRPC.
 
-`ottla.client.testing` opens this cluster.  Nothing is simulated.  Faults are injected into the
-brokers' socket servers (`in_process_faults`), and time is advanced for the whole loop
+`ottla.client.testing` opens this cluster. Nothing is simulated. Tests inject faults into the
+brokers' socket servers (`in_process_faults`), and advance the time of the whole event loop
 (`loop_time`).
 """
 
@@ -55,7 +56,7 @@ API_KEYS = {row.name: key for key, row in API.items()}
 
 
 class RestartableBroker:
-    """Settings, port and faults of one broker in a test cluster. They persist while the broker is
+    """Settings, port and faults of one broker in a test cluster. They are kept while the broker is
     stopped."""
 
     def __init__(self, texts: Mapping[str, str], faults: BrokerFaults, listener: str) -> None:
@@ -73,8 +74,8 @@ class RestartableBroker:
     async def run(
         self, seams: NodeSeams, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run the broker until `stopping` is set. Reports to `task_status` when the listener is
-        open."""
+        """Run the broker until the event `stopping` is set. Calls `task_status.started` when the
+        listener is open."""
         self.stopping, self.stopped = trio.Event(), trio.Event()
         listeners = "{}://{}:{}".format(self.listener, *self.address)
         config, _ = load_broker_config({"listeners": listeners, **self.texts})
@@ -134,19 +135,20 @@ class InProcessCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses: `host:port,…` of every broker, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
         return ",".join("{}:{}".format(*entry.address) for entry in self._entries.values())
 
     @property
     def client_settings(self) -> Mapping[str, str]:
-        """Settings of a client, by librdkafka's keys: bootstrap.servers, and the login if the
-        cluster is secure."""
+        """Client settings under librdkafka's keys: `bootstrap.servers` and, if the cluster is
+        secure, the login."""
         login = {} if self._secure is None else self._secure.client(self._secure.admin)
         return {"bootstrap.servers": self.bootstrap, **login}
 
     @property
     def security(self) -> ClientSecurity | None:
-        """Login of the user `admin`, for Ottla's clients.  None if the cluster is not secure."""
+        """Login of the user `admin`, as settings for Ottla's clients. None if the cluster is not
+        secure."""
         if self._secure is None:
             return None
         login = self._secure.client(self._secure.admin)
@@ -159,20 +161,20 @@ class InProcessCluster:
         )
 
     async def start_all(self) -> None:
-        """Start all brokers, and store the state to which `reset` returns."""
+        """Start all brokers, and record the metadata image to which `reset` returns the cluster."""
         async with trio.open_nursery() as starting:
             for node in self._entries:
                 starting.start_soon(self.start, node)
         self._first = next(iter(self.brokers.values())).metadata.image
 
     async def reset(self) -> None:
-        """End all faults, close all connections, and delete the resources that were created since
-        the cluster started.
+        """End all faults, close all connections, and delete the resources that clients created
+        since the cluster started.
 
-        Topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens are deleted.
-        Resources that existed at the start and were deleted by a test are not restored. The clock
-        is not set back. Raises RuntimeError if a client that was not closed continues to create
-        topics.
+        The resources are topics, groups, transactions, dynamic settings, quotas, users, ACLs and
+        tokens. Resources that existed at the start and were deleted by a test are not restored. The
+        clock is not set back. Raises RuntimeError if a client that the test did not close continues
+        to create topics.
         """
         self._losses.clear()
         for node, entry in self._entries.items():
@@ -185,7 +187,7 @@ class InProcessCluster:
         )
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker on its former port and with its files."""
+        """Start a stopped broker on its former port, with the files it had."""
         entry = self._entry_of(node)
         if entry.broker is not None:
             raise ValueError(f"broker {node} is already running")
@@ -211,7 +213,7 @@ class InProcessCluster:
             await entry.stopped.wait()
 
     def release_ports(self) -> None:
-        """Release the ports of stopped brokers."""
+        """Release the ports that are reserved for stopped brokers."""
         for entry in self._entries.values():
             entry.release_port()
 
@@ -244,14 +246,15 @@ class InProcessCluster:
         server.cut_connections()
 
     def slow(self, node: int, seconds: float) -> None:
-        """Delay each later response of a broker by a time in seconds.  0 ends the delay."""
+        """Delay each later response of a broker by the given number of seconds. The value 0 ends
+        the delay."""
         if not 0 <= seconds < 24 * 3600:
             raise ValueError(f"seconds is {seconds!r}; it must be from 0 to a day")
         self._entry_of(node).faults.delay_ms = round(seconds * 1_000)
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
-        """Process the next requests of an API, but close the connection instead of sending the
-        response.
+        """Lose the responses to the next requests of one API: the broker processes each request,
+        but closes the connection instead of sending the response.
 
         `count` is the number of requests, and `api` the name in Kafka's protocol, such as Produce.
         Returns an object that counts the responses lost so far.
@@ -267,7 +270,8 @@ class InProcessCluster:
         return loss
 
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
-        """Advance the clock of the loop, which brokers and clients share."""
+        """Advance the clock of the trio event loop, which brokers and clients share, by the given
+        number of seconds."""
         if not self._has_own_clock:
             raise ValueError("the cluster was opened with a clock: advance that one")
         await time_shift().advance(seconds, step_s)
@@ -309,12 +313,12 @@ async def open_in_process_cluster(
     """Yield a new cluster of one controller and `broker_count` brokers. At the end of the block, it
     is stopped cleanly.
 
-    Each broker has `log_dir_count` log directories.  `settings` apply to the controller and the
-    brokers, `broker_settings` only to brokers.  If `directory` is given, the files are kept there,
-    and a later cluster continues with them.  Otherwise they are deleted at the end.  A secure
-    cluster has TLS on every connection, logins by SCRAM and an authorizer (requires the extra
-    `secure`).  Raises TypeError for a setting that is not a text, and ConfigError for a misspelt
-    key.
+    Each broker has `log_dir_count` log directories. `settings` apply to the controller and the
+    brokers, `broker_settings` only to brokers. If `directory` is given, the cluster keeps its files
+    there, and a later cluster can continue with them. Otherwise the files are deleted at the end. A
+    secure cluster encrypts every connection with TLS, authenticates users by SCRAM and has an
+    authorizer. It requires the extra `secure`. Raises TypeError for a setting that is not a text,
+    and ConfigError for a misspelt key.
     """
     _check_settings({**(settings or {}), **(broker_settings or {})})
     texts = {

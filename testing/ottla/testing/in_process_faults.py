@@ -1,8 +1,8 @@
 """Fault injection into the socket server of a broker: pauses, delays, lost responses, refused
-clients.
+connections.
 
 Faults are attached to the broker's node id, and remain active when the broker is stopped and
-started again. They also affect requests of other brokers.
+started again. They also affect requests that other brokers send to it.
 """
 
 import select
@@ -28,18 +28,18 @@ class BrokerFaults:
 
     def __init__(self) -> None:
         self.losses: dict[int, list[LostAnswers]] = {}
-        """Lost responses that tests have requested, by API key. All brokers of a cluster share this
-        mapping."""
+        """Requests whose responses tests have asked to lose, by API key. All brokers of a cluster
+        share this mapping."""
         self.delay_ms = 0
-        """Delay of each response in milliseconds."""
+        """Delay of each response in milliseconds; 0 if responses are not delayed."""
         self.is_paused = False
         self.is_refusing = False
         self.server: FaultyServer | None = None
         """The server of the running broker, or None while the broker is stopped."""
 
     def loses(self, api_key: int) -> bool:
-        """Return whether the next response to an API's request must be lost. If so, count it as
-        lost."""
+        """Return whether the response to the next request of an API must be lost. If so, add it to
+        the count of lost responses."""
         return any(loss.take() for loss in self.losses.get(api_key, ()))
 
     def clear(self) -> None:
@@ -109,7 +109,7 @@ class FaultyServer(SocketServer):
         super().__init__(dispatcher, **others)
         self.faults = BrokerFaults()
         self.turns = trio.CancelScope()
-        """Cancel scope of the current event-loop iterations. A pause cancels it."""
+        """Cancel scope around the running event loop of the socket server. A pause cancels it."""
         self.resumed = trio.Event()
         self._backlog = 0
 
@@ -123,7 +123,8 @@ class FaultyServer(SocketServer):
                 await super().serve_connections()
 
     def host(self, channel: Channel, peer: Peer, now_ms: int) -> None:
-        """Create the connection for a new channel. The connection applies the broker's faults."""
+        """Create and return the connection for a newly accepted channel. The connection applies the
+        broker's faults."""
         super().host(channel, peer, now_ms)
         assert isinstance(channel.connection, FaultyConnection)
         channel.connection.faults = self.faults
@@ -138,14 +139,14 @@ class FaultyServer(SocketServer):
         self._backlog = backlog
 
     def stop_listening(self) -> None:
-        """Refuse new connections: the sockets keep their ports but no longer listen."""
+        """Refuse new connections. The sockets stay bound to their ports but no longer listen."""
         for fd, (server_socket, _) in self._server_sockets.items():
             self._epoll.unregister(fd)
             server_socket.shutdown(socket.SHUT_RD)
         self._paused_sockets.clear()
 
     def listen_again(self) -> None:
-        """Listen again on the same ports."""
+        """Listen again on the ports that `stop_listening` kept."""
         for fd, (server_socket, listener) in self._server_sockets.items():
             server_socket.listen(self._backlog)
             # The kernel keeps a port that was requested explicitly, but not one it chose itself.
@@ -159,7 +160,8 @@ class FaultyServer(SocketServer):
 
 
 class FaultyServerOpener:
-    """Opener of servers with the faults of one broker.  Implements the interface `OpenServer`."""
+    """Factory for socket servers that apply the faults of one broker. Implements the interface
+    `OpenServer`."""
 
     def __init__(self, faults: BrokerFaults) -> None:
         self._faults = faults
@@ -168,7 +170,7 @@ class FaultyServerOpener:
     async def __call__(
         self, listeners: Sequence[Listener], dispatcher: Dispatcher, **others: Any
     ) -> AsyncIterator[FaultyServer]:
-        """Open and yield a server. The end of the block closes it."""
+        """Open a socket server and yield it. The server is closed at the end of the block."""
         async with open_socket_server(listeners, dispatcher, kind=FaultyServer, **others) as server:
             assert isinstance(server, FaultyServer)
             # Set before the first iteration of the server: a task that was just started has not run

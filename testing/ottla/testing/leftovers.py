@@ -1,4 +1,4 @@
-"""Resources of a cluster that were added since an earlier metadata image.  Pure."""
+"""Resources that a cluster has in addition to those in an earlier metadata image. Pure."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -11,31 +11,32 @@ from ottla.model.settings.resources import ConfigKind
 
 
 class Leftovers(NamedTuple):
-    """Resources that must be deleted to return to an earlier image."""
+    """Resources that must be deleted to return a cluster to an earlier metadata image."""
 
     topics: tuple[str, ...]
     """Names of topics, including internal topics.  Deleting the internal topics also deletes groups
     and transactions."""
     configs: Mapping[ConfigResource, tuple[str, ...]]
-    """Keys of dynamic settings to delete, by resource.  The settings of deleted topics are not
-    included."""
+    """Keys of the dynamic settings to delete, by resource. Settings of deleted topics are not
+    included, because they are deleted with the topic."""
     quotas: Mapping[tuple[QuotaEntity, ...], tuple[str, ...]]
-    """Keys of client quotas to delete, by entity."""
+    """Keys of the client quotas to delete, by quota entity."""
     credentials: tuple[tuple[str, int], ...]
-    """Users, each with Kafka's number of the SCRAM mechanism."""
+    """SCRAM credentials to delete: pairs of user name and Kafka's number of the SCRAM mechanism."""
     acls: tuple[AclEntry, ...]
     has_tokens: bool
-    """True if there are delegation tokens.  Their HMACs, by which clients delete them, are not in
-    the image."""
+    """True if the cluster has delegation tokens to delete. Tokens are deleted by HMAC, and a
+    metadata image does not contain HMACs."""
 
 
 NOTHING = Leftovers((), {}, {}, (), (), has_tokens=False)
 
 
 def find_leftovers(image: MetadataImage, first: MetadataImage) -> Leftovers:
-    """Return the resources that are in `image` but not in `first`.
+    """Return the resources that are in the metadata image `image` but not in the earlier image
+    `first`.
 
-    Resources that were changed or deleted since `first` are not found.
+    Resources that were changed or deleted since `first` are not included.
     """
     topics = {
         topic.name for topic_id, topic in image.topics.items() if topic_id not in first.topics

@@ -1,9 +1,9 @@
-"""Virtual time of the running trio loop.  A test advances it, and deadlines and sleeps end
-accordingly.
+"""Virtual time of the running trio event loop. A test advances the time, and sleeps and deadlines
+end earlier accordingly.
 
-`TimeShift` is the difference between the loop's time and trio's own clock.  The first advance
-replaces trio's clock by a shifted one, through `GLOBAL_RUN_CONTEXT.runner.clock`.  This attribute
-is not part of trio's public interface (`test_loop_time.py` asserts that it exists).
+`TimeShift` is the difference between the event loop's time and trio's own clock. The first advance
+replaces trio's clock by a shifted one, through `GLOBAL_RUN_CONTEXT.runner.clock`. This attribute is
+not part of trio's public interface (`test_loop_time.py` asserts that it exists).
 """
 
 import math
@@ -15,29 +15,30 @@ from trio.abc import Clock as TrioClock
 from ottla.node.clock_driver import RealClock
 
 STEP_S = 1.0
-"""Default length in seconds of one step of an advance. It is shorter than the heartbeat intervals
-of clients and brokers, so that live members are not expelled. With a smaller step, a long advance
-takes longer.
-"""
+"""Default length, in seconds, of one step in which a test advances the time. It is shorter than the
+heartbeat intervals of clients and brokers, so that live members are not expelled. With a smaller
+step, a long advance takes longer."""
 STEP_COUNT_MAX = 200
-"""Default maximum number of steps of one advance. A longer advance uses longer steps."""
+"""Default maximum number of steps in which one call of `TimeShift.advance` advances the time. A
+longer advance uses longer steps."""
 QUIET_S = 0.001
-"""Time in real seconds for which the trio loop must be idle until the work of a step counts as
-done. Threads and gRPC must respond within this time. With a larger value, each step takes longer.
-"""
+"""Real time, in seconds, for which the trio event loop must be idle before a step counts as
+complete. Threads and gRPC must respond within this time. With a larger value, each step takes
+longer."""
 SETTLE_S_MAX = 0.05
-"""Maximum duration of a step in real seconds, for a trio loop that never becomes idle."""
+"""Maximum duration, in real seconds, of one step if the trio event loop never becomes idle."""
 
 
 class TimeShift:
-    """The difference between a trio loop's time and trio's own clock, which tests increase."""
+    """The difference between the time of a trio event loop and trio's own clock. Tests increase
+    it."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
 
     async def advance(self, seconds: float, step_s: float | None = None) -> None:
-        """Advance the loop's time step by step.  After each step, wait until the work that has
-        become due is done.
+        """Advance the event loop's time by `seconds`, in steps of `step_s`. After each step, wait
+        until the work that has become due is done.
 
         Raises ValueError if a time is negative or not finite.
         """
@@ -62,7 +63,8 @@ _shift: trio.lowlevel.RunVar[TimeShift] = trio.lowlevel.RunVar("ottla time shift
 
 
 def time_shift() -> TimeShift:
-    """Return the time shift of the running loop.  All clusters in one loop share it."""
+    """Return the time shift of the running trio event loop. All clusters in one event loop share
+    it."""
     try:
         return _shift.get()
     except LookupError:
@@ -72,7 +74,7 @@ def time_shift() -> TimeShift:
 
 
 class ShiftedClock(TrioClock):
-    """A trio clock that adds a shift to another clock."""
+    """A trio clock that adds a time shift to another trio clock."""
 
     def __init__(self, inner: TrioClock, shift: TimeShift) -> None:
         self._inner = inner
@@ -82,16 +84,17 @@ class ShiftedClock(TrioClock):
         """Do nothing.  trio calls this method at the start of a run."""
 
     def current_time(self) -> float:
-        """Return the trio loop's time in seconds."""
+        """Return the shifted time in seconds."""
         return self._inner.current_time() + self._shift.ahead_ms / 1_000
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Return the real seconds until a deadline."""
+        """Return the real time, in seconds, until a deadline in shifted time."""
         return self._inner.deadline_to_sleep_time(deadline - self._shift.ahead_ms / 1_000)
 
 
 class ShiftedNodeClock(RealClock):
-    """The machine's clocks plus a shift, for nodes.  Implements the interface `Clock`."""
+    """The machine's clocks plus a time shift, for use by nodes. Implements the interface
+    `Clock`."""
 
     def __init__(self, shift: TimeShift) -> None:
         self._shift = shift
@@ -106,7 +109,8 @@ class ShiftedNodeClock(RealClock):
 
 
 async def settle() -> None:
-    """Wait until the trio loop has been idle for `QUIET_S`, at most `SETTLE_S_MAX`."""
+    """Wait until the trio event loop has been idle for `QUIET_S`, but at most for
+    `SETTLE_S_MAX`."""
     # Imported with the first advance: trio.testing imports pytest wherever that is installed, which
     # takes as long as the start of a cluster.
     import trio.testing
