@@ -1,8 +1,9 @@
-"""The ACLs of an image, indexed by principal and by pattern; immutable.
+"""ACLs of a metadata image, indexed by principal and by resource pattern; immutable.
 
-A persistent structure: adding or removing an entry copies only a few nodes of a tree. Each image
-can therefore have its own table, whatever the number of entries. Invariants: no two ids have equal
-entries; the indexes are derived from `entries`.
+The table is a persistent data structure: adding or removing an entry copies only a few nodes of a
+tree. Each image can therefore have its own table, whatever the number of entries.
+
+Invariants: no two ids have equal entries; the indexes are derived from `entries`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,8 +35,9 @@ GRANTED_BESIDE = {
     _OP.ALTER: (_OP.DESCRIBE,),
     _OP.ALTER_CONFIGS: (_OP.DESCRIBE_CONFIGS,),
 }
-"""Operations that an ALLOW entry also grants, by the entry's own operation. A DENY entry denies
-only its own operation."""
+"""Operations that an ALLOW entry implies, by the operation that the entry names: for example, an
+entry that allows READ also allows DESCRIBE. A DENY entry denies only the operation that it
+names."""
 
 
 class PatternKey(NamedTuple):
@@ -47,17 +49,19 @@ class PatternKey(NamedTuple):
 
 
 class AclRule(NamedTuple):
-    """An ACL entry in the form that the authorizer evaluates, with its operations and host
-    parsed."""
+    """An ACL entry whose operations and host are parsed in advance, so that the authorizer can
+    evaluate it quickly."""
 
     id: UUID
     entry: AclEntry
     operations: int
-    """Bit field of the operations that the entry covers."""
+    """Bit field of the operations to which the entry applies: bit n is set for the operation with
+    Kafka's number n."""
     is_deny: bool
     host: str
     addresses: HostPattern | None
-    """Parsed form of `host` if it is a range, otherwise None."""
+    """Range of addresses that `host` denotes, or None if `host` is a single address or the
+    wildcard."""
 
     @property
     def pattern(self) -> PatternKey:
@@ -65,8 +69,8 @@ class AclRule(NamedTuple):
         return pattern_key(self.entry)
 
     def holds_at(self, host: str, address: Address | None) -> bool:
-        """Return whether the ACL entry applies to clients on this host. `address` is the parsed
-        form of `host`."""
+        """Return whether the ACL entry applies to a client on `host`. `address` is the parsed form
+        of `host`, or None if it cannot be parsed."""
         if self.host in (WILDCARD, host):
             return True
         return self.addresses is not None and self.addresses.holds(address)
@@ -80,7 +84,8 @@ NO_LENGTHS: PersistentMap[int, int] = PersistentMap()
 
 @frozen(kw_only=True)
 class AclTable:
-    """All ACL entries, by id. Equal to another table with the same entries."""
+    """Immutable table of all ACL entries, by id. Two tables are equal if they have the same
+    entries."""
 
     entries: PersistentMap[UUID, AclEntry] = field(default_factory=PersistentMap)
     ids: PersistentMap[AclEntry, UUID] = field(default_factory=PersistentMap, compare=False)
@@ -91,14 +96,15 @@ class AclTable:
     prefix_lengths: PersistentMap[int, PersistentMap[int, int]] = field(
         default_factory=PersistentMap, compare=False
     )
-    """Number of prefixed patterns of each length, by resource type."""
+    """For each resource type, the number of prefixed resource patterns by the length of their
+    prefix."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def with_entries(self, added: Mapping[UUID, AclEntry]) -> "AclTable":
-        """Return a new table that also contains the added entries. Their ids and contents must be
-        new."""
+        """Return a new table with the entries `added` in addition. Neither their ids nor the
+        entries themselves may be in this table already."""
         assert not any(one in self.entries for one in added)
         by_principal: dict[str, dict[PatternKey, list[AclRule]]] = {}
         by_pattern: dict[PatternKey, dict[UUID, None]] = {}
@@ -126,7 +132,7 @@ class AclTable:
         )
 
     def without_entries(self, removed: Iterable[UUID]) -> "AclTable":
-        """Return a new table without the entries of the removed ids."""
+        """Return a new table without the entries that have the ids `removed`."""
         entries, ids, by_pattern = self.entries, self.ids, self.by_pattern
         gone: dict[str, dict[PatternKey, set[UUID]]] = {}
         old_keys = []
@@ -159,7 +165,8 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids of entries that differ, or that only one of the two tables contains."""
+        """Return the ids whose entry differs between this table and another one, including ids that
+        only one of the tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()
@@ -167,9 +174,10 @@ class AclTable:
         return changed | {one for one, _ in others.unordered_items() if one not in mine}
 
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[UUID, AclEntry]]:
-        """Yield the entries that may match a filter, unordered: a superset of the matches.
+        """Yield the entries that may match an ACL filter, in no order. Every matching entry is
+        among them; the caller checks each.
 
-        Yields few entries if the filter names a resource or a principal.
+        Few entries are yielded if the filter names a resource or a principal.
         """
         if wanted.principal is not None and wanted.resource_name is None:
             for _, rules in self.by_principal.get(wanted.principal, NO_RULES).unordered_items():
@@ -209,12 +217,12 @@ NO_ACLS = AclTable()
 
 
 def pattern_key(entry: AclEntry) -> PatternKey:
-    """Return the resource pattern of an ACL entry."""
+    """Return the resource pattern to which an ACL entry applies."""
     return PatternKey(entry.resource_type, entry.pattern_type, entry.resource_name)
 
 
 def rule_of(entry_id: UUID, entry: AclEntry) -> AclRule:
-    """Return an ACL in the form that the authorizer evaluates."""
+    """Return the rule that the authorizer evaluates for an ACL entry."""
     is_deny = entry.permission is AclPermission.DENY
     return AclRule(
         id=entry_id,

@@ -1,8 +1,9 @@
 """The audit log: denied operations of principals, and at DEBUG allowed ones.
 
-The logger is `ottla.authorizer`, in place of Kafka's `kafka.authorizer.logger`. A client chooses
-the names in these lines and the number of denials. Names are therefore escaped and shortened. The
-number of lines is limited too: the next line reports how many were dropped.
+The logger is named `ottla.authorizer`; Kafka's is `kafka.authorizer.logger`. A client chooses the
+names that appear in these lines, and can cause any number of denials. Names are therefore escaped
+and shortened, and the number of lines per time is limited. The next line reports the number of
+denials that were not logged.
 """
 
 import logging
@@ -17,8 +18,8 @@ LOGGER = logging.getLogger("ottla.authorizer")
 
 DENIALS_PER_WINDOW_MAX = 100
 """Maximum number of denials logged per window of the limiter (10 s). At 300 bytes each, this is at
-most 250 MB a day. With a smaller value, a client that retries continuously hides the denials of
-other clients."""
+most 250 MB a day. With a smaller value, the denials of a client that retries continuously would
+crowd out those of other clients."""
 
 NAME_CHARS_MAX = 256
 """Maximum length of a name in a log line, in characters. Longer names are cut off."""
@@ -28,7 +29,8 @@ class AuditLog:
     """The audit log of one node."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Create the log with a limit on lines per time. `now_ms` is a monotonic clock."""
+        """Create an audit log whose number of lines per time is limited. `now_ms` is a monotonic
+        clock."""
         self._now_ms = now_ms
         self._limiter = LogLimiter(DENIALS_PER_WINDOW_MAX)
 
@@ -43,7 +45,8 @@ class AuditLog:
         reason: str,
         entry: AclEntry | None,
     ) -> None:
-        """Log the denial of an operation on a named resource."""
+        """Log the denial of an operation on a named resource, unless too many denials were logged
+        recently."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
         kept_back = self._limiter.admit(self._now_ms())

@@ -18,7 +18,8 @@ from ottla.model.log_events import event
 _LOGGER = logging.getLogger("ottla.metadata.changes")
 
 NAMED_MAX = 5
-"""Maximum number of partitions named in a line. Further partitions are only counted."""
+"""Maximum number of partitions that a log line names. The line gives only the number of the
+others."""
 
 
 THROTTLES = (
@@ -30,7 +31,7 @@ THROTTLES = (
 
 
 class LoggedChange(NamedTuple):
-    """The content of one line of the change log."""
+    """The content of one line of the change log: the event's name, the text, and its fields."""
 
     event: str
     message: str
@@ -38,8 +39,8 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """The log of cluster changes, as written by one node. It remembers whether the node has
-    received an image before."""
+    """Log of cluster changes, written by one node. The first image that the node receives is logged
+    differently from later ones."""
 
     def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
         self._node_id = node_id
@@ -48,11 +49,12 @@ class ChangeLog:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in error reports."""
+        """Name of the change log as a metadata publisher, in error reports."""
         return "log of changes"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Log the changes in the delta. The first image is logged as one line."""
+        """Log the changes that the delta lists. For the first image, log only its numbers of
+        brokers and topics."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
         only = None if self._is_active_controller() else self._node_id

@@ -1,7 +1,7 @@
-"""The difference between two images, by key.
+"""The difference between two metadata images, by key.
 
-A delta consists of `base`, the image at the start, and `image`, which includes the records applied
-so far. It lists the changed keys, sorted; their new values are in the image.
+A delta has the image at its start (`base`) and the image after the records applied so far
+(`image`). It lists the changed keys, sorted; their new values are in `image`.
 """
 
 from collections.abc import Iterable
@@ -74,14 +74,14 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: Record) -> None:
-        """Apply one more metadata record, and note the keys that it changes."""
+        """Apply one metadata record, and list the keys that it changes."""
         kind = record.WhichOneof("record")
         if kind is not None:
             self._note(kind, getattr(record, kind))
         self.image = fold.apply(self.image, record)
 
     def replay_all(self, records: Iterable[Record]) -> None:
-        """Apply more records. Frequent kinds of records are applied in bulk."""
+        """Apply metadata records in order. Frequent kinds of records are applied in bulk."""
         for family, run in groupby(records, key=fold.family_of):
             if family not in fold.MANY_AT_ONCE:
                 for record in run:
@@ -95,14 +95,14 @@ class MetadataDelta:
             self.image = fold.apply_all(self.image, together)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """Return the image after all records applied so far. `provenance` describes the last
-        record."""
+        """Return the image after all records applied so far. `provenance` is the offset, epoch and
+        timestamp of the last of them."""
         self.image = replace(self.image, provenance=provenance)
         return self.image
 
     @property
     def changed_features(self) -> tuple[str, ...]:
-        """The finalised features that were added, changed or removed."""
+        """Names of the features whose finalised level was added, changed or removed."""
         return tuple(sorted(self._features))
 
     @property
@@ -127,7 +127,7 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> tuple[Topic, ...]:
-        """The topics of the base that were deleted, in their state in the base."""
+        """Topics of the base image that were deleted, as they were in that image."""
         gone = sorted(one for one in self._topics if one not in self.image.topics)
         return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
 
@@ -140,12 +140,12 @@ class MetadataDelta:
 
     @property
     def changed_configs(self) -> tuple[ConfigResource, ...]:
-        """The resources with a setting that was added, changed or removed."""
+        """Resources with a dynamic setting that was added, changed or removed."""
         return tuple(sorted(self._configs))
 
     @property
     def changed_quotas(self) -> tuple[tuple[QuotaEntity, ...], ...]:
-        """The entities with a quota that was added, changed or removed."""
+        """Client quota entities with a quota that was added, changed or removed."""
         return tuple(sorted(self._quotas))
 
     @property

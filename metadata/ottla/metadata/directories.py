@@ -4,15 +4,16 @@ id of a real directory is at least 100."""
 from uuid import UUID
 
 MIGRATING = UUID(int=0)
-"""State of a replica whose broker does not support directory ids yet. The id is reserved by Kafka's
-numbering; Ottla never writes it."""
+"""Directory id of a replica whose broker does not support directory ids yet. Kafka reserves this
+id; Ottla never writes it."""
 
 UNASSIGNED = UUID(int=1)
-"""State of a replica whose broker has yet to choose a directory, and will then report its
-choice."""
+"""Directory id of a replica whose broker has not yet chosen a log directory. The broker will report
+its choice to the controller."""
 
 LOST = UUID(int=2)
-"""State of a replica whose directory is offline, so that its identity no longer matters."""
+"""Directory id of a replica whose log directory is offline. The identity of that directory no
+longer matters."""
 
 RESERVED_COUNT = 100
 

@@ -1,8 +1,9 @@
 """Features of a cluster: the levels that this release supports, and the initial levels of a new
 cluster.
 
-A finalised level is always within `SUPPORTED`, in every process of the cluster. A node that does
-not support a finalised level is not registered, and stops when it reads the level in the log.
+In every process of the cluster, a finalised level is within `SUPPORTED`. The controller does not
+register a node that does not support a finalised level, and a node stops when it reads such a level
+in the metadata log.
 
 Feature `ottla.version` is not Kafka's. Its level decides which of Ottla's own records are written
 to the metadata log, so that a cluster can return to the previous release until the level is raised.
@@ -37,23 +38,25 @@ class LevelRange(NamedTuple):
 
 
 GROUP_VERSION_OF_CONSUMERS = 1
-"""First level of group.version at which groups may use the consumer protocol (KIP-848)."""
+"""First level of group.version at which groups may use the consumer rebalance protocol
+(KIP-848)."""
 
 SHARE_VERSION_OF_GROUPS = 1
 """First level of share.version at which share groups are served (KIP-932)."""
 
 SHARE_VERSION_OF_DEAD_LETTERS = 2
-"""First level of share.version at which share groups may have a topic of dead letters
-(KIP-1191)."""
+"""First level of share.version at which a share group may have a dead letter topic (KIP-1191)."""
 
 KRAFT_VERSION_OF_VOTER_CHANGES = 1
 """First level of kraft.version at which the voters of the quorum may change (KIP-853)."""
 
 METADATA_VERSION_OF_DEAD_LETTERS = 31
-"""First level of metadata.version whose release gives new clusters share.version 2."""
+"""First level of metadata.version that belongs to a Kafka release in which new clusters start with
+share.version 2."""
 
 METADATA_VERSION_OF_RANGES = 32
-"""First level of metadata.version at which hosts of ACLs may be ranges (KIP-1276)."""
+"""First level of metadata.version at which the host of an ACL may be a range of addresses
+(KIP-1276)."""
 
 METADATA_VERSION_OF_UNREGISTERED_CONTROLLERS = 33
 """First level of metadata.version at which controllers can be unregistered (KIP-1312)."""
@@ -66,13 +69,13 @@ METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-
 """Kafka's names of the supported levels of metadata.version."""
 
 OTTLA_VERSION_NAMES = {0: "0.2.0", 1: "0.3.0"}
-"""First release that supports each level of ottla.version.  A release before it does not start in a
+"""First Ottla release that supports each level of ottla.version. Earlier releases do not start in a
 cluster of that level."""
 
 LEVEL_NAMES = {METADATA_VERSION: METADATA_VERSION_NAMES, OTTLA_VERSION: OTTLA_VERSION_NAMES}
 
 DIGITS_MAX = 5
-"""Maximum number of digits of a level, which is an int16."""
+"""Maximum number of digits in the text of a level, which is an int16."""
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
@@ -87,15 +90,16 @@ SUPPORTED = {
 """Levels of each feature that this release supports.  Level 0 means that the feature is off."""
 
 OFFERED = {name: levels for name, levels in SUPPORTED.items() if levels.highest > 0}
-"""Supported features that nodes register and report to clients.  Like Kafka, a node does not report
-a feature that only has level 0."""
+"""Supported features that nodes register and report to clients. As in Kafka, a feature whose only
+level is 0 is not reported."""
 
 RECORD_CHANGES: Mapping[str, frozenset[int]] = {
     METADATA_VERSION: frozenset((30, 32, 33)),
     OTTLA_VERSION: frozenset((OTTLA_VERSION_OF_CONTROLLERS,)),
 }
-"""Levels that changed records of the metadata log, as in Kafka's MetadataVersion.  A feature is
-never lowered below one of them, because records of that level may be in the log."""
+"""Levels that changed the format of records in the metadata log, by feature, as in Kafka's
+MetadataVersion. A feature is never lowered below such a level, because the log may contain
+records of that level."""
 
 INITIAL_LEVELS = {
     METADATA_VERSION: max(METADATA_VERSION_NAMES),
@@ -111,20 +115,21 @@ that a reader of the log can interpret the rest."""
 
 
 FORMER_RELEASE = OTTLA_VERSION_NAMES[0]
-"""Release to which nodes can return until ottla.version is raised."""
+"""Previous release of Ottla. Nodes can return to it until ottla.version is raised."""
 
 FORMER_HIGHEST = {METADATA_VERSION: 32, OTTLA_VERSION: 0, SHARE_VERSION: 0}
-"""Highest level that release 0.2.0 supports, for each feature of which it supports fewer levels."""
+"""Highest level that release 0.2.0 supports, for the features of which this release supports a
+higher one."""
 
 
 def bootstrap_records(
     *, min_insync_replicas: int, more: Iterable[Record] = ()
 ) -> tuple[Record, ...]:
-    """Return the first records of a new cluster. `more` are records that follow; feature levels
-    among them replace the default initial levels.
+    """Return the first metadata records of a new cluster, followed by `more`. Feature levels in
+    `more` replace the default initial levels.
 
-    With eligible leader replicas every controller must know the same min.insync.replicas, so the
-    cluster-wide value is recorded from the start (KIP-966).
+    The cluster-wide min.insync.replicas is recorded from the start, because all controllers must
+    know the same value for eligible leader replicas (KIP-966).
     """
     chosen, others = dict(INITIAL_LEVELS), []
     for record in more:
@@ -138,19 +143,19 @@ def bootstrap_records(
 
 
 def is_share_enabled(levels: Mapping[str, int]) -> bool:
-    """Return whether share groups are served at the finalized levels of an image."""
+    """Return whether brokers serve share groups at the given finalised feature levels."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_GROUPS
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:
-    """Return whether share groups may have a topic of dead letters at the finalized levels of an
-    image."""
+    """Return whether share groups may have a dead letter topic at the given finalised feature
+    levels."""
     return levels.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_DEAD_LETTERS
 
 
 def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:
-    """Return the first finalised feature whose level is outside `ranges`, or None if all are
-    supported."""
+    """Return the name of the first finalised feature whose level is outside `ranges`, or None if
+    all levels are inside."""
     for name, level in finalised:
         lowest, highest = ranges.get(name, LevelRange(0, 0))
         if not lowest <= level <= highest:
@@ -159,10 +164,10 @@ def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRa
 
 
 def check_supported(levels: Iterable[tuple[str, int]]) -> None:
-    """Check the finalised levels that a node reads in the metadata log.
+    """Check the finalised feature levels that a node reads in the metadata log.
 
-    Raises NewerReleaseError if this release does not support one of them: it could misread the
-    records that follow.
+    Raises NewerReleaseError if this release does not support one of the levels, because it could
+    misread the records that follow.
     """
     finalised = dict(levels)
     name = uncovered(finalised.items(), SUPPORTED)
@@ -174,14 +179,14 @@ def check_supported(levels: Iterable[tuple[str, int]]) -> None:
 
 
 def changes_records(feature: str, *, above: int, up_to: int) -> bool:
-    """Return whether a level of a feature in the range (`above`, `up_to`] changed the records of
-    the metadata log."""
+    """Return whether any level of the feature above `above` and up to `up_to` changed the format of
+    metadata records."""
     return any(above < level <= up_to for level in RECORD_CHANGES.get(feature, ()))
 
 
 def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels to which features must be lowered before a node can return to release
-    0.2.0. If one of these changes is impossible, no node can return."""
+    """Return the levels to which an operator must lower features before a node can return to
+    release 0.2.0. If a feature cannot be lowered that far, no node can return."""
     return {
         name: highest
         for name, highest in FORMER_HIGHEST.items()
@@ -190,8 +195,8 @@ def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
 
 
 def level_name(feature: str, level: int) -> str:
-    """Return a level in the form in which an operator reads it, with the name of its release if it
-    has one."""
+    """Return the text of a feature level for operators: the number, followed by the release that it
+    belongs to, if any."""
     name = LEVEL_NAMES.get(feature, {}).get(level)
     if name is None:
         return str(level)
@@ -200,8 +205,8 @@ def level_name(feature: str, level: int) -> str:
 
 
 def level_named(feature: str, text: str) -> int | None:
-    """Return the level of a feature in a text: a number, or the name of a release.  Returns None if
-    the text is neither."""
+    """Return the feature level that a text denotes: either a number, or the name of a release.
+    Returns None if the text is neither."""
     for level, name in LEVEL_NAMES.get(feature, {}).items():
         if name == text:
             return level

@@ -38,7 +38,8 @@ from ottla.proto import metadata_pb2 as pb
 
 
 def apply(image: MetadataImage, record: Record) -> MetadataImage:
-    """Return the image after one more record; the caller updates the provenance."""
+    """Return the image after one more record. The new image keeps the old provenance, which the
+    caller updates."""
     kind = record.WhichOneof("record")
     if kind is None:
         raise CorruptDataError("metadata record: of a kind this release does not know")
@@ -65,12 +66,13 @@ def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
 TOPICS = "topics"
 
 MANY_AT_ONCE = frozenset((TOPICS, "access_control_entry", "remove_access_control_entry"))
-"""Kinds of records that `apply_all` applies in bulk, which is faster than one at a time."""
+"""Kinds of records that `apply_all` applies in bulk, because that is faster than one at a time.
+TOPICS is a group of several kinds."""
 
 
 def family_of(record: Record) -> str | None:
-    """Return the key by which `apply_all` groups records: their kind, or TOPICS for several kinds.
-    Returns None for a kind unknown to this release."""
+    """Return the group in which `apply_all` applies a record in bulk: TOPICS for the kinds about
+    topics, otherwise the record's own kind. Returns None if this release does not know the kind."""
     kind: str | None = record.WhichOneof("record")
     return TOPICS if kind in TOPIC_KINDS else kind
 
@@ -321,8 +323,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }
-"""Functions that apply a record, by its kind, for the kinds outside `MANY_AT_ONCE`. A test compares
-the kinds with the protobuf oneof."""
+"""Functions that apply one record to an image, by the kind of record. They cover the kinds outside
+`MANY_AT_ONCE`. A test compares the kinds with the protobuf oneof."""
 
 
 def _endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[Endpoint, ...]:

@@ -78,7 +78,8 @@ class BrokerRegistration:
     authentication."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return the address of the listener of that name, or None if the broker has none."""
+        """Return the address of the broker's listener with the given name, or None if the broker
+        has no such listener."""
         return next((found for found in self.endpoints if found.name == listener_name), None)
 
     @property
@@ -94,7 +95,8 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRegistration:
-    """The registration of one controller: a voter, or an observer that may become one."""
+    """The registration of one controller, which is a voter or an observer that may become a
+    voter."""
 
     id: NodeId
     incarnation_id: UUID
@@ -116,7 +118,7 @@ class PartitionState:
     elr: tuple[NodeId, ...] = ()
     """Eligible leader replicas: not in sync, but known to have all committed records (KIP-966)."""
     last_known_elr: tuple[NodeId, ...] = ()
-    """The last known leader, recorded only while ISR and ELR are empty."""
+    """The last known leader, recorded only while both ISR and ELR are empty (KIP-966)."""
     leader: NodeId = NO_NODE
     leader_epoch: Epoch = FIRST_EPOCH
     """Leader epoch. It increases with every change of the leader, and fences clients and
@@ -128,12 +130,12 @@ class PartitionState:
     removing: tuple[NodeId, ...] = ()
     recovery_state: RecoveryState = RecoveryState.RECOVERED
     unclean_leader_epoch: Epoch = FIRST_EPOCH
-    """Leader epoch of the last leader that may have lacked committed records. Logs that end in an
-    earlier epoch may be truncated below their high watermark. The first epoch of a partition is
-    never unclean."""
+    """Epoch of the last leader that may have lacked committed records. A log that ends in an
+    earlier epoch may be truncated below its high watermark. The first leader of a partition
+    never lacks committed records."""
     lost: tuple[NodeId, ...] = ()
-    """Replicas whose disks lost records. They are elected last, and are listed until they are in
-    sync again."""
+    """Replicas whose disks lost records. The controller elects them last. They are listed here
+    until they are in sync again."""
 
     @property
     def preferred_leader(self) -> NodeId:
@@ -147,7 +149,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. Its id distinguishes it from other topics of the same name."""
+    """A topic. Its id distinguishes it from a deleted topic of the same name."""
 
     name: str
     id: UUID
@@ -163,8 +165,8 @@ class Provenance(NamedTuple):
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Id of a snapshot of this image: the offset after the last record, and the epoch of that
-        record."""
+        """Id of a snapshot of this image: the offset after the last record, and the leader epoch of
+        that record."""
         return OffsetAndEpoch(Offset(self.offset + 1), self.epoch)
 
 
@@ -178,7 +180,7 @@ cluster-wide default of that type."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """The state of the whole cluster."""
+    """State of the whole cluster at one offset of the metadata log."""
 
     provenance: Provenance = NOWHERE
     features: PersistentMap[str, int] = field(default_factory=PersistentMap)
@@ -216,8 +218,8 @@ class MetadataImage:
         return None if topic_id is None else self.topics[topic_id]
 
     def partition(self, partition: TopicIdPartition) -> PartitionState | None:
-        """Return the state of a partition, which is given by topic id and number, or None if there
-        is none."""
+        """Return the state of the partition with the given topic id and number, or None if there is
+        none."""
         topic = self.topics.get(partition.topic_id)
         return None if topic is None else topic.partitions.get(partition.partition)
 
@@ -232,7 +234,7 @@ class MetadataImage:
             yield partition, topic.partitions[partition.partition]
 
     def config(self, resource_type: int, name: str) -> PersistentMap[str, str]:
-        """Return the dynamic settings of one resource by key.  The map is empty if there are
+        """Return the dynamic settings of a resource, by key. The map is empty if the resource has
         none."""
         return self.configs.get((resource_type, name), NO_CONFIG)
 

@@ -13,7 +13,7 @@ import immutables
 
 
 class SortableKey(Protocol):
-    """A key that can be sorted and hashed."""
+    """Type of a map's keys, which can be sorted and hashed."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 @final
 class PersistentMap(Mapping[K, V]):
-    """An immutable mapping; equal to another one with equal items."""
+    """An immutable mapping that is iterated in sorted order of its keys. Two maps are equal if
+    their items are."""
 
     __slots__ = ("_map",)
 
@@ -93,8 +94,8 @@ class PersistentMap(Mapping[K, V]):
 
 @final
 class MapChanges(Generic[K, V]):
-    """A copy of a persistent map under construction. Any number of changes costs a single copy,
-    which `finish` returns."""
+    """A mutable copy of a persistent map, for many changes at once. The changes cost a single copy
+    of the map, which `finish` returns."""
 
     __slots__ = ("_base", "_map", "_mutation")
 
@@ -112,7 +113,7 @@ class MapChanges(Generic[K, V]):
         return key in self._map
 
     def get(self, key: K) -> V | None:
-        """Return the current value of `key`, or None if the map lacks it."""
+        """Return the value of `key` after the changes so far, or None if the key is absent."""
         found: V | None = self._map.get(key)
         return found
 
@@ -126,7 +127,8 @@ class MapChanges(Generic[K, V]):
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """Return the resulting map. Returns the base itself if nothing changed."""
+        """Return a persistent map with all changes so far. Returns the original map if nothing
+        changed."""
         if self._mutation is None:
             return self._base
         finished = self._base = _wrap(self._mutation.finish())

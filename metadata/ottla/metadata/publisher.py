@@ -1,5 +1,5 @@
-"""The protocol of the components of a process that receive every new image, in order of
-installation."""
+"""Protocol of the components of a process that receive every new metadata image. They receive it in
+the order in which they were installed."""
 
 from typing import Protocol
 
@@ -10,8 +10,8 @@ from ottla.metadata.image import MetadataImage
 class Publisher(Protocol):
     """A component of a process that receives each new metadata image.
 
-    `publish` is called after every committed batch, from one task, never twice for the same image.
-    The delta of the first call starts from the empty image, and so contains everything.
+    One task calls `publish` after every committed batch of metadata records, and never twice for
+    the same image. The delta of the first call starts from the empty image, so it lists everything.
     """
 
     @property
@@ -20,6 +20,6 @@ class Publisher(Protocol):
         ...
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Use the new image in this component. `delta` lists the changes since the previous
+        """Apply a new image to this component. `delta` lists the changes since the previous
         call."""
         ...

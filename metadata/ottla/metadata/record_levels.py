@@ -1,12 +1,13 @@
-"""The level of ottla.version from which a kind of record, or a field of one, is written.
+"""For each kind of metadata record, and for added fields, the level of ottla.version from which it
+is written.
 
-A release reads records of every level that it supports, and writes records of the finalised level.
-Until an operator raises the level, each node can therefore return to the previous release, which
-can read all records in the log and in the snapshots.  Invariant WritableLevels: no record is
-appended below its level.
+A release reads records of every level that it supports, and writes only records that the finalised
+level allows. Until an operator raises the level, each node can therefore return to the previous
+release, which can read all records in the log and in the snapshots. Invariant WritableLevels: no
+record is appended below its level.
 
-A new kind of record gets an entry here, with the level of the next release; a release that changes
-no record has no level of its own.  Kafka's MetadataVersion has the same purpose for its records.
+A new kind of record gets an entry here, with the level of the next release. A release that changes
+no record has no level of its own. Kafka's MetadataVersion has the same purpose for its records.
 """
 
 from collections.abc import Iterable
@@ -22,8 +23,8 @@ KINDS = {
 """Lowest level of ottla.version for each kind of record that release 0.2.0 cannot read."""
 
 FIELDS: dict[tuple[str, str], int] = {}
-"""Lowest level of ottla.version for each field (kind, name) that was added to a known kind of
-record after release 0.2.0."""
+"""Lowest level of ottla.version for each field that was added to an existing kind of record after
+release 0.2.0, by kind and name of the field."""
 
 HIGHEST = SUPPORTED[OTTLA_VERSION].highest
 

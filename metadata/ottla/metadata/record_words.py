@@ -1,8 +1,9 @@
 """Descriptions of metadata log records in words, for operators.
 
-Pure. No secret appears: neither credentials nor values of settings that are secret. Topics are
-named as in the caller's image; a topic that is not in it is described by its id. A record of a kind
-without a row here is described by the name of its kind, so that newer records are shown, too.
+All functions are pure. Descriptions contain no secrets: neither credentials nor the values of
+secret settings. Topics have the names that the caller gives; a topic that the caller does not know
+is described by its id. A record of a kind without a function in `WORDS` is described by the name of
+its kind, so records of later releases are shown too.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ from ottla.model.settings.security.dynamic_tls import is_secret_key
 from ottla.proto import metadata_pb2 as pb
 
 TopicName = Callable[[bytes], str]
-"""Function that returns the name of a topic, given the bytes of its id."""
+"""Function that returns the name of the topic with the given id (16 bytes)."""
 
 RESOURCES = {
     TOPIC_RESOURCE: "topic",
@@ -46,7 +47,7 @@ def words_of(record: Record, topic_name: TopicName) -> str:
 
 
 def topic_id_text(topic_id: bytes) -> str:
-    """Return the id of a topic as text, or a note if it is malformed."""
+    """Return the text of a topic id, or a note that the id is malformed."""
     return str(UUID(bytes=topic_id)) if len(topic_id) == 16 else "(malformed id)"
 
 
@@ -228,4 +229,4 @@ WORDS: dict[str, Callable[[Any, TopicName], str]] = {
     "producer_ids": _producer_ids,
     "no_op": _no_op,
 }
-"""Functions that describe a record in words, by the kind of record."""
+"""Functions that describe a metadata record in words, by the kind of record."""

@@ -1,7 +1,7 @@
 """Records of the metadata log: a constructor for each kind of record, encoding and decoding.
 
-`decode_record` raises an error for unknown records. A log that contains an unknown record was
-written by a newer release, and must not be read further.
+`decode_record` raises an error for a kind of record that it does not know. Such a record was
+written by a newer release, and the node must not read the log any further.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,8 @@ def _unknown_kind(record: Record) -> CorruptDataError | NewerReleaseError:
 
 
 def register_broker_record(broker: BrokerRegistration) -> Record:
-    """Return a record of a broker's whole registration, which replaces the previous one."""
+    """Return a record of a broker's registration. It replaces the broker's previous registration as
+    a whole."""
     return Record(
         register_broker=pb.RegisterBroker(
             broker_id=broker.id,
@@ -104,7 +105,8 @@ def broker_change_record(
     log_dirs: Iterable[UUID] | None = None,
     cordoned_log_dirs: Iterable[UUID] | None = None,
 ) -> Record:
-    """Return a record that changes a broker's state. None leaves a field unchanged."""
+    """Return a record that changes the registered state of a broker. An argument of None leaves
+    that field unchanged."""
     change = pb.BrokerRegistrationChange(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
@@ -119,7 +121,8 @@ def broker_change_record(
 
 
 def register_controller_record(controller: ControllerRegistration) -> Record:
-    """Return a record of a controller's whole registration, which replaces the previous one."""
+    """Return a record of a controller's registration. It replaces the controller's previous
+    registration as a whole."""
     return Record(
         register_controller=pb.RegisterController(
             controller_id=controller.id,
@@ -147,7 +150,7 @@ def remove_topic_record(topic_id: UUID) -> Record:
 
 
 def partition_record(topic_id: UUID, partition_id: int, state: PartitionState) -> Record:
-    """Return a record of the whole state of a partition."""
+    """Return a record of the whole state of a partition, which may be new."""
     assert len(state.directories) == len(state.replicas)
     return Record(
         partition=pb.Partition(
@@ -185,9 +188,10 @@ def partition_change_record(
     lost: Sequence[NodeId] | None = None,
     directories: Iterable[UUID] | None = None,
 ) -> Record:
-    """Return a record that changes a partition. None leaves a field unchanged.
+    """Return a record that changes a partition. An argument of None leaves that field unchanged.
 
-    The partition epoch increases by one, and so does the leader epoch if `leader` is given.
+    The partition epoch increases by one. The leader epoch increases by one too if `leader` is
+    given.
     """
     return Record(
         partition_change=pb.PartitionChange(
@@ -210,13 +214,13 @@ def partition_change_record(
 
 
 def clear_elr_record(topic_name: str) -> Record:
-    """Return a record that clears the eligible leader replicas of a topic, or of every topic if the
-    name is empty."""
+    """Return a record that clears the eligible leader replicas (ELR) of the named topic. An empty
+    name means every topic."""
     return Record(clear_elr=pb.ClearElr(topic_name=topic_name))
 
 
 def config_record(resource_type: int, name: str, key: str, value: str | None) -> Record:
-    """Return a record of a dynamic setting. The value None removes the setting."""
+    """Return a record of a resource's dynamic setting. The value None removes the setting."""
     return Record(
         config=pb.Config(resource_type=resource_type, resource_name=name, key=key, value=value)
     )
@@ -228,7 +232,7 @@ def feature_level_record(name: str, level: int) -> Record:
 
 
 def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | None) -> Record:
-    """Return a record of one quota of an entity. The value None removes the quota."""
+    """Return a record of one quota of a client quota entity. The value None removes the quota."""
     return Record(
         client_quota=pb.ClientQuota(
             entity=[
@@ -259,7 +263,7 @@ def scram_credential_record(user: str, mechanism: int, credential: ScramCredenti
 
 
 def remove_scram_credential_record(user: str, mechanism: int) -> Record:
-    """Return a record of the deletion of a user's credential for a SCRAM mechanism."""
+    """Return a record that deletes a user's credential for one SCRAM mechanism."""
     return Record(
         remove_user_scram_credential=pb.RemoveUserScramCredential(name=user, mechanism=mechanism)
     )
@@ -287,7 +291,8 @@ def remove_acl_record(entry_id: UUID) -> Record:
 
 
 def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = None) -> Record:
-    """Return a record of a delegation token. `expires_ms` replaces the expiry in `token`."""
+    """Return a record of a delegation token that expires at `expires_ms`, whatever expiry `token`
+    has."""
     return Record(
         delegation_token=pb.DelegationToken(
             token_id=token.id,
@@ -316,7 +321,8 @@ def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int
 
 
 def no_op_record() -> Record:
-    """Return a record that changes nothing. It advances the end of the log."""
+    """Return a record without effect on the image. Appending it advances the end of the metadata
+    log."""
     return Record(no_op=pb.NoOp())
 
 

@@ -1,17 +1,17 @@
-"""Authorization by the ACLs of an image. Pure.
+"""Authorization by the ACLs of a metadata image; pure.
 
-The order is that of Kafka's StandardAuthorizer:
+The rules and their order are those of Kafka's StandardAuthorizer:
 
 1. Super users may do everything.
-2. An entry applies if it has the resource's type; its pattern is the resource's name, a prefix of
-   it, or the wildcard; its principal is the client's or everyone; its host is the client's; and its
-   operation is the requested one, or, for ALLOW entries, one that implies it.
-3. One DENY entry outweighs all ALLOW entries.
-4. If no entry applies, the operation is denied if there is any entry for the resource; else
+2. An entry applies if all of these match: the resource's type; the resource's name, by an equal
+   name, a prefix or the wildcard; the principal, by its name or the wildcard; the client's host;
+   and the operation, which an ALLOW entry may also imply.
+3. One DENY entry that applies outweighs all ALLOW entries.
+4. If no entry applies, the operation is denied if the resource has any entry. Otherwise,
    `allow.everyone.if.no.acl.found` decides.
 
-Invariant: RevokedAtOnce (a decision uses the latest ACL table, never an older one). Cached
-decisions are discarded with every change of an entry.
+Invariant: RevokedAtOnce (a decision uses the latest ACL table, never an older one). The authorizer
+discards its cached decisions when any entry changes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,18 +42,18 @@ from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 REMEMBERED_MAX = 20_000
 """Maximum number of cached decisions, at about 400 bytes each. The cache has two halves: recent
-decisions and older ones. With a smaller value, a broker with many clients and topics repeats
-decisions, at 10 µs each. A larger value uses more memory, which a client can fill by requesting
-ever new names."""
+decisions and older ones. With a smaller value, a broker with many clients and topics computes
+decisions again, at 10 µs each. A larger value uses more memory, which a client can fill by
+naming ever more resources."""
 
 NAME_CHARS_REMEMBERED_MAX = 512
-"""Maximum length of a resource name whose decision is cached, in characters. A group's name may
-have 32 KiB."""
+"""Maximum length, in characters, of a resource name whose decision is cached. The name of a group
+may have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
-"""Resource name that Kafka uses in the first check of whether an operation is allowed on any
-resource."""
+"""Resource name, as in Kafka, for the first step of finding out whether a principal may perform an
+operation on any resource: a check of a resource with this name."""
 
 
 class AuthorizationDecision(NamedTuple):
@@ -72,13 +72,13 @@ DEFAULT_DENY = AuthorizationDecision(False, "DefaultDeny")
 
 
 Question = tuple[str, str, AclOperation, ResourceType, str | None]
-"""Input of a decision: (principal, host, operation, resource type, name). The name None means any
-resource."""
+"""Input of a decision: (principal, host, operation, resource type, name). If the name is None, the
+question is whether the operation is allowed on any resource of the type."""
 
 
 class StandardAuthorizer:
-    """The authorizer of a node. As a publisher it receives each new metadata image, and uses the
-    ACLs of the newest one.
+    """The authorizer of a node. As a metadata publisher it receives each new image, and decides by
+    the ACLs of the newest one.
 
     Its cache of decisions is bounded, and is discarded when the ACLs change.
     """
@@ -88,8 +88,8 @@ class StandardAuthorizer:
     def __init__(
         self, config: AuthorizerConfig, audit: AuditLog | None = None, acls: AclTable = NO_ACLS
     ) -> None:
-        """Create an authorizer for an ACL table. It writes decisions to the audit log if one is
-        given."""
+        """Create an authorizer for an ACL table. If an audit log is given, the authorizer writes
+        decisions to it."""
         self._super_users = config.super_users
         self._allows_without_entry = config.allow_everyone
         self._audit = audit
@@ -104,21 +104,22 @@ class StandardAuthorizer:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in error reports."""
+        """Name of the authorizer as a metadata publisher, in error reports."""
         return "authorizer"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Use the ACLs of the new image."""
+        """Decide by the ACLs of the new image from now on."""
         self.take(image.acls)
 
     @property
     def logs_allowed(self) -> bool:
-        """True if allowed operations are logged. Each operation then needs its own decision."""
+        """True if allowed operations are logged too. Callers must then not cache permissions, so
+        that every operation is logged."""
         return self._audit is not None and self._audit.has_allowed
 
     @property
     def acls(self) -> AclTable:
-        """The ACL table that decisions use now."""
+        """The ACL table by which the authorizer decides at present."""
         return self._acls
 
     def take(self, acls: AclTable) -> None:

@@ -1,9 +1,8 @@
-"""Application of the records of topics, their settings and their partitions: many records to one
-image.
+"""Bulk application of metadata records about topics, their settings and their partitions.
 
-A topic has several records, and a broker that shuts down changes all its partitions. Whatever their
-number, each map of the image is copied once, and the image is created once (`finish`). A record
-that does not fit raises CorruptDataError; the given image never changes.
+A new topic has several records, and a broker that shuts down changes all its partitions. Whatever
+the number of records, each map of the image is copied once, and `finish` creates one new image. A
+record that does not fit the image raises CorruptDataError. The original image never changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +28,7 @@ RECOVERY_STATES = {int(state): state for state in RecoveryState}
 
 
 class TopicsFold:
-    """The topics of an image, to which records are applied in bulk."""
+    """A metadata image under construction, to which records about topics are applied in bulk."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -203,8 +202,8 @@ def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImag
 
 
 def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
-    """Return the state of a partition after the change. Fields absent from the record keep their
-    values."""
+    """Return the state of a partition after a PartitionChange record. Fields absent from the record
+    keep their values."""
     has = record.HasField
     leads = has("leader")
     leader_epoch = Epoch(old.leader_epoch + 1) if leads else old.leader_epoch
@@ -271,7 +270,8 @@ def _recovery_state(number: int) -> RecoveryState:
 
 
 def read_uuid(data: bytes) -> UUID:
-    """Return the id in a record.  Raises CorruptDataError if it is not 16 bytes long."""
+    """Return the UUID in a field of a record. Raises CorruptDataError if the field is not 16 bytes
+    long."""
     if len(data) != 16:
         raise CorruptDataError(f"metadata record: a uuid of {len(data)} bytes")
     return UUID(bytes=data)

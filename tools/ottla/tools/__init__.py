@@ -1,4 +1,5 @@
-"""Generators of documentation pages and shell scripts, which `make docs` runs, and of releases.
+"""Generators of documentation pages and shell scripts for `make docs`, and of release files for
+`make release`.
 
 reference_pages.py     generates pages of docs/, and the table of features in README.md
 cli_page.py            generates docs/reference/cli.md

@@ -1,4 +1,4 @@
-"""Generator of docs/reference/cli.md from the parsers of all commands."""
+"""Generator of docs/reference/cli.md from the argument parsers of all commands."""
 
 import argparse
 from collections.abc import Iterator

@@ -59,8 +59,8 @@ SECTIONS = (
         ),
     ),
 )
-"""Names shown first, by section. All other names follow in the sections for results and
-arguments."""
+"""Names that the page shows first, by section. All other public names follow in the sections for
+results and arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def _anchor(heading: str) -> str:
 
 
 def undocumented() -> list[str]:
-    """Return the public classes, methods and fields without a docstring."""
+    """Return the names of public classes, methods and fields of the client that have no
+    docstring."""
     found = []
     for module in (ottla.client, aio):
         for name in module.__all__:

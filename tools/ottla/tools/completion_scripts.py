@@ -19,7 +19,7 @@ from ottla.cli.verbs import declare
 
 FILE, DIRECTORY, TOPIC, GROUP, PROFILE = "@file", "@dir", "@topics", "@groups", "@profiles"
 FREE = ""
-"""Kind of a value for which there is no completion."""
+"""Kind of an option's value that the shell does not complete, such as a number."""
 
 KINDS_OF_METAVARS = {
     "FILE": FILE,
@@ -33,27 +33,27 @@ KINDS_OF_METAVARS = {
 KINDS_OF_OPTIONS = {"dir": DIRECTORY, "topic": TOPIC, "group": GROUP, "profile": PROFILE}
 HELP = "help"
 COMPLETIONS = Path(ottla.cli.main.__file__).parent / "completions"
-"""Folder of the generated scripts, in the package of `ottla.cli`."""
+"""Folder of the generated scripts, in the package `ottla.cli`."""
 
 
 @dataclass(slots=True)
 class CompletionRow:
-    """The words that can follow one command or verb."""
+    """The words that may follow one command or verb on the command line."""
 
     verbs: dict[str, str] = field(default_factory=dict)
-    """Summary of each verb, by the verb."""
+    """Verbs that may follow, each with its one-line summary."""
 
     options: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
-    """Kind of each option's value: @…, or choices separated by bars."""
+    """Kind of each option's value: `@` and the kind of a name, or the choices separated by bars."""
 
     argument: str = FREE
-    """Kind of the values of the positional arguments."""
+    """Kind of values that the positional arguments accept."""
 
 
 def completion_table() -> dict[str, CompletionRow]:
-    """Return the completion rows of all commands. Each key is a sequence of words that follow
-    `ottla`."""
+    """Return the completion rows of all commands. Each key is the sequence of words after `ottla`
+    that the row completes."""
     summaries = {name: command.summary for name, command in COMMANDS.items()}
     table = {"": CompletionRow({**summaries, HELP: "show the help of a command"})}
     table[HELP] = CompletionRow(dict(summaries))
@@ -132,7 +132,7 @@ def fish_script() -> str:
 
 
 def scripts() -> dict[str, str]:
-    """Return each shell's script by its file name."""
+    """Return the completion script of each shell, by the script's file name."""
     return {"ottla.bash": bash_script(), "ottla.zsh": zsh_script(), "ottla.fish": fish_script()}
 
 

@@ -43,7 +43,8 @@ MISSING = {
     "share groups (KIP-932)": (*range(76, 80), *range(83, 88), 90, 91, 92),
     "streams groups (KIP-1071)": (88, 89, 93),
 }
-"""API keys that Ottla lacks, by the capability that needs them."""
+"""API keys that some features of Kafka need, by feature. The compatibility page lists a feature as
+missing if brokers serve none of its keys."""
 
 FEATURES = (
     ("produce, fetch, all five codecs, idempotent producers", "yes", "record bytes never change"),
@@ -223,7 +224,7 @@ def features_table() -> str:
 
 
 def with_features(readme: str) -> str:
-    """Return the text of the README with the table of features between its two marks."""
+    """Return the README's text with a new table of features between the two marker comments."""
     before, _, rest = readme.partition(FEATURES_BEGIN)
     _, _, after = rest.partition(FEATURES_END)
     return before + FEATURES_BEGIN + features_table() + FEATURES_END + after
@@ -393,7 +394,7 @@ METRICS_LEFT_OUT = (
     ),
     ("`app-info`, `yammer-metrics-count`, `kafka-metrics-count`, `Log4jController`", "of the JVM"),
 )
-"""Metrics of Kafka 4.4.0's MBeans that a node does not export, each with the reason."""
+"""Metrics in Kafka 4.4.0's MBeans that a node does not export, each with the reason."""
 
 
 def compatibility_page() -> str:
@@ -480,8 +481,8 @@ async def pages() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the pages below the folder that the command line names, the completion scripts, and the
-    table of features in README.md."""
+    """Write the reference pages below the folder that the command line names. Write the completion
+    scripts and the README's table of features too."""
     folder = Path(sys.argv[1])
     for name, text in trio.run(pages).items():
         (folder / "reference" / name).write_text(text)

@@ -1,12 +1,13 @@
 """Files of a release in addition to its packages: notes, bill of materials, checksums.
 
-`make release` calls `check` before the packages are built, and `finish DIRECTORY` afterwards:
+`make release` calls `check` before it builds the packages, and `finish DIRECTORY` afterwards, which
+writes:
 - `NOTES.md`: the section of CHANGELOG.md about this version.
-- `ottla-VERSION.cdx.json`: a bill of materials in CycloneDX 1.6, of the packages that pip would
-  install with the pure wheel on this machine, with the hash of each.
+- `ottla-VERSION.cdx.json`: a bill of materials in CycloneDX 1.6. It lists the packages, with their
+  hashes, that pip would install with the pure wheel on this machine.
 - `SHA256SUMS`: checksums of all files, for `sha256sum --check`.
 
-`RELEASES` names the commit of each release.  The commit that sets a version cannot contain its own
+`RELEASES` names the commit of each release. The commit that sets a version cannot contain its own
 hash, so the next commit adds the line.
 """
 
@@ -28,8 +29,8 @@ SUMS = "SHA256SUMS"
 NOTES = "NOTES.md"
 CHUNK_BYTES = 1 << 20
 LICENSE_CHARS_MAX = 80
-"""Maximum length of a license's name, in characters. Longer texts are left out, because some
-packages have the whole text of their license in the field of the name."""
+"""Maximum length of a license's name, in characters. Longer values are omitted, because some
+packages put the whole text of their license into the field of its name."""
 
 _LINE = re.compile(r"(\d+\.\d+\.\d+) +(\d{4}-\d\d-\d\d) +([0-9a-f]{40})")
 _HEADING = re.compile(r"## (\S+)(?: \((\d{4}-\d\d-\d\d)\))?")
@@ -37,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class ReleaseError(Exception):
-    """A release that must not be built, with the reason."""
+    """The release must not be built; the message gives the reason."""
 
 
 class Release(NamedTuple):
@@ -49,7 +50,8 @@ class Release(NamedTuple):
 
 
 def parse_releases(text: str) -> list[Release]:
-    """Return the releases that a text names, in order.  Raises ReleaseError for an invalid line."""
+    """Return the releases in a text of the file `RELEASES`, in order. Raises ReleaseError for an
+    invalid line."""
     found: list[Release] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -64,7 +66,7 @@ def parse_releases(text: str) -> list[Release]:
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
-    """Return the parts of a version as numbers."""
+    """Return the numbers of a version such as 0.3.0, so that versions can be compared."""
     return tuple(map(int, version.split(".")))
 
 
@@ -86,8 +88,8 @@ def notes_of(changelog: str, version: str) -> str:
 
 
 def check_version(project: str, changelog: str, releases: str) -> None:
-    """Raise ReleaseError if the files of the source tree disagree about the version to release. The
-    arguments are their texts."""
+    """Raise ReleaseError if the given files of the source tree disagree about the version to
+    release. Each argument is the text of a file."""
     version = tomllib.loads(project)["project"]["version"]
     if version != VERSION:
         raise ReleaseError(
@@ -100,10 +102,10 @@ def check_version(project: str, changelog: str, releases: str) -> None:
 
 
 def bill_of_materials(report: Mapping[str, Any], *, name: str, made_at: str) -> dict[str, Any]:
-    """Return the CycloneDX document of an installation that pip reported.
+    """Return the CycloneDX document for an installation that pip reported.
 
-    `report` is the JSON that `pip install --report` writes, and `name` the package that is
-    released.  Two calls with equal arguments return equal documents.
+    `report` is the JSON that `pip install --report` writes, and `name` is the released package. Two
+    calls with equal arguments return equal documents.
     """
     installed = {canonical(one["metadata"]["name"]): one for one in report["install"]}
     if name not in installed:
@@ -179,7 +181,7 @@ def _component(key: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sums_of(files: Iterable[Path]) -> str:
-    """Return the checksums of files in the form of `sha256sum`."""
+    """Return the SHA-256 checksums of files, in the format of `sha256sum`."""
     lines = []
     for path in sorted(files):
         digest = hashlib.sha256()
@@ -207,8 +209,8 @@ def check() -> None:
 
 
 def finish(directory: Path) -> None:
-    """Write notes, bill of materials and checksums into the directory that contains the release's
-    packages."""
+    """Write the release notes, the bill of materials and the checksums into the directory that
+    contains the packages."""
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     (directory / NOTES).write_text(f"# Ottla {VERSION}\n\n{notes_of(changelog, VERSION)}", "utf-8")
     (wheel,) = directory.glob(f"ottla-{VERSION}-py3-none-any.whl")
@@ -227,7 +229,8 @@ def _output(*command: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `check`, or `finish DIRECTORY`."""
+    """Run `check` or `finish DIRECTORY`, as given on the command line. Returns 1 if the release
+    must not be built, else 0."""
     acts: dict[str, Callable[..., None]] = {"check": check, "finish": finish}
     try:
         acts[words[0]](*map(Path, words[1:]))
