@@ -144,6 +144,7 @@ SHEET: dict[str, set[str]] = {
     "DescribeQuotaUsage": {"Cluster DescribeConfigs"},
     "WriteSnapshot": {"Cluster Alter"},
     "DescribeShareDelivery": {"Group Describe", "Topic Describe"},
+    "DescribeShareRecords": {"Group Describe", "Topic Describe"},
 }
 """Operations in Kafka's own code (KafkaApis, ControllerApis, AclApis), and in ours."""
 

@@ -109,6 +109,11 @@ from ottla.wire.messages.describe_share_delivery_response import (
     DescribedShareDelivery,
     DescribeShareDeliveryResponse,
 )
+from ottla.wire.messages.describe_share_records_request import DescribeShareRecordsRequest
+from ottla.wire.messages.describe_share_records_response import (
+    DescribedShareRange,
+    DescribeShareRecordsResponse,
+)
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
@@ -487,6 +492,37 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         "00000000 0000 00  02  0274 00000001 0000000000000002 0000000000000003 0000000000000004"
         " 0000000000000005 0000000000000006 ffffffffffffffff 0000000000000007 0000000000000008"
         " 01 00  00",
+    ),
+    (
+        DescribeShareRecordsRequest(
+            group_id="g",
+            topic_name="t",
+            partition_index=1,
+            start_offset=2,
+            range_count_max=3,
+            has_waiting=True,
+        ),
+        0,
+        "0267 0274 00000001 0000000000000002 00000003 01 00",
+    ),
+    (
+        DescribeShareRecordsResponse(
+            next_offset=-1,
+            ranges=[
+                DescribedShareRange(
+                    first_offset=1,
+                    last_offset=2,
+                    state=1,
+                    delivery_count=3,
+                    member_id="m",
+                    lock_end_ms=4,
+                    is_being_stored=True,
+                )
+            ],
+        ),
+        0,
+        "00000000 0000 00 ffffffffffffffff 02 0000000000000001 0000000000000002 01 00000003"
+        " 026d 0000000000000004 01 00 00",
     ),
     (
         DescribeQuotaUsageResponse(

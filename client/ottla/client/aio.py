@@ -115,6 +115,7 @@ class AioAdmin(Bridge[Admin]):
     tail_client_metrics = asked(Admin.tail_client_metrics)
     share_group_deliveries = asked(Admin.share_group_deliveries)
     share_group_offsets = asked(Admin.share_group_offsets)
+    share_group_records = asked(Admin.share_group_records)
     topic_configs = asked(Admin.topic_configs)
     try_alter_configs = asked(Admin.try_alter_configs)
     try_alter_group_offsets = asked(Admin.try_alter_group_offsets)

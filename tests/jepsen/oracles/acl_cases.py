@@ -528,6 +528,12 @@ OWN_CASES = (
     AclCase(20007, 0, {"start_offset": -1}, ((CLUSTER_DESCRIBE,), (CLUSTER_CONFIGS,))),
     AclCase(20008, 0, {"validate_only": True}, ((CLUSTER_ALTER,),)),
     AclCase(20009, 0, {"group_id": GROUP}, ((GROUP_DESCRIBE,),)),
+    AclCase(
+        20010,
+        0,
+        {"group_id": GROUP, "topic_name": TOPIC, "range_count_max": 1},
+        ((GROUP_DESCRIBE,), (TOPIC_DESCRIBE,)),
+    ),
 )
 """Ottla's own requests."""
 

@@ -145,6 +145,7 @@ DESCRIBE_QUOTA_USAGE = 20006
 DESCRIBE_METADATA_CHANGES = 20007
 WRITE_SNAPSHOT = 20008
 DESCRIBE_SHARE_DELIVERY = 20009
+DESCRIBE_SHARE_RECORDS = 20010
 
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
@@ -736,6 +737,13 @@ _ROWS = (
         "0 flexible 0+",
         on_group(OP.DESCRIBE),
         need(OP.DESCRIBE, TOPIC, "", Scope.EACH),
+    ),
+    served(
+        DESCRIBE_SHARE_RECORDS,
+        "DescribeShareRecords",
+        "0 flexible 0+",
+        on_group(OP.DESCRIBE),
+        on_topics(OP.DESCRIBE, "topic_name", Scope.REQUEST),
     ),
 )
 

@@ -2,7 +2,8 @@
 
 share_fetch.py            ShareFetch: acknowledges, acquires and sends records: start here
 share_acknowledge.py      ShareAcknowledge: ends or renews the acquisition of records
-describe_delivery.py      DescribeShareDelivery, an API of Ottla's own
+describe_delivery.py      DescribeShareDelivery: number of records by the reason why they wait
+describe_records.py       DescribeShareRecords: records in flight, their members and locks
 share_apis.py             registers these handlers
 share_delivery.py         sessions and share partitions of a broker, as these handlers use them
 share_sessions.py         the partitions that a member fetches, and the epoch of its last request

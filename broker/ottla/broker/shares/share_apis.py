@@ -1,16 +1,23 @@
-"""Registers the handlers of ShareFetch, ShareAcknowledge and DescribeShareDelivery. Pure."""
+"""Registers the handlers of ShareFetch, ShareAcknowledge, DescribeShareDelivery and
+DescribeShareRecords. Pure."""
 
 from collections.abc import Callable
 
 from ottla.broker.logs.cold_reads import ColdReads
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.shares.describe_delivery import DescribeShareDeliveryApi
+from ottla.broker.shares.describe_records import DescribeShareRecordsApi
 from ottla.broker.shares.led_share import DeliveryPorts
 from ottla.broker.shares.share_acknowledge import ShareAcknowledgeApi
 from ottla.broker.shares.share_delivery import ShareDelivery
 from ottla.broker.shares.share_fetch import ShareFetchApi
 from ottla.node.network.dispatch import Dispatcher
-from ottla.wire.apis import DESCRIBE_SHARE_DELIVERY, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from ottla.wire.apis import (
+    DESCRIBE_SHARE_DELIVERY,
+    DESCRIBE_SHARE_RECORDS,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+)
 
 
 class ShareApis:
@@ -34,6 +41,7 @@ class ShareApis:
         )
         self.acknowledge = ShareAcknowledgeApi(self.delivery)
         self.describe = DescribeShareDeliveryApi(self.delivery)
+        self.records = DescribeShareRecordsApi(self.delivery)
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the handlers, and a listener that ends sessions when their connection
@@ -41,4 +49,5 @@ class ShareApis:
         dispatcher.register(SHARE_FETCH, self.fetch.handle)
         dispatcher.register(SHARE_ACKNOWLEDGE, self.acknowledge.handle)
         dispatcher.register(DESCRIBE_SHARE_DELIVERY, self.describe.handle)
+        dispatcher.register(DESCRIBE_SHARE_RECORDS, self.records.handle)
         dispatcher.on_closed.append(self.delivery.on_closed)

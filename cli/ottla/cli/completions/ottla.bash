@@ -280,7 +280,7 @@ _ottla_row() {
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'share')
-      verbs='list describe offsets reset offset-delete delete'
+      verbs='list describe peek offsets reset offset-delete delete'
       options='-h --help'
       values=''
       argument='' ;;
@@ -293,6 +293,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share peek')
+      verbs=''
+      options='-h --help --topic --offset --limit --waiting --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --offset= --limit= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'share offsets')
       verbs=''

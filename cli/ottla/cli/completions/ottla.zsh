@@ -281,7 +281,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'share')
-      ottla_verbs=('list:list share groups' 'describe:show state, members, start offsets and lags' 'offsets:show the start offset and the lag of each partition' 'reset:show and move the start offsets of a group' 'offset-delete:delete the offsets of topics' 'delete:delete share groups without members, with their offsets')
+      ottla_verbs=('list:list share groups' 'describe:show state, members, start offsets and lags' 'peek:show the records in flight, with members and locks' 'offsets:show the start offset and the lag of each partition' 'reset:show and move the start offsets of a group' 'offset-delete:delete the offsets of topics' 'delete:delete share groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -294,6 +294,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'share peek')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--topic' '--offset' '--limit' '--waiting' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--topic=@topics' '--offset=' '--limit=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'share offsets')
       ottla_verbs=()

@@ -86,7 +86,7 @@ async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: Res
     given = _from_file(arguments, group)
     partitions = sorted(before if given is None else given)
     if arguments.topic:
-        partitions = await _named(admin, arguments.topic)
+        partitions = await partitions_named(admin, arguments.topic)
     if not partitions:
         raise ConfigError("--topic", f"is not given, and {target.noun} {group!r} has no offsets")
     after = await _wanted(admin, arguments, before, partitions, given, target.command)
@@ -123,7 +123,7 @@ def _from_file(arguments: argparse.Namespace, group: str) -> dict[TopicPartition
     return parse_plan(text, group)
 
 
-async def _named(admin: Admin, texts: list[str]) -> list[TopicPartition]:
+async def partitions_named(admin: Admin, texts: list[str]) -> list[TopicPartition]:
     """Return the partitions that --topic names. Raises RefusedError if a topic or partition does
     not exist."""
     found: dict[TopicPartition, None] = {}

@@ -1,4 +1,4 @@
-"""`ottla share list|describe|offsets|reset|offset-delete|delete`: shows and changes share
+"""`ottla share list|describe|peek|offsets|reset|offset-delete|delete`: shows and changes share
 groups."""
 
 import argparse
@@ -10,6 +10,8 @@ from ottla.cli.common import CONNECTION, FORMAT, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, YES, confirm_in_loop
 from ottla.cli.groups.group_reset import RESET_OPTIONS, ResetTarget, reset_offsets
 from ottla.cli.groups.share_delivery_view import delivery_object, delivery_text
+from ottla.cli.groups.share_peek import PEEK_OPTIONS
+from ottla.cli.groups.share_peek import peek as show_records
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import print_table
@@ -76,6 +78,11 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
         ((*_offset_row(*one), delivery_text(deliveries.get(one[0]))) for one in offsets),
     )
     return 0
+
+
+async def peek(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Show the records of a share group that are in flight. Returns the exit code."""
+    return await show_records(admin, arguments, await _described(admin, arguments.group))
 
 
 async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -265,6 +272,7 @@ VERBS = (
         ),
     ),
     _verb("describe", "show state, members, start offsets and lags", describe, GROUP),
+    _verb("peek", "show the records in flight, with members and locks", peek, GROUP, *PEEK_OPTIONS),
     _verb("offsets", "show the start offset and the lag of each partition", offsets, GROUP),
     _verb("reset", "show and move the start offsets of a group", reset, GROUP, *RESET_OPTIONS),
     _verb(

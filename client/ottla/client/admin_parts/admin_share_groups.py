@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
 
 from ottla.client.admin_parts.admin_calls import by_topic
 from ottla.client.admin_parts.admin_groups import (
@@ -15,7 +17,7 @@ from ottla.client.groups.coordinator import Coordinator
 from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError
-from ottla.model.errors import ErrorCode, RefusedError, code_of
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, code_of
 from ottla.model.ids import TopicPartition
 from ottla.wire.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
@@ -43,6 +45,11 @@ from ottla.wire.messages.describe_share_group_offsets_request import (
 from ottla.wire.messages.describe_share_group_offsets_response import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponsePartition,
+)
+from ottla.wire.messages.describe_share_records_request import DescribeShareRecordsRequest
+from ottla.wire.messages.describe_share_records_response import (
+    DescribedShareRange,
+    DescribeShareRecordsResponse,
 )
 from ottla.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
 from ottla.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
@@ -90,6 +97,40 @@ class ShareRecordCounts:
     is_spread: bool
     """True if settled and delayed records alternate so often that only records near the start
     offset are delivered."""
+
+
+class ShareRecordState(IntEnum):
+    """Delivery state of unsettled records of a share group, by Kafka's numbers."""
+
+    AVAILABLE = 0
+    """A member can acquire the records now, or once a delay, a back-off or another record of their
+    key ends."""
+    ACQUIRED = 1
+    """A member has acquired the records."""
+    ACKNOWLEDGED = 2
+    """A member has accepted the records, and their state is being stored."""
+    ARCHIVING = 3
+    """The records wait until their dead letters are written."""
+    ARCHIVED = 4
+    """The records will not be delivered again, and their state is being stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRecordRange:
+    """Range of unsettled records of a share group in one partition with equal delivery state."""
+
+    first_offset: int
+    last_offset: int
+    """Last offset, inclusive."""
+    state: ShareRecordState
+    delivery_count: int
+    """Number of deliveries of each record so far."""
+    member_id: str | None
+    """Member that has acquired the records, or None."""
+    lock_end_ms: int | None
+    """Time in ms since 1970 at which the member's acquisition lock ends, or None."""
+    is_being_stored: bool
+    """True if the state is not durable yet."""
 
 
 class ShareGroupCalls(GroupCalls):
@@ -163,6 +204,54 @@ class ShareGroupCalls(GroupCalls):
                 if at in partitions:
                     found[at] = _record_counts(row)
         return found
+
+    async def share_group_records(
+        self,
+        group_id: str,
+        at: TopicPartition,
+        *,
+        start_offset: int = 0,
+        count_max: int = 1_000,
+        has_waiting: bool = False,
+    ) -> list[ShareRecordRange]:
+        """Return up to `count_max` ranges of the records in flight in one partition, from an offset
+        on: those that members have acquired, and those that wait for their dead letter.
+
+        With `has_waiting`, records that no member has acquired are included as far as the leader
+        has them in memory. The result is empty if no member fetches the partition. Raises
+        RefusedError(UNSUPPORTED_VERSION) if the brokers are not Ottla's or are older.
+        """
+        found: list[ShareRecordRange] = []
+        next_offset: int | None = start_offset
+        while next_offset is not None and len(found) < count_max:
+            request = DescribeShareRecordsRequest(
+                group_id=group_id,
+                topic_name=at.topic,
+                partition_index=at.partition,
+                start_offset=next_offset,
+                range_count_max=count_max - len(found),
+                has_waiting=has_waiting,
+            )
+            answer = await self._retry_until_timeout(partial(self._records_once, at, request))
+            found += map(_record_range, answer.ranges)
+            # An offset that does not grow would repeat the request without an end.
+            next_offset = answer.next_offset if answer.next_offset > next_offset else None
+        return found[:count_max]
+
+    async def _records_once(
+        self, at: TopicPartition, request: DescribeShareRecordsRequest
+    ) -> DescribeShareRecordsResponse:
+        leader = await self._cluster.leader_of(at)
+        try:
+            answer = await self._cluster.request(request, DescribeShareRecordsResponse, node=leader)
+        except ConnectionLostError:  # Kafka's brokers end the connection.
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION, "the broker does not report records in flight"
+            ) from None
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._cluster.forget_leaders()
+        raise_for(answer.error_code, answer.error_message)
+        return answer
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -277,6 +366,22 @@ def _record_counts(row: DescribedShareDelivery) -> ShareRecordCounts:
         key_count=row.key_count,
         dead_letter_count=row.dead_letter_count,
         is_spread=row.is_spread,
+    )
+
+
+def _record_range(row: DescribedShareRange) -> ShareRecordRange:
+    try:
+        state = ShareRecordState(row.state)
+    except ValueError:
+        raise ProtocolError(f"DescribeShareRecords: a record has state {row.state}") from None
+    return ShareRecordRange(
+        first_offset=row.first_offset,
+        last_offset=row.last_offset,
+        state=state,
+        delivery_count=row.delivery_count,
+        member_id=row.member_id or None,
+        lock_end_ms=None if row.lock_end_ms < 0 else row.lock_end_ms,
+        is_being_stored=row.is_being_stored,
     )
 
 
