@@ -15,9 +15,10 @@ import ottla.cli
 from ottla.cli import terminal
 from ottla.cli.common import print_json
 from ottla.cli.main import guarded, run
-from ottla.cli.records.record_printer import Printer, ReadPosition
+from ottla.cli.records.record_printer import Printer
 from ottla.cli.tables import print_table, table
 from ottla.client import ConsumerRecord
+from ottla.client.fetch.position_reads import ReadPosition
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NO_EPOCH, Offset
 from ottla.node.log_output_driver import VisibleFormatter

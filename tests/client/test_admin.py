@@ -25,6 +25,28 @@ async def test_a_topic_from_its_creation_to_its_end(ottla_cluster: ClusterUnderT
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_topics_are_described_together_with_eligible_leaders(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        await admin.create_topic("a", partition_count=2)
+        await admin.create_topic("b", partition_count=2)
+        assert await admin.list_topic_names() == ["a", "b"]
+        found = await admin.describe_topics(["b", "a", "none"])
+        refused = found.pop("none")
+        assert isinstance(refused, RefusedError)
+        assert refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name, topic in found.items():
+            assert not isinstance(topic, RefusedError)
+            assert topic.name == name
+            assert [one.eligible for one in topic.partitions] == [(), ()]
+            assert topic.topic_id == (await admin.describe_topic(name)).topic_id
+        first = (await admin.describe_topics(["a", "b"], partition_count_max=1))["a"]
+        assert not isinstance(first, RefusedError)
+        assert [one.partition for one in first.partitions] == [0]
+        assert await admin.describe_topics([]) == {}
+
+
 async def test_a_rehearsal_creates_nothing_and_says_what_would_be_refused(
     ottla_cluster: ClusterUnderTest,
 ) -> None:

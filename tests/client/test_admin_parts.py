@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
+from typing import Any
 from uuid import UUID
 
 import confluent_kafka
@@ -24,11 +25,16 @@ from ottla.client import (
     open_consumer,
     open_producer,
 )
+from ottla.client.admin_parts.admin_topics import TopicCalls
 from ottla.client.network.cluster import Cluster
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.ids import NodeId
 from ottla.model.settings.resources import ConfigSource
-from ottla.wire.messages.metadata_response import MetadataResponse
+from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NODE = NodeId(1)
@@ -354,3 +360,28 @@ async def test_changes_of_the_voters_are_refused_with_the_quorum_s_reason(
             assert caught.value.code is code, caught.value
             assert caught.value.message
         assert [one.node for one in (await admin.describe_quorum()).voters] == [voter.node]
+
+
+async def test_topics_of_an_old_broker_are_described_without_eligible_leaders() -> None:
+    class OldCluster:
+        async def request(self, request: Any, kind: Any) -> Any:
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "no such request")
+
+        async def version_of(self, api_key: int) -> int:
+            return 0
+
+        async def metadata(self, names: Any = None) -> MetadataResponse:
+            partition = MetadataResponsePartition(partition_index=0, leader_id=-1)
+            return MetadataResponse(
+                topics=[
+                    MetadataResponseTopic(name="t", partitions=[partition]),
+                    MetadataResponseTopic(name="__internal"),
+                ]
+            )
+
+    cluster: Any = OldCluster()
+    calls = TopicCalls(cluster, client_id="c", timeout_s=1)
+    topic = (await calls.describe_topics(["t"]))["t"]
+    assert not isinstance(topic, RefusedError)
+    assert [(one.leader, one.eligible) for one in topic.partitions] == [(None, None)]
+    assert await calls.list_topic_names() == ["__internal", "t"]

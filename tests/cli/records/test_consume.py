@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.cli.records.consume import records_of, wanted_of
-from ottla.cli.records.record_printer import Printer, ReadPosition
+from ottla.cli.records.record_printer import Printer
 from ottla.cli.topics.topic_verbs import describe
 from ottla.client import ConsumerRecord
+from ottla.client.fetch.position_reads import ReadPosition, records_of, wanted_of
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.storage.directories.meta_properties import uuid_to_text

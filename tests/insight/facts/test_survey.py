@@ -2,9 +2,20 @@
 
 from uuid import UUID
 
+import trio
+
+from ottla.client import open_admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
-from ottla.insight.facts.survey_driver import SurveyedBroker, SurveyedPartition, _replica, counts_of
+from ottla.client.testing import open_test_cluster
+from ottla.insight.facts.survey_driver import (
+    SurveyedBroker,
+    SurveyedPartition,
+    _replica,
+    brokers_of,
+    counts_of,
+)
 from ottla.model.ids import ZERO_UUID, NodeId, Offset
+from ottla.model.version import VERSION
 
 NOW_MS = 1_700_000_000_000
 LEADER = QuorumReplica(
@@ -62,3 +73,13 @@ def test_a_brokers_partitions_are_counted_where_it_leads_and_where_it_lags() -> 
     )
 
     assert found == {"leaders": 1, "replicas": 3, "under_replicated": 1, "out_of_sync": 1}
+
+
+async def test_a_secure_cluster_is_surveyed_with_the_login_of_the_admin_client() -> None:
+    with trio.fail_after(60):
+        async with (
+            open_test_cluster(is_secure=True) as cluster,
+            open_admin(cluster.bootstrap, security=cluster.security) as admin,
+        ):
+            (found,) = await brokers_of(admin)
+            assert (found.failure, found.version) == ("", VERSION)

@@ -15,10 +15,9 @@ import trio
 
 from ottla.cli.backup.backup_files import Manifest, PartitionFile, StoredTopic, records_path
 from ottla.cli.common import counted
-from ottla.cli.records.consume import fetch_once
-from ottla.cli.records.record_printer import ReadPosition
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.client.admin import Admin
+from ottla.client.fetch.position_reads import ReadPosition, fetch_once
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ErrorCode, RefusedError

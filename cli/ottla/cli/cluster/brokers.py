@@ -7,12 +7,7 @@ from typing import Any
 
 import trio
 
-from ottla.cli.cluster.log_dirs import (
-    LIST_TIMEOUT_S,
-    LOG_DIRS,
-    ask,
-    ask_bytes,
-)
+from ottla.cli.cluster.log_dirs import LOG_DIRS
 from ottla.cli.cluster.removal.cordon import CORDON
 from ottla.cli.cluster.removal.remove import REMOVE
 from ottla.cli.cluster.removal.unregister import UNREGISTER
@@ -25,6 +20,7 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.insight.facts.log_dirs_driver import LIST_TIMEOUT_S, ask, ask_bytes
 from ottla.insight.facts.survey_driver import (
     SurveyedBroker,
     SurveyedPartition,

@@ -3,32 +3,23 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 import trio
 
 from ottla.cli.common import CONNECTION, bootstrap_of, counted, run_async
 from ottla.cli.options import Declared, option
-from ottla.cli.records.record_printer import Printer, ReadPosition
+from ottla.cli.records.record_printer import Printer
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
-from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
-from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.client.fetch.position_reads import ReadPosition, fetch_once, wanted_of
 from ottla.client.fetch.record_decoder import RecordDecoder
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.insight.facts.offsets import offsets_at
-from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError, row_of
-from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
-from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
-from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.messages.fetch_response import FetchResponse
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
-FETCH_BY_NAME_VERSION = FETCH_TOPIC_IDS_FROM - 1
-PARTITION_BYTES_MAX = 1 << 20
-WAIT_MS_MAX = 500
 ATTEMPTS = 50
 
 
@@ -201,105 +192,3 @@ async def _read(
                 left -= 1
         sys.stdout.flush()
     return printer.count
-
-
-async def fetch_once(
-    cluster: Cluster, positions: list[ReadPosition], level: str, decoder: RecordDecoder
-) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
-    """Fetch once from each leader, one after another. Returns the records by position, and a
-    retriable error code if one occurred."""
-    by_leader: dict[Any, list[ReadPosition]] = {}
-    for position in positions:
-        at = TopicPartition(position.topic, position.partition)
-        leader = await cluster.leader_of(at)
-        by_leader.setdefault(leader, []).append(position)
-    found: list[tuple[ReadPosition, list[ConsumerRecord]]] = []
-    stale = 0
-    for leader, wanted in by_leader.items():
-        request = FetchRequest(
-            max_wait_ms=WAIT_MS_MAX if len(by_leader) == 1 else 0,
-            min_bytes=1,
-            max_bytes=50 << 20,
-            session_epoch=-1,
-            isolation_level=ISOLATION[level],
-            topics=_fetch_topics(wanted),
-        )
-        answer = await cluster.request(
-            request, FetchResponse, node=leader, version=FETCH_BY_NAME_VERSION
-        )
-        by_place = {(position.topic, position.partition): position for position in wanted}
-        parts = [(one.topic, part) for one in answer.responses for part in one.partitions]
-        for topic, part in parts:
-            position = by_place[topic, part.partition_index]
-            if part.error_code != ErrorCode.NONE:
-                if not row_of(part.error_code).is_retriable:
-                    raise_for(part.error_code)
-                stale = part.error_code
-                continue
-            position.leader = leader
-            aborted = [
-                (one.producer_id, one.first_offset) for one in part.aborted_transactions or ()
-            ]
-            found.append((position, records_of(part.records, position, aborted, decoder)))
-    return found, stale
-
-
-def _fetch_topics(positions: Iterable[ReadPosition]) -> list[FetchTopic]:
-    by_topic: dict[str, list[FetchPartition]] = {}
-    for position in positions:
-        by_topic.setdefault(position.topic, []).append(_partition(position))
-    return [FetchTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()]
-
-
-def _partition(position: ReadPosition) -> FetchPartition:
-    return FetchPartition(
-        partition=position.partition,
-        fetch_offset=position.offset,
-        partition_max_bytes=PARTITION_BYTES_MAX,
-    )
-
-
-def records_of(
-    data: Any,
-    position: ReadPosition,
-    aborted: Iterable[tuple[int, int]] = (),
-    decoder: RecordDecoder | None = None,
-) -> list[ConsumerRecord]:
-    """Return the complete records in a fetch response. An incomplete batch at the end of the
-    response is fetched again.
-
-    Records of `aborted` transactions, each given as (producer id, first offset), are left out.
-    """
-    if not data:
-        return []
-    fetched = FetchedRecords(
-        TopicPartition(position.topic, position.partition),
-        Offset(position.offset),
-        NO_EPOCH,
-        data,
-        aborted=[(producer_id, Offset(first)) for producer_id, first in aborted],
-        decoder=decoder,
-    )
-    try:
-        found = fetched.take(sys.maxsize)
-    except CorruptDataError:
-        raise_for(ErrorCode.CORRUPT_MESSAGE)
-    if not found:
-        # The batches contained only markers, aborted records or compacted offsets: skip them.
-        position.offset = max(position.offset, fetched.offset)
-    return found
-
-
-def wanted_of(
-    records: Iterable[ConsumerRecord], position: ReadPosition
-) -> Iterator[ConsumerRecord]:
-    """Yield the records between the position and its end offset. If a record is at or after the end
-    offset, set the position to the end offset."""
-    for record in records:
-        if position.end_offset is not None and record.offset >= position.end_offset:
-            # Compaction may have removed the last records before the end, so the position is set
-            # here.
-            position.offset = position.end_offset
-            return
-        if record.offset >= position.offset:
-            yield record

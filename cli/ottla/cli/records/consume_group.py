@@ -12,10 +12,11 @@ import trio
 
 from ottla.cli.common import bootstrap_of, counted
 from ottla.cli.main import INTERRUPTED
-from ottla.cli.records.record_printer import Printer, ReadPosition
+from ottla.cli.records.record_printer import Printer
 from ottla.cli.records.wanted_topics import WantedTopics, topics_of
 from ottla.cli.terminal import note
 from ottla.client import Consumer, ConsumerConfig, open_consumer
+from ottla.client.fetch.position_reads import ReadPosition
 from ottla.client.network.cluster import open_cluster
 from ottla.model.errors import ConfigError, RefusedError
 

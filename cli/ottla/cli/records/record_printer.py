@@ -3,26 +3,14 @@
 import argparse
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any
 
+from ottla.client.fetch.position_reads import ReadPosition
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.visible_text import visible, visible_json
 from ottla.wire.batch import TimestampType
 
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
-
-
-@dataclass(slots=True)
-class ReadPosition:
-    """Read position in one partition, and the offset at which to stop."""
-
-    topic: str
-    partition: int
-    offset: int
-    end_offset: int | None
-    leader: int = -1
-    """Broker from which the partition was last fetched, or -1 before the first fetch."""
 
 
 class Printer:

@@ -23,10 +23,10 @@ from ottla.cli.topics.config_changes import (
     settings_of,
     value_after,
 )
-from ottla.cli.topics.config_losses import losses_of
 from ottla.cli.verbs import Verb, run_admin, verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
+from ottla.insight.rules.config_losses import losses_of
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 

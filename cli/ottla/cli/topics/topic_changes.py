@@ -17,12 +17,12 @@ from ottla.cli.topics.config_changes import (
     settings_of,
     value_after,
 )
-from ottla.cli.topics.config_losses import losses_of
 from ottla.cli.topics.unclean_candidates import COLUMNS, UncleanCandidate, best_first, candidates_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.client.network.cluster import raise_for
 from ottla.insight.facts.offsets import offsets_at
+from ottla.insight.rules.config_losses import losses_of
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.resources import ConfigKind

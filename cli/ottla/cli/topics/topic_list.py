@@ -7,10 +7,10 @@ that it uses. In simple cases `quick_list` prints the list, and this module is n
 import argparse
 from collections import Counter
 
-from ottla.cli.cluster.log_dirs import ask_bytes
 from ottla.cli.terminal import note
 from ottla.cli.topics.topic_rows import show_list
 from ottla.client.admin_parts.admin_brokers import BrokerCalls
+from ottla.insight.facts.log_dirs_driver import ask_bytes
 
 
 async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:

@@ -4,13 +4,13 @@ directory."""
 import argparse
 from typing import Any
 
-from ottla.cli.cluster.log_dirs import ask
 from ottla.cli.common import counted
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import note, say
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
+from ottla.insight.facts.log_dirs_driver import ask
 from ottla.model.amounts import amount
 from ottla.model.ids import NodeId, TopicPartition
 

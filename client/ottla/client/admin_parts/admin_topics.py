@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from ottla.client.admin_parts.admin_calls import AdminCalls, by_topic, granted, refusal_of
@@ -13,6 +13,7 @@ from ottla.client.network.answer_checks import only
 from ottla.client.network.cluster import raise_for
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
+from ottla.model.settings.resources import ConfigKind
 from ottla.wire.apis import DELETE_TOPICS_STATES_FROM
 from ottla.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -33,10 +34,25 @@ from ottla.wire.messages.delete_records_request import (
 from ottla.wire.messages.delete_records_response import DeleteRecordsResponse
 from ottla.wire.messages.delete_topics_request import DeleteTopicsRequest
 from ottla.wire.messages.delete_topics_response import DeleteTopicsResponse
+from ottla.wire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from ottla.wire.messages.describe_topic_partitions_response import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+from ottla.wire.messages.list_config_resources_response import ListConfigResourcesResponse
+from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 BY_CLUSTER_DEFAULT = -1
 """Partition count or replication factor that selects the cluster's default."""
 DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
+TYPES_OF_RESOURCES_FROM = 1
+"""First version of ListConfigResources that lists topics."""
+_DescribedTopic: TypeAlias = MetadataResponseTopic | DescribeTopicPartitionsResponseTopic
 
 
 class PartitionDescription(NamedTuple):
@@ -48,6 +64,12 @@ class PartitionDescription(NamedTuple):
     replicas: tuple[NodeId, ...]
     in_sync: tuple[NodeId, ...]
     offline: tuple[NodeId, ...]
+    eligible: tuple[NodeId, ...] | None = None
+    """Replicas that are not in sync and may be elected without loss (KIP-966).  None if the
+    responding broker did not report them."""
+    last_known_eligible: tuple[NodeId, ...] | None = None
+    """Former eligible replicas, which may lack records after an unclean stop.  None as for
+    `eligible`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,23 +219,51 @@ class TopicCalls(AdminCalls):
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise_for(topic.error_code, f"there is no topic {name!r}")
         raise_for(topic.error_code)
-        partitions = [
-            PartitionDescription(
-                partition=one.partition_index,
-                leader=NodeId(one.leader_id) if one.leader_id >= 0 else None,
-                leader_epoch=Epoch(one.leader_epoch),
-                replicas=tuple(map(NodeId, one.replica_nodes)),
-                in_sync=tuple(map(NodeId, one.isr_nodes)),
-                offline=tuple(map(NodeId, one.offline_replicas)),
-            )
-            for one in topic.partitions
-        ]
-        return TopicDescription(
-            name,
-            topic.topic_id or ZERO_UUID,
-            topic.is_internal,
-            tuple(sorted(partitions, key=attrgetter("partition"))),
+        return _described(topic)
+
+    async def describe_topics(
+        self, names: Iterable[str], *, partition_count_max: int = 2_000
+    ) -> dict[str, TopicDescription | RefusedError]:
+        """Return topics with the leaders and replicas of their partitions, or the refusal of each
+        topic, by one request.
+
+        With DescribeTopicPartitions (KIP-966), the partitions contain their eligible leader
+        replicas, and at most `partition_count_max` partitions are returned, in order of the topics'
+        names. Topics after the last of these partitions are absent.  From brokers without that
+        request, all partitions are returned, without eligible leader replicas.
+        """
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in wanted],
+            response_partition_limit=partition_count_max,
         )
+        try:
+            answer = await self._cluster.request(request, DescribeTopicPartitionsResponse)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            topics: Iterable[_DescribedTopic] = (await self._cluster.metadata(wanted)).topics
+        else:
+            topics = answer.topics
+        return {
+            one.name or "": refusal_of(one.error_code, None) or _described(one) for one in topics
+        }
+
+    async def list_topic_names(self) -> list[str]:
+        """Return the sorted names of all topics, including internal topics.
+
+        Brokers with ListConfigResources (KIP-1142) return the names only, if the user may describe
+        the cluster's settings.  Other brokers return all partitions, too.
+        """
+        version = await self._cluster.version_of(ListConfigResourcesRequest.API_KEY)
+        if version >= TYPES_OF_RESOURCES_FROM:
+            request = ListConfigResourcesRequest(resource_types=[ConfigKind.TOPIC])
+            answer = await self._cluster.request(request, ListConfigResourcesResponse)
+            if answer.error_code == ErrorCode.NONE:
+                return sorted(one.resource_name for one in answer.config_resources)
+        return sorted(topic.name or "" for topic in (await self._cluster.metadata()).topics)
 
     async def list_offsets(
         self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
@@ -280,3 +330,30 @@ class TopicCalls(AdminCalls):
         if any(isinstance(outcome, RefusedError) for outcome in outcomes.values()):
             self._cluster.forget_leaders()
         return outcomes
+
+
+def _described(topic: _DescribedTopic) -> TopicDescription:
+    partitions = []
+    for one in topic.partitions:
+        eligible = last_known = None
+        if isinstance(one, DescribeTopicPartitionsResponsePartition):
+            eligible = tuple(map(NodeId, one.eligible_leader_replicas or ()))
+            last_known = tuple(map(NodeId, one.last_known_elr or ()))
+        partitions.append(
+            PartitionDescription(
+                partition=one.partition_index,
+                leader=NodeId(one.leader_id) if one.leader_id >= 0 else None,
+                leader_epoch=Epoch(one.leader_epoch),
+                replicas=tuple(map(NodeId, one.replica_nodes)),
+                in_sync=tuple(map(NodeId, one.isr_nodes)),
+                offline=tuple(map(NodeId, one.offline_replicas)),
+                eligible=eligible,
+                last_known_eligible=last_known,
+            )
+        )
+    return TopicDescription(
+        topic.name or "",
+        topic.topic_id or ZERO_UUID,
+        topic.is_internal,
+        tuple(sorted(partitions, key=attrgetter("partition"))),
+    )

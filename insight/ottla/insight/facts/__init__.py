@@ -8,6 +8,9 @@ stored_plan.py     the balance plan in progress
 group_view.py      a group of consumers with its members and committed offsets
 lags_driver.py     lag of groups in records and in seconds
 first_unread_driver.py  age of the first record that was not consumed
+log_dirs_driver.py log directories of several brokers, requested concurrently
+traffic_driver.py  counters of all brokers at one time
+changes_driver.py  the most recent changes of the metadata, in words
 hanging.py         choice of the open transactions that no coordinator will end (pure)
 offsets.py         offsets of partitions by timestamp
 """

@@ -15,6 +15,8 @@ from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.client.network.login import LOGIN
+from ottla.client.network.tls import TLS
 from ottla.insight.facts.stored_plan import NO_PLAN, StoredPlan, read_stored_plan
 from ottla.model.errors import OttlaError, RefusedError, code_of
 from ottla.model.ids import ZERO_UUID
@@ -183,7 +185,7 @@ async def survey(admin: Admin) -> Survey:
     registrations = await registrations_of(admin)
     async with trio.open_nursery() as nursery:
         for broker in brokers:
-            nursery.start_soon(_ask_node, broker)
+            nursery.start_soon(_ask_node, admin, broker)
         quorum = await quorum_of(admin)
     _add_registrations(registrations, brokers, quorum)
     is_throttled = any(broker.has_throttle(*REPLICATION_THROTTLES) for broker in brokers)
@@ -246,7 +248,7 @@ async def brokers_of(admin: Admin, *, only: int | None = None) -> list[SurveyedB
     brokers = [one for one in await registered(admin) if only in (None, one.id)]
     async with trio.open_nursery() as nursery:
         for broker in brokers:
-            nursery.start_soon(_ask_node, broker)
+            nursery.start_soon(_ask_node, admin, broker)
     _add_registrations(await registrations_of(admin), brokers)
     return brokers
 
@@ -304,7 +306,13 @@ async def registered(admin: Admin) -> list[SurveyedBroker]:
     ]
 
 
-async def _ask_node(broker: SurveyedBroker) -> None:
+async def _ask_node(admin: Admin, broker: SurveyedBroker) -> None:
+    # The address may not be in the metadata, so that the admin client's connections do not reach
+    # it: a connection of this task has the same login. A task has its own copy of both variables.
+    if admin.cluster.login is not None:
+        LOGIN.set(admin.cluster.login)
+    if admin.cluster.tls is not None:
+        TLS.set(admin.cluster.tls)
     try:
         with trio.fail_after(NODE_TIMEOUT_S):
             async with open_connection(broker.host, broker.port) as connection:

@@ -5,7 +5,6 @@ from argparse import Namespace
 
 import pytest
 
-from ottla.cli.cluster.log_dirs import BrokerDirectories
 from ottla.cli.cluster.moves.directory_moves import (
     DirectoryMove,
     _target,
@@ -17,6 +16,7 @@ from ottla.cli.confirmation import UnconfirmedError
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_brokers import LogDirDescription, ReplicaOnDisk
 from ottla.client.producer import open_producer
+from ottla.insight.facts.log_dirs_driver import BrokerDirectories
 from ottla.model.errors import ConfigError, ErrorCode
 from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.testing.in_process import open_in_process_cluster

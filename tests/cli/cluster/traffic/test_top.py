@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from ottla.cli.cluster.traffic import top
-from ottla.cli.cluster.traffic.traffic_rates import rates_between
-from ottla.cli.cluster.traffic.traffic_samples import TrafficSample, sample
 from ottla.cli.main import run
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_quotas import QuotaUsage
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.producer import open_producer
+from ottla.insight.facts.traffic_driver import TrafficSample, sample
+from ottla.insight.rules.traffic_rates import rates_between
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.testing.in_process import open_in_process_cluster
 from ottla.wire.messages.describe_node_response import NodeTopicTraffic

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.log_dirs import BrokerDirectories, ask_bytes
 from ottla.cli.cluster.moves.throttles import LISTS
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
+from ottla.insight.facts.log_dirs_driver import BrokerDirectories, ask_bytes
 from ottla.insight.facts.survey_driver import (
     MIN_INSYNC_REPLICAS,
     SurveyedBroker,

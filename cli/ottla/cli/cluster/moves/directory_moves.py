@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.log_dirs import BrokerDirectories, ask
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_requests import places_of
 from ottla.cli.cluster.moves.throttled_moves import throttled_directories
@@ -23,6 +22,7 @@ from ottla.cli.outcomes import show
 from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.client.admin import Admin
+from ottla.insight.facts.log_dirs_driver import BrokerDirectories, ask
 from ottla.model.errors import ConfigError, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ottla.cli.cluster.log_dirs import ask_bytes
 from ottla.cli.cluster.status import status_of
 from ottla.cli.cluster.support.plain_values import plain, settings_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.insight.facts.log_dirs_driver import ask_bytes
 from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.insight.facts.survey_driver import brokers_of, registered
 from ottla.model.errors import RefusedError

@@ -6,13 +6,13 @@ from typing import Any
 
 import trio
 
-from ottla.cli.cluster.traffic.traffic_rates import TrafficRates, rates_between
-from ottla.cli.cluster.traffic.traffic_samples import TrafficSample, sample
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, print_json, run_async
 from ottla.cli.options import Declared, option
 from ottla.cli.tables import ByteCount, table
 from ottla.cli.terminal import clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
+from ottla.insight.facts.traffic_driver import TrafficSample, sample
+from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 from ottla.model.errors import ConfigError
 
 ROWS = 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.cli.topics.config_losses import losses_of
+from ottla.insight.rules.config_losses import losses_of
 
 
 @pytest.mark.parametrize(

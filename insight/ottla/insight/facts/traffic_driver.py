@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from ottla.cli.cluster.log_dirs import ask_bytes
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_quotas import QuotaUsage
+from ottla.insight.facts.log_dirs_driver import ask_bytes
 from ottla.insight.facts.survey_driver import registered
 from ottla.model.errors import OttlaError
 from ottla.model.ids import NodeId, TopicPartition

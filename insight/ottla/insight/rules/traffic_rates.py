@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-from ottla.cli.cluster.traffic.traffic_samples import TrafficSample
+from ottla.insight.facts.traffic_driver import TrafficSample
 from ottla.model.ids import TopicPartition
 
 CPU = "process.cpu.seconds"

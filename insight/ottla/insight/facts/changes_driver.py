@@ -1,0 +1,73 @@
+"""The most recent changes of the cluster's metadata, in words (DescribeMetadataChanges)."""
+
+from ottla.client.admin import Admin
+from ottla.client.network.cluster import raise_for
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.values import frozen
+from ottla.wire.messages.describe_metadata_changes_request import DescribeMetadataChangesRequest
+from ottla.wire.messages.describe_metadata_changes_response import (
+    DescribeMetadataChangesResponse,
+    MetadataChange,
+)
+
+LATEST, EARLIEST = -1, -2
+WINDOW_ENTRIES = 500
+"""Number of offsets by which the search goes back at a time. An idle cluster writes two entries per
+second that change nothing."""
+REQUESTS_MAX = 24
+"""Maximum number of requests for one list of changes. An hour of an idle cluster takes about
+fifteen."""
+
+
+@frozen(kw_only=True)
+class RecentChanges:
+    """The most recent changes of the metadata, newest first."""
+
+    changes: tuple[MetadataChange, ...]
+    is_complete: bool
+    """False if older changes of the requested time were left out."""
+
+
+async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
+    """Return the changes since a time in ms since 1970: at most `count_max`, the most recent ones.
+
+    The metadata log is read backwards, by at most REQUESTS_MAX requests. Raises RefusedError with
+    UNSUPPORTED_VERSION if the brokers do not have the request.
+    """
+    end = (await _ask(admin, LATEST)).end_offset
+    found: list[MetadataChange] = []
+    left = REQUESTS_MAX
+    while end > 0 and left > 0 and len(found) < count_max:
+        start = max(0, end - WINDOW_ENTRIES)
+        window: list[MetadataChange] = []
+        at, is_first = start, False
+        while at < end and left > 0:
+            left -= 1
+            try:
+                answer = await _ask(admin, at)
+            except RefusedError as refusal:
+                if refusal.code is not ErrorCode.OFFSET_OUT_OF_RANGE or is_first:
+                    raise
+                # Older entries are in a snapshot.
+                is_first, at = True, EARLIEST
+                answer = await _ask(admin, at)
+            window += [one for one in answer.changes if one.offset < end]
+            if answer.next_offset <= at:
+                break
+            at = answer.next_offset
+        found += reversed(window)
+        if is_first or start == 0 or (window and window[0].timestamp_ms < since_ms):
+            left = max(left, 1)
+            break
+        end = start
+    recent = [one for one in found if one.timestamp_ms >= since_ms]
+    return RecentChanges(
+        changes=tuple(recent[:count_max]), is_complete=left > 0 and len(recent) <= count_max
+    )
+
+
+async def _ask(admin: Admin, offset: int) -> DescribeMetadataChangesResponse:
+    request = DescribeMetadataChangesRequest(start_offset=offset, wait_ms=0)
+    answer = await admin.cluster.request(request, DescribeMetadataChangesResponse)
+    raise_for(answer.error_code, answer.error_message)
+    return answer
