@@ -37,9 +37,9 @@ from ottla.wire.messages.describe_cleaner_response import (
 from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Maximum partitions of one CleanLogs request, each of which may wait for a flush.  Larger blocks
-the event loop and the connection longer; smaller makes an operator of many partitions send more
-requests."""
+"""Maximum partitions of one CleanLogs request, each of which may wait for a flush. A larger value
+blocks the event loop and the connection longer. A smaller value makes an operator of many
+partitions send more requests."""
 
 SEGMENTS_PER_COST = 20
 """Number of log segments that can be examined in the time of building one entry of a response."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ottla.broker.coordinators.effects import Instant
 
 STEPS_AT_ONCE = 16
-"""Number of steps that a new piece of work runs at once: about ten milliseconds. Smaller delays
-small groups that could be answered at once; larger blocks the event loop longer."""
+"""Number of steps that a new piece of work runs at once: about ten milliseconds. A smaller value
+delays small groups that could be answered at once. A larger value blocks the event loop longer."""
 
 
 class Backlog:

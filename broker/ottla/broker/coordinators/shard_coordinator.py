@@ -49,8 +49,8 @@ from ottla.storage.log.log import Log
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
 """Maximum pause in milliseconds before a shard is loaded again after its log failed a write or a
-read. Shorter repeats failing loads more often.  Longer leaves its clients without a coordinator
-after the cause is gone."""
+read. A shorter time repeats failing loads more often. A longer time leaves its clients without a
+coordinator after the cause is gone."""
 
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 

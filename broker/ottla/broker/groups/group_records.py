@@ -229,8 +229,8 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Maximum number of topics whose tagged fields are cached. Smaller encodes some again for each
-commit."""
+"""Maximum number of topics whose tagged fields are cached. A smaller value encodes some again for
+each commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 

@@ -18,8 +18,8 @@ from ottla.node.admin.connection_bounds import value_in_force
 logger = logging.getLogger("ottla.broker.groups")
 
 KEPT_MAX = 10_000
-"""Maximum number of groups with dynamic settings whose parsed settings are cached. Smaller parses
-them more often."""
+"""Maximum number of groups with dynamic settings whose parsed settings are cached. A smaller value
+parses them more often."""
 
 
 def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) -> GroupConfig:

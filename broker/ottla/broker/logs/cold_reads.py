@@ -21,18 +21,19 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 
 RANGES_PER_PARTITION_MAX = 8
-"""Maximum number of ranges in one partition that are loaded at the same time. Smaller makes readers
-at different positions wait for each other. Larger lets one client keep a disk busy with ranges that
-it never reads."""
+"""Maximum number of ranges in one partition that are loaded at the same time. A smaller value makes
+readers at different positions wait for each other. A larger value lets one client keep a disk
+busy with ranges that it never reads."""
 
 AHEAD_BYTES = 2 << 20
-"""Bytes that are read ahead of a sequential reader.  Smaller lets it wait for the disk between two
-fetches; larger takes memory from other readers."""
+"""Bytes that are read ahead of a sequential reader. A smaller value lets it wait for the disk
+between two fetches. A larger value takes memory from other readers."""
 
 READERS_PER_FILE_MAX = 8
 FILES_READ_MAX = 256
-"""Maximum tracked readers of one file, and maximum files with tracked readers. Smaller makes more
-readers wait at each fetch. Larger keeps readers that stopped reading long ago."""
+"""Maximum tracked readers of one file, and maximum files with tracked readers. A smaller value
+makes more readers wait at each fetch. A larger value keeps readers that stopped reading long
+ago."""
 
 Done = Callable[[OSError | None], None]
 BringIn = Callable[[FileSlice, Done], bool]

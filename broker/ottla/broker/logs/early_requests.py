@@ -16,13 +16,13 @@ from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 
 WAIT_S_MAX = 2.0
-"""Maximum seconds that a request waits for a log. Shorter makes clients retry while a disk is busy;
-longer delays the next requests of the connection."""
+"""Maximum seconds that a request waits for a log. A shorter time makes clients retry while a disk
+is busy. A longer time delays the next requests of the connection."""
 
 LOOKED_AT_MAX = 5_000
-"""Maximum topics and partitions of one request that are checked for missing logs. Larger lets a
-client block the event loop with one request. Smaller refuses partitions of a large request whose
-logs would soon have been open."""
+"""Maximum topics and partitions of one request that are checked for missing logs. A larger value
+lets a client block the event loop with one request. A smaller value refuses partitions of a
+large request whose logs would soon have been open."""
 
 Handle = Callable[[RequestContext, Any], HandlerResult]
 Named = Iterable[tuple[str, UUID, Iterable[int]]]

@@ -68,20 +68,20 @@ from ottla.wire.messages.fetch_response import FetchResponse
 
 DISK_WAIT_MS = 1_000
 """Minimum time in milliseconds that a fetch waits for a disk before it is answered without records.
-Shorter sends needless empty responses to clients of a slow disk; longer delays clients of a disk
-that hangs."""
+A shorter time sends needless empty responses to clients of a slow disk. A longer time delays
+clients of a disk that hangs."""
 
 PARTITIONS_READ_AGAIN = 32
 """Number of partitions above which a waiting fetch without a session reads only the partition that
-wakes it, and builds its response in steps. Larger lets one append block the event loop longer if
-many such fetches wait."""
+wakes it, and builds its response in steps. A larger value lets one append block the event loop
+longer if many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
 """Session epochs that mark a full request."""
 
 PLACES_MAX = 256
-"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatFetch`.
-Smaller repeats lookups; larger keeps more removed partitions."""
+"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatFetch`. A
+smaller value repeats lookups. A larger value keeps more removed partitions."""
 
 
 class Fetch:

@@ -32,17 +32,18 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""Milliseconds after its last use during which a session is not evicted for an equal one. Shorter
-makes many consumers evict each other in turn; longer keeps the slots of clients that are gone."""
+"""Milliseconds after its last use during which a session is not evicted for an equal one. A shorter
+time makes many consumers evict each other in turn. A longer time keeps the slots of clients that
+are gone."""
 
 FAILED_LOOKED_AT = 200
-"""Maximum number of failed partitions that one fetch reads again. Larger makes a request of 50
-bytes cost more. Smaller finds later that a partition is readable again."""
+"""Maximum number of failed partitions that one fetch reads again. A larger value makes a request of
+50 bytes cost more. A smaller value finds later that a partition is readable again."""
 
 CHECKED_AGAIN = 500
 """Maximum number of partitions in a session whose permissions one fetch checks again after a change
-of ACLs. Larger blocks the event loop longer. Smaller reports an idle topic's new permissions later.
-"""
+of ACLs. A larger value blocks the event loop longer. A smaller value reports an idle topic's new
+permissions later."""
 
 PARTITIONS_MAX = 200_000
 """Maximum number of partitions in all sessions together; they take about 100 MB. A client beyond

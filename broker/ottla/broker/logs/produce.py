@@ -74,12 +74,12 @@ ZSTD_FROM: Final = 7
 CODEC_ZSTD: Final = 4
 
 PARTITIONS_PER_STEP: Final = 100
-"""Number of batches in one request that are appended per event-loop iteration. Smaller yields more
-often; larger delays other connections."""
+"""Number of batches in one request that are appended per event-loop iteration. A smaller value
+yields more often. A larger value delays other connections."""
 
 PLACES_MAX: Final = 256
-"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatProduce`.
-Smaller repeats lookups; larger keeps more removed partitions."""
+"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatProduce`. A
+smaller value repeats lookups. A larger value keeps more removed partitions."""
 
 FLAGS_AT: Final = 22
 """Position of the low byte of the attributes in a batch header."""

@@ -19,8 +19,8 @@ from ottla.wire.messages.add_partitions_to_txn_request import (
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 QUESTIONS_PER_REQUEST = 500
-"""Maximum number of transactions in one request to a coordinator. Smaller costs more requests;
-larger occupies the coordinator longer."""
+"""Maximum number of transactions in one request to a coordinator. A smaller value costs more
+requests. A larger value occupies the coordinator longer."""
 
 VERIFICATIONS_MAX = 10_000
 """Maximum number of verifications queued for one coordinator. If the queue is full, a further

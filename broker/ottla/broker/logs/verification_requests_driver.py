@@ -38,10 +38,9 @@ from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 IDLE_S = 60.0
-"""Seconds after which a connection without verifications is closed. Shorter reconnects for a
-producer that commits once a minute; longer keeps connections to brokers that no longer coordinate
-any transaction.
-"""
+"""Seconds after which a connection without verifications is closed. A shorter time reconnects for a
+producer that commits once a minute. A longer time keeps connections to brokers that no longer
+coordinate any transaction."""
 
 BROKERS_FROM_VERSION = 4
 """First version of AddPartitionsToTxn that brokers send."""

@@ -35,8 +35,8 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 FLUSH_MS_MAX = 3_000
-"""Maximum milliseconds that a stop waits for exporters.  Smaller loses pushes that a distant
-collector would have accepted; larger delays a stop if one hangs."""
+"""Maximum milliseconds that a stop waits for exporters. A smaller value loses pushes that a distant
+collector would have accepted. A larger value delays a stop if one hangs."""
 
 logger = logging.getLogger("ottla.broker.telemetry")
 

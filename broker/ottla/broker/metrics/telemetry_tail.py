@@ -16,8 +16,9 @@ from ottla.telemetry.clients.exporter import LabelledPush
 
 PUSHES_MAX = 1_024
 BYTES_MAX = 4_194_304
-"""Maximum bytes of the stored pushes. Smaller makes a reader miss pushes of ten clients with an
-interval of a second after a short pause. Larger spends memory on pushes that are never read."""
+"""Maximum bytes of the stored pushes. A smaller value makes a reader miss pushes of ten clients
+with an interval of a second after a short pause. A larger value spends memory on pushes that are
+never read."""
 FROM_NOW = -1
 FROM_OLDEST = 0
 

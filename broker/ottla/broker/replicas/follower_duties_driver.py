@@ -18,9 +18,9 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""Milliseconds that other partitions wait for the disk work of one partition. Shorter fetches
-partitions of a slow disk with separate requests; longer delays all other partitions by that time
-when a disk hangs."""
+"""Milliseconds that other partitions wait for the disk work of one partition. A shorter time
+fetches partitions of a slow disk with separate requests. A longer time delays all other
+partitions by that time when a disk hangs."""
 
 
 class FollowerDuties:

@@ -32,9 +32,9 @@ from ottla.wire.messages.fetch_response import EpochEndOffset, PartitionData
 logger = logging.getLogger("ottla.broker.replicas")
 
 BACKOFF_MS_FIRST = 20
-"""Milliseconds before the first retry of a refused fetch.  Most refusals end within milliseconds,
-when both sides have the same metadata.  Smaller polls a broker that does not lead yet; larger
-delays every failover."""
+"""Milliseconds before the first retry of a refused fetch. Most refusals end within milliseconds,
+when both sides have the same metadata. A smaller value polls a broker that does not lead yet. A
+larger value delays every failover."""
 
 RETRY_BACKOFF_MS_MAX = 30_000
 """Maximum backoff in milliseconds if waiting alone does not help: corrupt records, or a failed
@@ -45,8 +45,8 @@ NEVER_MS = 1 << 53
 
 NEAR_READ_MS = 30_000
 """Time in milliseconds for which the leader is asked to send new high watermarks at once, after a
-consumer has read from this replica.  Smaller delays a consumer that pauses; larger costs a second
-fetch for each batch for longer."""
+consumer has read from this replica. A smaller value delays a consumer that pauses. A larger
+value costs a second fetch for each batch for longer."""
 
 NOT_KNOWN = -1
 """Lag of a replica about which the leader has not answered yet."""

@@ -33,8 +33,8 @@ logger = logging.getLogger("ottla.broker.isr")
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds between retries. Smaller finds a recovered controller sooner; larger spares
-a controller in trouble."""
+"""Maximum milliseconds between retries. A smaller value finds a recovered controller sooner. A
+larger value spares a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
 """Milliseconds that a partition waits after the controller rejected its change.  The controller

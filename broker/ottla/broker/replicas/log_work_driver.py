@@ -26,17 +26,17 @@ Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
 """Number of partitions whose work is started before other tasks get their turn. A step without an
-await occupies the event loop for some 100 us. Smaller only adds turns."""
+await occupies the event loop for some 100 us. A smaller value only adds turns."""
 
 LATER_S = 0.01
-"""Seconds by which steps without a waiting caller are delayed. Shorter takes processor time from
-the response to the client that creates topics. Longer leaves more work for the time when a client
-needs the topic."""
+"""Seconds by which steps without a waiting caller are delayed. A shorter time takes processor time
+from the response to the client that creates topics. A longer time leaves more work for the time
+when a client needs the topic."""
 
 LATER_AT_ONCE = 64
 """Maximum number of partitions without a waiting caller that are worked on at the same time: two
-batches of the workers that create directories. Smaller leaves the workers idle; larger makes a
-deletion after a creation wait for more."""
+batches of the workers that create directories. A smaller value leaves the workers idle. A larger
+value makes a deletion after a creation wait for more."""
 
 
 class LogWork:

@@ -59,8 +59,8 @@ logger = logging.getLogger("ottla.broker.replicas")
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_MS_FIRST = 20
 RECONNECT_MS_MAX = 1_000
-"""Maximum milliseconds between connection attempts.  Smaller finds a restarted leader sooner;
-larger spares a machine that is down."""
+"""Maximum milliseconds between connection attempts. A smaller value finds a restarted leader
+sooner. A larger value spares a machine that is down."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures after which it is logged, once, that a leader cannot be followed.
@@ -71,9 +71,9 @@ Left = Callable[[], Awaitable[None]]
 followed."""
 
 LONG_POLL_MS = 20
-"""Milliseconds after which an unanswered request counts as a long poll.  It may then be abandoned
-for a request that includes more partitions.  Smaller abandons responses that are on their way;
-larger delays failovers."""
+"""Milliseconds after which an unanswered request counts as a long poll. It may then be abandoned
+for a request that includes more partitions. A smaller value abandons responses that are on their
+way. A larger value delays failovers."""
 
 TURN_BYTES = 1 << 20
 """Number of record bytes appended before other tasks get a turn."""

@@ -51,12 +51,12 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""Minimum milliseconds between attempts to create a log. Shorter costs a slow disk more writes,
-since each attempt may write."""
+"""Minimum milliseconds between attempts to create a log. A shorter time costs a slow disk more
+writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
 """Number of partitions updated to an image before other tasks get their turn. Each takes some 20
-us. Larger occupies the event loop longer; smaller only adds turns."""
+us. A larger value occupies the event loop longer. A smaller value only adds turns."""
 
 
 class TopicSettings(NamedTuple):

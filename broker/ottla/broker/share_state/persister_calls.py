@@ -56,8 +56,8 @@ RETRY_MS_MAX = 2_000
 less than that."""
 
 PATIENCE_MS = 15_000
-"""Milliseconds after the first attempt at which a call is no longer repeated and fails. Kafka's
-five attempts take as long."""
+"""Milliseconds after the first attempt during which a failed call is repeated. After that time, the
+call fails. Kafka's five attempts take as long."""
 
 PARTITIONS_PER_REQUEST = 500
 """Maximum number of share partitions in one request."""
@@ -78,11 +78,11 @@ class PersisterCall:
         self.kind = kind
         self.key = key
         self.fields = fields
-        """Arguments of the call besides the key."""
+        """Arguments of the call, except the key of the share partition."""
         self.on_done = on_done
         self.attempt_count = 0
         self.begun_ms = 0
-        """Monotonic time of the first attempt."""
+        """Monotonic time in milliseconds of the first attempt."""
 
     def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
         """Make this call through the given persister."""
@@ -93,7 +93,8 @@ class PersisterCall:
         return self.kind.failed(code)
 
     def next_delay_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until this call is attempted again, or None if it is not."""
+        """Return the milliseconds until this call is attempted again, or None if it has failed for
+        good."""
         if now_ms - self.begun_ms >= PATIENCE_MS:
             return None
         return min(RETRY_MS_FIRST << min(self.attempt_count - 1, 10), RETRY_MS_MAX)
@@ -164,16 +165,17 @@ class CallQueue:
 
 @frozen
 class CallKind:
-    """Kind of a share persister's call. Its name is that of the method of `SharePersister`."""
+    """Kind of a share persister's call. Its name is the name of the method in `SharePersister`."""
 
     name: str
     response: type[Message]
     request: Callable[[str, Sequence[PersisterCall]], Message]
-    """Returns the request that contains calls for one group."""
+    """Function that returns one request with several calls for the same group, given the group id
+    and the calls."""
     answer: Callable[[Any], Any]
-    """Returns the answer that one partition's part of a response contains."""
+    """Function that returns the answer to a call, given the response's entry for its partition."""
     failed: Callable[[ErrorCode], Any]
-    """Returns an answer that contains only an error code."""
+    """Function that returns an answer without content, given its error code."""
 
 
 def request_of(calls: Sequence[PersisterCall]) -> Message:

@@ -1,8 +1,8 @@
 """Rate and latency of the recent writes to a share coordinator. Pure."""
 
 WINDOW_MS = 30_000
-"""Length of a window in milliseconds. The recent past covers one to two windows, as Kafka's
-metrics."""
+"""Length of a measurement window in milliseconds. Metrics of recent writes cover the current window
+and the one before it, as in Kafka."""
 
 
 class _Window:
@@ -16,7 +16,7 @@ class _Window:
 
 
 class RecentWrites:
-    """Counts and durations of recent writes, which cover the last one to two windows of
+    """Counts and durations of recent writes: those of the current and of the previous window of
     `WINDOW_MS`."""
 
     __slots__ = ("_current", "_previous", "total")

@@ -45,7 +45,8 @@ LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
 
 class Redundancy(NamedTuple):
-    """Range of records in a log of `__share_group_state` that later snapshots supersede."""
+    """Records at the start of a log of `__share_group_state` that later snapshots supersede, so
+    that they can be deleted."""
 
     partition: Partition
     end_offset: Offset
@@ -92,11 +93,12 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
         self.config = config
         self.writes = RecentWrites(clock.monotonic_ms())
-        """Writes of the state that were answered."""
+        """Rate and latency of the writes of share partition states that were answered."""
         self._deleted: deque[frozenset[UUID]] = deque()
         """Deleted topics whose states are left to delete, by metadata publication."""
         self.pruned_ends: dict[int, Offset] = {}
-        """Rate and latency of the writes of states that were answered."""
+        """End offset of the superseded records that were last reported for deletion, by index of
+        the partition of `__share_group_state`."""
 
     @property
     def name(self) -> str:
@@ -176,10 +178,12 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         *,
         is_write: bool = True,
     ) -> None:
-        """Call `action` with the shard of a share partition. It must answer through `responder`.
+        """Call `action` with the shard of a share partition. `action` must answer the request
+        through `responder`.
 
-        With `is_write`, the request is refused at once if too few replicas are in sync. A read by a
-        leader that has read before writes nothing. A read by a new leader waits for the replicas.
+        With `is_write`, the request is refused at once if too few replicas are in sync. Reads do
+        not set it: the first read by a leader stores its epoch, and waits for the replicas. Later
+        reads by the same leader write nothing.
         """
         if len(key.group_id) > GROUP_ID_CHARS_MAX:
             responder(RefusedError(ErrorCode.INVALID_GROUP_ID))
@@ -197,8 +201,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge batches from a share partition's leader into its state, and measure how long that
-        takes."""
+        """Merge the batches that a share partition's leader sends into its state. Measure the time
+        until the write is answered."""
         begun_ms = self.clock.monotonic_ms()
 
         def respond(answer: Any) -> None:
@@ -240,7 +244,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     # ---- redundant records
 
     def redundant_records(self) -> Iterator[Redundancy]:
-        """Yield the superseded records of each led log, which can be deleted."""
+        """Yield the superseded records of each log that this broker leads. These records can be
+        deleted."""
         for index, led in sorted(self._led.items()):
             log = led.partition.log
             if not led.is_active or log is None or not self._leads(led):

@@ -45,8 +45,8 @@ class Snapshot(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     create_ms: int
-    """Wall time in milliseconds at which the content of the state was first written. A snapshot of
-    an idle share partition repeats it."""
+    """Wall time in milliseconds at which this content of the state was first written. A later
+    snapshot of an idle share partition has the same time."""
     write_ms: int
     """Wall time in milliseconds at which this record was written."""
     batches: tuple[StateBatch, ...]
@@ -138,22 +138,22 @@ class SharePartitionState:
     # ---- requests
 
     def check_leader(self, leader_epoch: int) -> None:
-        """Raises RefusedError if a leader with a newer epoch has read the state."""
+        """Raise RefusedError if a leader with a newer epoch has read the state."""
         if leader_epoch < self.leader_epoch:
             raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
 
     def check_state(self, state_epoch: int) -> None:
-        """Raises RefusedError if the state was initialised in a newer state epoch."""
+        """Raise RefusedError if the state was initialised in a newer state epoch."""
         if state_epoch < self.state_epoch:
             raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
 
     def initial_snapshot(
         self, *, state_epoch: int, start_offset: int, now_ms: int, is_new: bool
     ) -> Snapshot:
-        """Return the snapshot that a newly initialised state begins with.
+        """Return the first snapshot of a share partition's state after it was initialised.
 
-        The leader epoch is kept, so that an older leader stays fenced after the record with that
-        epoch is pruned. Kafka stores 0, and fences by the highest epoch in the log.
+        The snapshot keeps the leader epoch, so that an older leader stays fenced after the record
+        with that epoch was deleted. Kafka stores 0, and fences by the highest epoch in the log.
         """
         return Snapshot(
             snapshot_epoch=0 if is_new else self._next_snapshot_epoch,
@@ -212,7 +212,7 @@ class SharePartitionState:
         )
 
     def as_summary(self) -> ShareSummary:
-        """Return this state as the answer to a read of the summary."""
+        """Return this state without its batches, as the answer to a ReadSummary request."""
         return ShareSummary(
             ErrorCode.NONE,
             state_epoch=self.state_epoch,
@@ -223,10 +223,10 @@ class SharePartitionState:
 
 
 def check_batches(batches: Sequence[StateBatch]) -> None:
-    """Raises RefusedError if a write has too many batches, if a batch ends before it begins, or if
-    its delivery state is not a stored one.
+    """Raise RefusedError if a write has too many batches, if a batch ends before it begins, or if
+    its delivery state cannot be stored.
 
-    Kafka stores such batches; the leader of the share partition could not load them.
+    Kafka stores such batches, but the leader of the share partition could not load them.
     """
     if len(batches) > CHANGED_BATCHES_MAX:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "A write has too many state batches.")

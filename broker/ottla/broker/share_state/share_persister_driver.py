@@ -59,15 +59,16 @@ from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from ottla.wire.messages.find_coordinator_response import FindCoordinatorResponse
 
 LINKS_MAX = 4
-"""Maximum connections to one coordinator. A request names one group, and waits for the replication
-of its writes. With fewer connections, groups wait for each other; more cost file descriptors."""
+"""Maximum number of connections to one share coordinator. A request names one group, and waits
+until its writes are replicated. With fewer connections, groups wait for each other. Each further
+connection uses a file descriptor."""
 
 IDLE_S = 60.0
-"""Seconds after which a link without calls is closed."""
+"""Seconds after which a connection to a share coordinator is closed if it has no calls."""
 
 REQUEST_MARGIN_MS = 5_000
-"""Milliseconds that a request may take beyond the coordinator's own wait for replicas. A frozen
-coordinator delays its calls by the sum of both."""
+"""Milliseconds that a request may take in addition to the time for which the coordinator waits for
+replicas. A frozen coordinator delays its calls by the sum of both."""
 
 CALLS_MAX = 200_000
 """Maximum number of calls without an answer. Further calls are refused."""
@@ -87,9 +88,10 @@ class SharePersisterDriver:
         errors: UnexpectedErrors,
         own: Loopback,
     ) -> None:
-        """`local` returns the persister that writes to this broker's own share coordinator.
+        """Create a persister that calls all share coordinators of the cluster.
 
-        `own` is the loopback to this broker, used to create the topic `__share_group_state`.
+        `local` returns the persister that writes to this broker's own share coordinator. `own` is
+        the loopback to this broker, used to create the topic `__share_group_state`.
         """
         self._config = config
         self._local = local
@@ -350,8 +352,8 @@ class CoordinatorSender:
         settle: Callable[[PersisterCall, Any], None],
         errors: UnexpectedErrors,
     ) -> None:
-        """`settle` is called with each call and its answer. It ends the call, or repeats it after a
-        transient error."""
+        """Create a sender without calls. `settle` is called with each call and its answer. It ends
+        the call, or repeats it after a transient error."""
         self._node_id = node_id
         self._config = config
         self._table = table

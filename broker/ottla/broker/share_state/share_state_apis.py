@@ -44,10 +44,11 @@ PARTITION_COST = 8
 """Cost of handling one share partition of a request, measured in entries of a response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
-"""Passes one partition of a request to the share coordinator."""
+"""Function that passes one partition of a request to the share coordinator, given the key, the
+partition's entry in the request, and the callback for the answer."""
 
 Fill: TypeAlias = Callable[[Any, Any], None]
-"""Copies the coordinator's answer to the result of a partition."""
+"""Function that copies the coordinator's answer to the partition's entry in a response."""
 
 
 class ResponseForm(NamedTuple):
@@ -181,8 +182,8 @@ class OpenResponse:
         return respond
 
     def end_part(self) -> None:
-        """Count one more arrived answer, or the end of the handler. The last call sends the
-        response."""
+        """Count the end of one part of the work: an answer that has arrived, or the end of the
+        handler. The last part sends the response."""
         self._open_count -= 1
         if self._open_count:
             return

@@ -23,7 +23,7 @@ SNAPSHOT_KEY, UPDATE_KEY = 0, 1
 VALUE_VERSION = 0
 
 STATE_BYTES = 192
-"""Maximum bytes of a record without its batches and the group id."""
+"""Upper bound of the bytes that a record has in addition to its batches and its group id."""
 BATCH_BYTES = 20
 """Bytes of one state batch: two int64, an int8, an int16 and its tag count."""
 

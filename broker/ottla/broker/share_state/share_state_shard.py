@@ -1,11 +1,11 @@
 """States of the share partitions that one partition of `__share_group_state` stores. Pure.
 
-The outcome of a request is at most one record, which is applied at once in the same way as by a
-replay. Every answer waits until all records before it are committed, so that an uncommitted state
-is never shown.
+A request results in at most one record, which is applied at once in the same way as by a replay.
+Every answer waits until all records before it are committed, so that no client sees an uncommitted
+state.
 
-Invariants: the ones of `share_partition_state.py`, and SnapshotFits (no write lets a state grow
-beyond one record of the topic, so that its next snapshot can be written).
+Invariants: those of `share_partition_state.py`, and SnapshotFits (no write lets a state grow beyond
+one record of the topic, so that its next snapshot can be written).
 """
 
 from collections import deque
@@ -56,7 +56,8 @@ ShareEffects: TypeAlias = ShardEffects[ShareWrite]
 
 
 class RedundantRecords:
-    """Records of one log that later, committed snapshots supersede: all below an offset."""
+    """Records of one log that committed later snapshots supersede. They are all records below an
+    offset, which `end_offset` returns."""
 
     __slots__ = ("_pending", "_snapshots")
 
@@ -100,9 +101,10 @@ class ShareStateShard:
         has_partition: Callable[[UUID, int], bool],
         record_bytes_max: Callable[[], int],
     ) -> None:
-        """`has_partition` returns whether the metadata contains a partition of a topic.
+        """Create a shard without states.
 
-        `record_bytes_max` returns the maximum size of a record in bytes.
+        `has_partition` returns whether the metadata contains a partition of a topic, given the
+        topic's id and the index. `record_bytes_max` returns the maximum size of a record in bytes.
         """
         self._updates_per_snapshot = updates_per_snapshot
         self._idle_snapshot_ms = idle_snapshot_ms
@@ -136,7 +138,7 @@ class ShareStateShard:
             self.redundant.note(share_partition, offset, is_tombstone=content is None)
 
     def on_written(self, write: ShareWrite, offset: Offset) -> None:
-        """Note the offset at which a record was appended."""
+        """Store the offset at which a record was appended."""
         if write.is_snapshot:
             is_tombstone = write.record.value is None
             self.redundant.note(write.key, offset, is_tombstone=is_tombstone)
@@ -256,7 +258,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def delete(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Delete the state of a share partition. Answers NONE even if there is none."""
+        """Delete the state of a share partition. Answers NONE even if the share partition has no
+        state."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key)
@@ -322,8 +325,8 @@ class ShareStateShard:
     def snapshot_idle(self, now: Instant) -> Iterator[None]:
         """Write snapshots of share partitions whose last snapshot is old, in steps.
 
-        Without these snapshots, the old snapshot of an idle share partition would keep the whole
-        log after it from being deleted. Nothing is written if every state already has an idle
+        Without these snapshots, the broker could not delete any record that follows the old
+        snapshot of an idle share partition. Nothing is written if every state already has an idle
         snapshot, since further snapshots would make no record redundant.
         """
         if all(state.is_idle for state in self.states.values()):

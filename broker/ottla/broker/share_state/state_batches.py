@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
 SINGLE_INSERTS_MAX = 8
-"""Maximum number of changed batches that are inserted one by one. A leader usually changes a few of
-thousands; inserting many one by one would move the whole list each time."""
+"""Number of changed batches up to which each one is inserted on its own. A leader usually changes a
+few batches of thousands. Inserting many batches one by one would move the whole list each time."""
 
 HELD_PER_INSERT = 64
-"""Number of held batches for each changed one from which on each is inserted on its own, too. A
-pass over tens of thousands of batches, as delayed records cause, takes longer than the inserts."""
+"""Further changed batches are inserted on their own too, if there are at least this many stored
+batches for each of them. A pass over tens of thousands of stored batches, as delayed records
+cause, takes longer than the inserts."""
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class AcquiredRange(NamedTuple):
-    """Records that a member has acquired, with equal delivery count."""
+    """Range of records that a member has acquired. All of them have the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -37,12 +37,13 @@ def count_of(ranges: Iterable[AcquiredRange]) -> int:
 
 
 def throttled_size(size: int, count: int, limit: int) -> int | None:
-    """Return how many of `size` records, each delivered `count` times, to acquire together, without
-    other records. Returns None if they may be acquired with others.
+    """Return the number of records to acquire together from a range of `size` records that were
+    delivered `count` times. Returns None if they may be acquired together with other records.
 
-    With each delivery close to the delivery count limit `limit`, fewer records are acquired
-    together, so that a record that breaks its consumers uses up few deliveries of other records
-    (KIP-932)."""
+    A record that breaks its consumers uses up deliveries of the records acquired with it. The
+    closer `count` is to the delivery count limit `limit`, the fewer records are therefore acquired
+    together (KIP-932).
+    """
     threshold = max(2, (limit + 1) // 2)
     if count < threshold:
         return None

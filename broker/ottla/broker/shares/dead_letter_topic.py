@@ -20,7 +20,8 @@ from ottla.wire.records import Record, RecordHeaders
 TOPIC_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 CLUSTER_DEFAULT = -1
-"""Number of partitions or replicas in a request that selects the default of the cluster."""
+"""Partition count or replication factor in a request to create a topic that selects the cluster's
+default."""
 
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
@@ -36,7 +37,8 @@ class TopicOfLetters(NamedTuple):
     partition_count: int
     """Number of partitions of the topic, or 0 if it does not exist."""
     is_enabled: bool
-    """Value of the topic's setting `errors.deadletterqueue.group.enable`."""
+    """Value of the topic's setting `errors.deadletterqueue.group.enable`: True if share groups may
+    write dead letters to the topic."""
 
 
 def refusal_of_topic(
@@ -80,7 +82,7 @@ class LetterRoute(NamedTuple):
 
 
 class DeadLetterTopics:
-    """Dead letter topics in the metadata, under the settings of this broker."""
+    """Lookup of dead letter topics in the metadata, under the settings of this broker."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -88,11 +90,12 @@ class DeadLetterTopics:
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster has dead letters (share.version 2)."""
+        """True if the cluster supports dead letters, which share.version 2 does."""
         return has_dead_letters(self._image().features)
 
     def refusal(self, name: str, source: str) -> str | None:
-        """Return the reason why a topic gets no dead letters of a source topic, or None."""
+        """Return the reason why the topic `name` cannot receive the dead letters of the topic
+        `source`, or None if it can."""
         image = self._image()
         topic = image.topic(name)
         count = 0 if topic is None else len(topic.partitions)
@@ -157,8 +160,8 @@ class LetterSource(NamedTuple):
 
 
 def letter_of(source: LetterSource, record: Record | None, *, now_ms: int) -> Record:
-    """Return the dead letter for a record. Without a `record`, the letter has only the headers
-    about its origin."""
+    """Return the dead letter for a record. If `record` is None, the letter has only the headers
+    that name its origin."""
     headers = source.headers()
     if record is None:
         return Record(NO_OFFSET, now_ms, None, None, headers)

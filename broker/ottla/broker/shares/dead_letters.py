@@ -1,11 +1,11 @@
 """Dead letters of one share partition: records that are archived once their copy is written to the
 dead letter topic of the group (KIP-1191).
 
-Pure; times are parameters. A letter passes three steps: the state Archiving is stored, the copy is
-written, the state Archived is stored. A step that fails is repeated after a back-off, without a
-limit of attempts. Kafka 4.4 archives the record even if the copy could not be written.
+Pure; times are parameters. A dead letter passes three steps: the state Archiving is stored, the
+copy is written, and the state Archived is stored. A failed step is repeated after a back-off,
+however often it fails. Kafka 4.4 archives the record even if the copy could not be written.
 
-A letter is sent only after its state Archiving is durable. Otherwise the next leader could deliver
+The copy is sent only after the state Archiving is durable. Otherwise the next leader could deliver
 a record that already has a dead letter.
 """
 
@@ -14,8 +14,8 @@ from enum import Enum, auto
 
 BACKOFF_MS_FIRST = 100
 BACKOFF_MS_MAX = 30_000
-"""Maximum milliseconds before a step is repeated. Smaller notices a repaired dead letter topic
-sooner; larger spares a cluster whose topic is missing."""
+"""Maximum milliseconds before a failed step of a dead letter is repeated. A smaller value notices a
+repaired dead letter topic sooner. A larger value spares a cluster whose topic is missing."""
 
 
 class LetterStep(Enum):
@@ -28,7 +28,7 @@ class LetterStep(Enum):
 
 
 class DeadLetter:
-    """Dead letter for one record that is not archived yet."""
+    """Dead letter of one record that is not archived yet."""
 
     __slots__ = (
         "count",
@@ -47,15 +47,17 @@ class DeadLetter:
         """Number of deliveries of the record."""
         self.step = step
         self.is_rejected = is_rejected
-        """True if a consumer rejected the record, False if its deliveries are used up."""
+        """True if a consumer rejected the record. False if the record was delivered as often as the
+        delivery count limit allows."""
         self.is_alone = False
-        """True if the letter is sent without others, since a batch with it was refused."""
+        """True if the letter is sent in a batch of its own, because the leader refused a batch that
+        contained it."""
         self.is_under_way = False
-        """True while the step waits for its outcome."""
+        """True while the present step has begun and its outcome is not known yet."""
         self.failure_count = 0
         """Number of consecutive failures of the present step."""
         self.due_ms = 0
-        """Time in milliseconds from which the step may begin."""
+        """Monotonic time in milliseconds from which the next step may begin."""
 
     def advance(self, step: LetterStep) -> None:
         """Set the next step of this dead letter, which may begin at once."""
@@ -105,7 +107,7 @@ class DeadLetters:
             del self._by_offset[letter.offset]
 
     def within(self, first: int, last: int) -> Iterator[DeadLetter]:
-        """Yield the dead letters in a range of offsets."""
+        """Yield the dead letters of the records in a range of offsets, both ends inclusive."""
         if last - first < len(self._by_offset):
             for offset in range(first, last + 1):
                 letter = self._by_offset.get(offset)

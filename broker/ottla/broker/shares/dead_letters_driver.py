@@ -57,21 +57,24 @@ from ottla.wire.records import Record
 logger = logging.getLogger("ottla.broker.shares")
 
 LETTERS_PER_REQUEST = 500
-"""Maximum number of letters in flight to one broker. Larger blocks the event loop longer while they
-are encoded; smaller needs more requests."""
+"""Maximum number of letters in flight to one broker. A larger value blocks the event loop longer
+while they are encoded. A smaller value needs more requests."""
 
 BYTES_PER_REQUEST = MIB
-"""Size from which a request gets no further letter. A larger letter is sent alone."""
+"""Size in bytes from which no further dead letter is added to a request. A letter larger than that
+is sent alone."""
 
 READ_BYTES = 256 * 1024
-"""Bytes of the log that are read at once to copy records. Larger blocks the event loop longer while
-they are decoded; smaller reads more often if many records of a range have letters."""
+"""Bytes of the log that are read at once to copy records. A larger value blocks the event loop
+longer while they are decoded. A smaller value reads more often if many records of a range have
+letters."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection without letters is closed."""
+"""Seconds after which a connection is closed if no dead letter was sent over it."""
 
 REQUEST_MARGIN_MS = 5_000
-"""Milliseconds for a request beyond the time for which the leader waits for replicas."""
+"""Milliseconds that a request may take in addition to the time for which the leader waits for
+replicas."""
 
 CREATE_TOPICS_VERSION = 7
 
@@ -90,7 +93,7 @@ PATIENT = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Errors that a failover or a new topic causes. They are logged only if they last."""
+"""Error codes that a failover or a new topic causes. They are logged only if they last."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "its leader refuses records such as those without a key; "
@@ -104,24 +107,27 @@ ADVICE = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal of the brokers may not write to it; "
     "add it to super.users, or allow it WRITE",
 }
-"""Reasons of refusals by the leader of a dead letter topic, each with what to do."""
+"""Reasons for which the leader of a dead letter topic refuses letters, each with advice for the
+operator, by error code."""
 
 FAILURES_TOLERATED = 6
-"""Consecutive failures of a letter after which such an error is logged. They take some 6 s."""
+"""Number of consecutive failures of a dead letter after which an error that often passes by itself
+is logged. They take some 6 s."""
 
 FAILURE_KINDS_MAX = 1_000
-"""Maximum number of kinds of failures that are remembered, and so logged."""
+"""Maximum number of different failures that are remembered, so that each is logged once. Further
+ones are not logged."""
 
 LOG_PAUSE_MS = 600_000
-"""Milliseconds after which a kind of failure that lasts is logged again."""
+"""Milliseconds after which a failure that still lasts is logged again."""
 
 PROBLEM_MS = 2 * BACKOFF_MS_MAX
-"""Milliseconds since the last failure of its kind for which a problem is reported. Each letter that
-waits is sent more often."""
+"""Milliseconds after its last occurrence during which a failure is reported as a problem. Each
+waiting letter is sent more often than that."""
 
 
 class LetterJob:
-    """Dead letters of one share partition that are to be sent to one broker, in the order of their
+    """Dead letters of one share partition that must be sent to one broker, in the order of their
     offsets."""
 
     __slots__ = ("led", "letters")
@@ -144,15 +150,17 @@ class LetterFigures:
 
     def __init__(self) -> None:
         self.written: Counter[str] = Counter()
-        """Letters that were acknowledged, by group."""
+        """Number of acknowledged dead letters, by group."""
         self.requests: Counter[str] = Counter()
-        """Produce requests with letters of a group."""
+        """Number of Produce requests that contained dead letters, by group."""
         self.failed_requests: Counter[str] = Counter()
-        """Produce requests in which letters of a group were not acknowledged."""
+        """Number of Produce requests in which at least one dead letter was not acknowledged, by
+        group."""
         self.lost_count = 0
-        """Records that the log lost before their letter was written."""
+        """Number of records that were deleted from the log before their dead letter was written."""
         self.damaged_count = 0
-        """Letters without key and value because of a damaged batch."""
+        """Number of dead letters without key and value, because the batch of the record was
+        damaged."""
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics of dead letters, with Kafka's names."""
@@ -188,7 +196,8 @@ class DeadLetterSender:
         errors: UnexpectedErrors,
         own: Loopback,
     ) -> None:
-        """`own` serves the requests that this broker sends to itself."""
+        """Create a sender without letters. `own` serves the requests that this broker sends to
+        itself."""
         self.config = config
         self.table = table
         self.clock = clock
@@ -210,7 +219,7 @@ class DeadLetterSender:
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster has dead letters (share.version 2)."""
+        """True if the cluster supports dead letters, which share.version 2 does."""
         return self.topics.is_enabled
 
     def send(self, led: LedShare, letters: Sequence[DeadLetter]) -> None:
@@ -248,7 +257,7 @@ class DeadLetterSender:
                 self._nursery = None
 
     def start_soon(self, work: Callable[[], object]) -> bool:
-        """Start a task. Returns False if the tasks of this sender do not run."""
+        """Start a task. Returns False if the background task of this sender does not run."""
         if self._nursery is None:
             return False
         self._start_soon(work)
@@ -330,8 +339,8 @@ class DeadLetterSender:
             led.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def fail(self, led: LedShare, letters: Iterable[DeadLetter], refusal: RefusedError) -> None:
-        """Let the share partition send dead letters again later. The reason is logged once, unless
-        the failure is likely to pass soon."""
+        """Return dead letters that could not be written to their share partition, which sends them
+        again later. The reason is logged once, unless the failure is likely to pass soon."""
         failed = list(letters)
         if not failed or led.stage is Stage.DROPPED:
             return
@@ -369,7 +378,7 @@ class DeadLetterSender:
         }
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem description for each kind of failure to write dead letters that lasts."""
+        """Yield a problem description for each lasting failure to write dead letters."""
         since_ms = self.clock.monotonic_ms() - PROBLEM_MS
         for kind, failed_ms in sorted(self._failed_ms.items()):
             if failed_ms >= since_ms:
@@ -398,7 +407,7 @@ class LetterChannel:
 
     @property
     def letter_count(self) -> int:
-        """Number of dead letters of this broker without an outcome."""
+        """Number of dead letters sent or queued for this broker whose outcome is not known yet."""
         return self._in_flight_count + sum(len(job.letters) for job in self._jobs)
 
     def add(self, job: LetterJob) -> None:
@@ -408,7 +417,8 @@ class LetterChannel:
         self.start()
 
     def start(self) -> None:
-        """Start the task that sends dead letters if letters are queued and it does not run."""
+        """Start the task that sends dead letters, if letters are queued and the task is not
+        running."""
         if self._jobs and not self._is_running:
             self._is_running = self._sender.start_soon(self._run)
 
@@ -493,8 +503,8 @@ class LetterChannel:
 
 
 class Parcel:
-    """Contents of one Produce request to one broker: batches of dead letters, and the letters that
-    they contain."""
+    """Contents of one Produce request to one broker: batches of dead letters. Each batch knows the
+    letters that it contains."""
 
     def __init__(self, sender: DeadLetterSender, node_id: NodeId) -> None:
         self.batches: dict[tuple[UUID, int], LetterBatch[LedShare]] = {}
@@ -519,8 +529,9 @@ class Parcel:
         return taken
 
     async def fill(self, jobs: deque[LetterJob]) -> None:
-        """Move dead letters from the front of jobs to the batches of the request. At least one
-        letter of each job in turn is moved, unless the batch for its partition is full."""
+        """Move dead letters from the first jobs to the batches of this request, until the request
+        is full. At least one letter of each job is moved, unless the batch for its partition is
+        full."""
         for _ in range(len(jobs)):
             if self.is_full:
                 return

@@ -48,14 +48,14 @@ class Span:
         self.last = last
         self.state = state
         self.count = count
-        """Number of deliveries so far."""
+        """Number of times that the records were delivered."""
         self.member_id = member_id
         """Member that acquired the records. It is kept while the end of the acquisition is being
         written."""
         self.deadline_ms = deadline_ms
         """Time in milliseconds at which the acquisition lock of the member ends."""
         self.transition = transition
-        """Pending change to `state` that is not durable yet, or None."""
+        """Change that set `state` and is not durable yet, or None if the state is durable."""
 
     @property
     def size(self) -> int:
@@ -75,8 +75,8 @@ class Span:
 
     @property
     def is_settled(self) -> bool:
-        """True if the records are acknowledged or archived, and no write is pending: either it is
-        durable or none is needed."""
+        """True if the records are acknowledged or archived, and no write of that state is
+        pending."""
         return self.state in TERMINAL and self.transition is None
 
     def is_like(self, other: "Span") -> bool:

@@ -1,8 +1,8 @@
-"""DescribeShareDelivery (Ottla's own, key 20009): reasons why records of a
-share group are not delivered now.
+"""DescribeShareDelivery (Ottla's own, key 20009): reasons why records of a share group are not
+delivered now.
 
-Pure. A broker answers for the share partitions that it leads and that are in memory. Counts of
-delayed records and back-offs are those of the records that were read ahead.
+Pure. A broker answers for the share partitions that it leads and has in memory. The numbers of
+delayed records and of records in back-off include only records that were read ahead.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,10 @@ from ottla.wire.messages.describe_share_delivery_response import (
 )
 
 NEVER_MS = -1
-"""Time of the next due time or end of a back-off if there is none."""
+"""Value in the response for a due time or an end of a back-off that does not exist."""
 SPANS_PER_STEP = 1_000
-"""Spans of a window that count as one step of work. Larger blocks the event loop longer."""
+"""Number of spans of a delivery window that count as one step of work. A larger value blocks the
+event loop longer."""
 
 
 class DescribeShareDeliveryApi:
@@ -61,7 +62,8 @@ class DescribeShareDeliveryApi:
 
 
 def described(led: LedShare) -> DescribedShareDelivery:
-    """Return the number of records of a share partition by the reason why they wait."""
+    """Return the response entry for a share partition: its number of records by the reason why they
+    wait."""
     share, order = led.share, led.share.order
     row = DescribedShareDelivery(
         topic_name=led.partition.topic,

@@ -61,15 +61,16 @@ REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
 state was deleted."""
 
 LOCKS_COST = 4
-"""Cost of ending acquisition locks of a share partition and of writing its state, in partitions
-read. Smaller ends more locks per event-loop iteration and blocks the loop longer; larger releases
-the records later if very many locks end at one time."""
+"""Cost of ending the acquisition locks of a share partition and of writing its state, measured in
+partitions read by a fetch. A smaller value ends more locks per event-loop iteration, and blocks
+the loop longer. A larger value releases the records later if very many locks end at one time."""
 
 RULES_KEPT = 1_000
-"""Number of different settings of groups whose rules are kept for further share partitions."""
+"""Maximum number of distinct group settings whose rules are cached, so that share partitions with
+equal settings share them."""
 
 SPANS_PER_COST = 4
-"""Number of spans that change in the time of reading one partition."""
+"""Number of spans whose state changes in the time in which a fetch reads one partition."""
 
 Answered = Callable[[ErrorCode], None]
 
@@ -86,7 +87,7 @@ class Stage(Enum):
 
 
 class LetterSender(Protocol):
-    """Interface of the component that writes dead letters to the dead letter topics of groups
+    """Interface of the component that writes dead letters to the dead letter topics of share groups
     (KIP-1191)."""
 
     @property
@@ -107,9 +108,9 @@ class DeliveryPorts(NamedTuple):
     purgatory: Purgatory
     clock: Clock
     settings_of: Callable[[str], ShareGroupSettings]
-    """Returns the present settings of a group."""
+    """Function that returns the present settings of a share group, given its id."""
     letters: LetterSender | None = None
-    """Sender of dead letters. Without it, records are archived without a dead letter."""
+    """Sender of dead letters. If it is None, records are archived without a dead letter."""
 
 
 class LockTimer(WaitingEntry):
@@ -126,8 +127,8 @@ class LockTimer(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Cost of ending the locks and writing the change, in partitions read. It grows with the
-        number of spans whose state changes."""
+        """Cost of ending the locks and writing the change, measured in partitions read by a fetch.
+        It grows with the number of spans whose state changes."""
         spans = len(self._share.share.window.spans) if self._share.has_state else 0
         return LOCKS_COST + spans // SPANS_PER_COST
 
@@ -148,7 +149,7 @@ class LockTimer(WaitingEntry):
 
 
 class LedShare:
-    """One share partition led by this broker, as the leader in one leader epoch."""
+    """One share partition on the broker that leads its topic partition, during one leader epoch."""
 
     __slots__ = (
         "_answers",
@@ -179,8 +180,9 @@ class LedShare:
         on_dropped: Callable[["LedShare"], None],
         on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
-        """`on_dropped` is called with this object when it is dropped. `on_loaded` is called with
-        the milliseconds from the first fetch until the state is loaded."""
+        """Create a share partition whose state is not loaded yet. `on_dropped` is called with this
+        object when it is dropped. `on_loaded` is called with the milliseconds from the first
+        fetch until the state is loaded."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -339,11 +341,11 @@ class LedShare:
         self._wake()
 
     def compare(self) -> None:
-        """Compare the cached state with the durable one. If the durable one was reset, load it
+        """Compare the cached state with the durable state. If the durable state was reset, load it
         again.
 
-        Nothing is fetched meanwhile. After an error of the persister the cached state is kept,
-        since its next write gets the same error.
+        Meanwhile no fetch reads the share partition. If the persister answers with an error, the
+        cached state is kept, since its next write gets the same error.
         """
         if self.stage is not Stage.READY:
             return
@@ -553,7 +555,7 @@ class LedShare:
             self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def close(self) -> None:
-        """Drop the share partition once all of its changes are durable."""
+        """Drop the share partition from memory as soon as all of its changes are durable."""
         self._is_closing = True
         if not self.has_state or (self.stage is Stage.READY and self._may_close):
             self.drop(ErrorCode.NONE)
@@ -563,7 +565,7 @@ class LedShare:
         self._is_closing = False
 
     def drop(self, failure: ErrorCode) -> None:
-        """Drop the cached state. Acknowledgements that are not durable are answered with an
+        """Drop the cached state. Acknowledgements that are not durable yet are answered with an
         error."""
         if self.stage is Stage.DROPPED:
             return
@@ -596,7 +598,7 @@ def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
 
 @lru_cache(maxsize=RULES_KEPT)
 def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules:
-    """Return the rules for share partitions that follow from a group's settings, and from whether
+    """Return the delivery rules that follow from a group's settings. `has_dead_letters` is True if
     records become dead letters. Equal settings share one object."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
@@ -622,7 +624,8 @@ class LedShares:
     """Share partitions that are loaded or being loaded on this broker, by their key."""
 
     def __init__(self, ports: DeliveryPorts, on_loaded: Callable[[int], None]) -> None:
-        """`on_loaded` is called with the load time of each share partition in milliseconds."""
+        """Create the table of share partitions, which is empty at first. `on_loaded` is called with
+        the time in milliseconds that each share partition takes to load."""
         self._ports = ports
         self._on_loaded = on_loaded
         self._by_key: dict[SharePartitionKey, LedShare] = {}
@@ -639,8 +642,8 @@ class LedShares:
         return self._by_key.get(key)
 
     def open(self, key: SharePartitionKey, partition: Partition) -> LedShare:
-        """Return the share partition of a group on a partition led here. It is loaded if it is not
-        cached."""
+        """Return the share partition of a group on a topic partition that this broker leads. If it
+        is not cached, its loading begins."""
         led = self._by_key.get(key)
         if led is not None and not led.is_leading:
             led.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -656,7 +659,7 @@ class LedShares:
         return led
 
     def of_group(self, group_id: str) -> list[LedShare]:
-        """Return the share partitions of a group."""
+        """Return the share partitions of a group that are in memory."""
         return list(self._by_group.get(group_id, ()))
 
     def close_group(self, group_id: str) -> None:

@@ -25,11 +25,11 @@ from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.records import Record, scan
 
 BATCH_BYTES_MAX = MIB
-"""Maximum size of a batch of dead letters, unless it has only one. Larger uses more memory; smaller
-needs more requests."""
+"""Maximum size of a batch of dead letters, unless it has only one. A larger value uses more memory.
+A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
-"""Maximum bytes of a varint, of which a record has one for each field and length."""
+"""Maximum bytes of a varint. Each field and each length in a record is encoded as a varint."""
 RECORD_FIELDS = 6
 
 ACKS_ALL = -1
@@ -44,25 +44,26 @@ OF_ONE_LETTER = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Errors of a whole batch that one record may cause."""
+"""Error codes of a refused batch that a single record of it may have caused."""
 
 Owner = TypeVar("Owner")
-"""Share partition at the leader of the source partition."""
+"""Type of the share partition that a dead letter belongs to."""
 
 
 class CopiedRecords(NamedTuple):
-    """Records that one read of the log returned and that have dead letters."""
+    """Records that one read of the log returned for their dead letters."""
 
     records: dict[int, Record]
     unreadable: frozenset[int]
-    """Offsets in damaged batches."""
+    """Offsets of records whose batch is damaged."""
     end_offset: int
-    """The read covers the offsets below it. Those that it does not return are not in the log."""
+    """Offset up to which the read covers the log. Requested offsets below it that were not returned
+    are no longer in the log."""
 
 
 def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
-    """Return the records with given offsets, which are sorted, from the bytes of a read at the
-    first of them. The last batch may be cut off."""
+    """Return the records at `offsets`, which are sorted, from the bytes `data` of a log read that
+    began at the first of them. The last batch in the bytes may be incomplete."""
     found: dict[int, Record] = {}
     unreadable: set[int] = set()
     end_offset = offsets[0]
@@ -128,8 +129,8 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Let each dead letter of the batch be sent in a batch of its own from now on, if one
-        letter may be the cause of the refusal `code`."""
+        """Mark each dead letter of the batch to be sent in a batch of its own from now on, if a
+        single letter may be the cause of the refusal `code`."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True
@@ -156,7 +157,8 @@ def _size_max_of(record: Record) -> int:
 
 
 def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) -> ProduceRequest:
-    """Return the request that writes batches, each for another partition."""
+    """Return the Produce request that writes the given batches. Each batch must be for a different
+    partition."""
     topics: dict[UUID, TopicProduceData] = {}
     for batch in letter_batches:
         route = batch.route

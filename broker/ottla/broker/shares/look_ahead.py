@@ -1,8 +1,8 @@
 """Look-ahead of a share partition: reads the log and adds its records to the order of deliveries.
 
-Pure but for bytes in the page cache. Batches are decompressed only if keys or headers decide about
-the turn of a record. A batch that cannot be decompressed is delivered as if its records had no key
-and no headers; its consumers find the damage.
+Pure except for reading bytes in the page cache. A batch is decompressed only if the keys or headers
+of its records decide when they are delivered. A batch that cannot be decompressed is delivered as
+if its records had no key and no headers. Its consumers then detect the damage.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,16 @@ from ottla.wire.batch import BatchHeader, parse_header
 from ottla.wire.records import RecordHeaders, record_body, scan_body_as
 
 RECORDS_PER_TURN = 500
-"""Records that are added in one turn. Larger blocks the event loop longer; smaller needs more turns
-to read the log again after a failover."""
+"""Maximum number of records that are added per event-loop iteration. A larger value blocks the
+event loop longer. A smaller value needs more iterations to read the log again after a failover."""
 
 BYTES_PER_TURN = 256 * 1024
-"""Bytes of the log that are read in one turn, beside the rest of a larger batch."""
+"""Maximum bytes of the log that are read per event-loop iteration. A larger batch is read whole
+nevertheless."""
 
 DECOMPRESSED_BYTES_MAX = 16 * MIB
-"""Maximum decompressed size of a batch whose records are read for keys and headers. Larger uses
-more memory and time for one batch; smaller ignores the headers of more batches."""
+"""Maximum decompressed size of a batch whose records are read for keys and headers. A larger value
+uses more memory and time for one batch. A smaller value ignores the headers of more batches."""
 
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:

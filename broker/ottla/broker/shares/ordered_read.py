@@ -1,7 +1,8 @@
 """Read of one share partition whose records are not delivered in the order of the log.
 
-Pure but for bytes in the page cache. A response contains the batches of the acquired records only.
-They need not be adjacent in the log; clients skip records that they have not acquired (KIP-932).
+Pure except for reading bytes in the page cache. A response contains only the batches of the
+acquired records. These batches need not be adjacent in the log. Clients skip records that they have
+not acquired (KIP-932).
 """
 
 from ottla.broker.shares.acquired_ranges import AcquiredRange, add_range
@@ -18,16 +19,16 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, parse_header
 
 AHEAD_TURNS_MAX = 4
-"""Turns of reading ahead in one attempt if no record is ready. Larger blocks the event loop longer;
-smaller needs more attempts after a failover."""
+"""Maximum number of times that one attempt to fetch reads the log ahead if no record is ready. A
+larger value blocks the event loop longer. A smaller value needs more attempts after a failover."""
 
 BATCHES_MAX = 128
-"""Maximum batches in one response. Larger blocks the event loop longer if each due record is in
-another batch; smaller needs more fetches for them."""
+"""Maximum number of batches in one response. A larger value blocks the event loop longer if each
+due record is in another batch. A smaller value needs more fetches for such records."""
 
 COPIED_BYTES_MAX = MIB
-"""Maximum bytes of batches that are not adjacent in the log, and are therefore copied. Larger uses
-more memory; smaller needs more fetches for scattered records."""
+"""Maximum bytes of batches that are not adjacent in the log, and are therefore copied. A larger
+value uses more memory. A smaller value needs more fetches for scattered records."""
 
 
 class OrderedRead:
@@ -40,8 +41,8 @@ class OrderedRead:
         self.led = led
         self.log = log
         self.piece = range(order.ready_count)
-        """Stands for the readable bytes: the number of ready records, so that a fetch that waits
-        for more bytes is answered at its timeout."""
+        """Placeholder for the readable bytes: its length is the number of ready records. A fetch
+        that waits for more bytes than that is answered at its timeout."""
         self._order = order
         self._bound = bound
         self._batch: tuple[BatchHeader, FileSlice] | None = None

@@ -34,7 +34,7 @@ class ShareTarget:
     def __init__(self, partition_id: PartitionId) -> None:
         self.id = partition_id
         self.led: LedShare | None = None
-        """Loaded share partition, once a fetch has found it."""
+        """Loaded share partition, or None until a fetch has found it."""
 
 
 Session = ShareSession[ShareTarget]
@@ -51,7 +51,8 @@ class ShareDelivery:
         session_count_max: int,
         is_enabled: Callable[[], bool],
     ) -> None:
-        """`is_enabled` returns whether the cluster has share groups (`share.version`)."""
+        """Create the sessions and share partitions of a broker, none at first. `is_enabled` returns
+        whether the cluster's `share.version` includes share groups."""
         self.table = table
         self.ports = ports
         self.figures = ShareFigures()
@@ -60,7 +61,8 @@ class ShareDelivery:
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
-        """Return the error code that refuses a whole request, or NONE if it may be served."""
+        """Return the error code with which a whole request of this group and member is refused, or
+        NONE if it may be served."""
         if not self._is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION
         if not group_id or not member_id:
@@ -177,8 +179,8 @@ class ShareDelivery:
 
 
 class LeaderHints:
-    """Current leaders of the partitions that a response refuses, so that its client can go to
-    them."""
+    """Current leaders of the partitions that a response refuses, so that the client can send its
+    next requests to them."""
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table
@@ -191,7 +193,8 @@ class LeaderHints:
         return leader_id, leader_epoch
 
     def endpoints(self, context: RequestContext) -> list[LeaderEndpoint]:
-        """Return the endpoints of all leaders returned so far, on the client's listener."""
+        """Return the endpoints, on the client's listener, of all leaders that `leader` has returned
+        so far."""
         if not self._leaders:
             return []
         return endpoints_of(self._table.image, self._leaders, context.peer.listener_name)

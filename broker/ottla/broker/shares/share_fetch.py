@@ -53,16 +53,18 @@ RECORD_LIMIT_MODE = 1
 
 PARTITIONS_READ_MAX = 200
 """Maximum partitions of a session that one attempt reads. The session's next request begins with
-other partitions. Larger blocks the event loop longer; smaller delays sessions of very many
-partitions."""
+other partitions. A larger value blocks the event loop longer. A smaller value delays sessions of
+very many partitions."""
 
 SESSION_PARTITIONS_MAX = 100_000
-"""Maximum partitions in a session, known or unknown. Larger lets a client use more memory; smaller
-refuses members with very many partitions on one broker."""
+"""Maximum number of partitions in a session, including partitions that do not exist. A larger value
+lets a client use more memory. A smaller value refuses members with very many partitions on one
+broker."""
 
 ROUNDS_MAX = 16
-"""Maximum rounds of reading in one attempt. Each further round follows one that found only
-undeliverable records, such as transaction markers. Larger blocks the event loop longer."""
+"""Maximum number of times that one attempt to fetch reads the partitions. They are read again if
+they contained only undeliverable records, such as transaction markers. A larger value blocks the
+event loop longer."""
 
 
 AnyRead = ShareRead | OrderedRead
@@ -92,13 +94,14 @@ class ShareFetch:
         self.batch_size = request.batch_size
         self.is_strict = request.share_acquire_mode == RECORD_LIMIT_MODE
         self.targets: list[ShareTarget] = []
-        """Partitions to read, in order."""
+        """Partitions of the session that this fetch reads, in order."""
         self.parts: dict[PartitionId, PartitionData] = {}
         """Parts of the response, by partition."""
         self.session: Session | None = None
         """Session whose partitions are read."""
         self.is_full = False
-        """True if the response contains every partition of the session."""
+        """True if the response must contain every partition of the session, not only partitions
+        with news."""
         self.is_cold = False
         """True if records are being loaded into the page cache."""
         self._acks_left = 0
@@ -144,7 +147,7 @@ class ShareFetch:
 
     def begin(self, session: Session, *, is_full: bool) -> None:
         """Choose the partitions to read. Each request of a session begins with a different
-        partition. Share partitions that are not cached are loaded."""
+        partition. Loading begins for share partitions that are not cached."""
         self.session = session
         self.is_full = is_full
         targets = list(session.targets.values())
@@ -164,8 +167,8 @@ class ShareFetch:
         return keys
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Acquire records if there are enough bytes or an error. If `is_last`, acquire all records
-        that are available, however few. Returns whether the fetch is done."""
+        """Acquire records if enough bytes are available or a partition has an error. If `is_last`,
+        acquire all available records, however few. Returns whether the fetch is done."""
         self.is_cold = False
         if self.session is not None and not self.api.delivery.sessions.holds(self.session):
             self.targets = []  # The member has opened another session.
@@ -381,8 +384,8 @@ class WaitingShareFetch(WaitingEntry):
 
 
 class RefusedSession(WaitingEntry):
-    """Refusal of a share session beyond the limit. It is sent only after the request's maximum
-    wait, so that the client does not poll without pause."""
+    """Refusal of a share session that exceeds the maximum number of sessions. The broker sends it
+    only after the request's maximum wait, so that the client does not poll without pause."""
 
     __slots__ = ("_slot",)
     kind = "ShareFetch"

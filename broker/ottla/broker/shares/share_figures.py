@@ -7,7 +7,8 @@ from ottla.broker.shares.share_partition import AckBatch
 
 
 class GroupFigures:
-    """Counters of the ShareFetch requests of one group, while the group has sessions here."""
+    """Counters of the ShareFetch requests of one group. They exist while the group has sessions on
+    this broker."""
 
     __slots__ = (
         "acquired_partition_count",
@@ -24,8 +25,8 @@ class GroupFigures:
         self.acquisition_count = 0
         """Number of ShareFetch requests that have acquired records."""
         self.acquisition_ms = 0
-        """Total time in milliseconds from the arrival of these requests until they acquired
-        records."""
+        """Total time in milliseconds from the arrival of the ShareFetch requests until they
+        acquired records."""
 
 
 class ShareFigures:
@@ -41,11 +42,11 @@ class ShareFigures:
         self.failed_acknowledge_count = 0
         """Number of partitions whose acknowledgements were answered with an error."""
         self.acknowledged_records: Counter[int] = Counter()
-        """Number of acknowledged records by type of acknowledgement."""
+        """Number of acknowledged records, by the type of acknowledgement."""
         self.expired_count = 0
         """Number of ShareFetch requests that waited until their timeout."""
         self.by_group: dict[str, GroupFigures] = {}
-        """Counters of single groups that have sessions on this broker."""
+        """Counters of each group that has sessions on this broker, by group id."""
         self.load_ms_max = 0
         """Longest time to load the state of a share partition, in milliseconds."""
 

@@ -47,14 +47,14 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 NEVER_MS = 1 << 62
 
 STORED_SPANS_MAX = 40_000
-"""Number of stored spans of a window from which on only records near its start are acquired out of
-order. Each has 20 bytes, so that a snapshot stays below 1 MB with the records in flight. Smaller
-delays due records if many others before them are not due; larger exceeds the size of a record of
-the state, so that nothing can be stored."""
+"""Number of stored spans of a delivery window from which only records near its start may be
+acquired out of order. Each span takes 20 bytes, so a snapshot with the records in flight stays
+below 1 MB. A smaller value delays due records if many records before them are not due. With a
+larger value, the state may exceed the maximum size of a record, and could not be stored."""
 
 
 class AckType:
-    """Types of acknowledgements in ShareFetch and ShareAcknowledge requests."""
+    """Types of acknowledgements in share requests, by their numbers in the protocol."""
 
     GAP = 0
     ACCEPT = 1
@@ -69,7 +69,7 @@ class ShareRules(NamedTuple):
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     record_locks_max: int = 2_000
-    """Maximum number of offsets in the window, from the start offset to the end offset."""
+    """Maximum number of offsets in the delivery window, from its start offset to its end offset."""
     is_renewable: bool = True
     has_dead_letters: bool = False
     """True if records become dead letters before they are archived (KIP-1191)."""
@@ -102,12 +102,12 @@ class Transition:
     def __init__(self, *, is_of_letters: bool = False) -> None:
         self.batches: list[StateBatch] = []
         self.code: ErrorCode | None = None
-        """Error code of the write, or None before the write is answered."""
+        """Error code with which the write of the change was answered, or None until then."""
         self.is_of_letters = is_of_letters
-        """True if the change is a step of dead letters. It belongs to no acknowledgement, and is
-        repeated if its write fails."""
+        """True if the change is a step of dead letters. Such a change belongs to no
+        acknowledgement, and is repeated if its write fails."""
         self.is_rejected: set[int] = set()
-        """First offsets of the batches that a consumer rejected."""
+        """First offset of each span whose records a consumer rejected."""
 
 
 class ShareStateWrite(NamedTuple):
@@ -130,7 +130,7 @@ class SharePartition:
         self.letters = DeadLetters()
         """Dead letters of the records in state Archiving."""
         self.order: DeliveryOrder | None = None
-        """Order of the deliveries, or None if they are in order of the log."""
+        """Order of the deliveries, or None if records are delivered in the order of the log."""
         self._log_start_offset = start_offset
         self._available_from = start_offset
         """Lower bound of the offsets of available records in the window."""
@@ -313,7 +313,7 @@ class SharePartition:
         return found
 
     def own(self, member_id: str, found: Sequence[AcquiredRange], deadline_ms: int) -> None:
-        """Let a member acquire available records until their acquisition lock expires at
+        """Acquire available records for a member, whose acquisition lock expires at
         `deadline_ms`."""
         for first_offset, last_offset, _ in found:
             for span in self.window.cut(first_offset, last_offset):
@@ -326,8 +326,7 @@ class SharePartition:
             self._lock_end_ms = min(self._lock_end_ms, deadline_ms)
 
     def give_back(self, acquired: Iterable[AcquiredRange]) -> None:
-        """Undo an acquisition whose records are not sent. Their delivery count is then the same as
-        before."""
+        """Undo an acquisition whose records are not sent, and restore their delivery count."""
         for first_offset, last_offset, _ in acquired:
             for span in self.window.cut(first_offset, last_offset):
                 assert span.is_acquired
@@ -410,8 +409,8 @@ class SharePartition:
     # ---- acquisition out of the order of the log
 
     def set_order(self, rules: OrderingRules | None, *, salt: int) -> None:
-        """Begin to deliver records by other rules, or in the order of the log if `rules` is None.
-        The log is read ahead again."""
+        """Deliver records by the given rules from now on, or in the order of the log if `rules` is
+        None. The log is then read ahead again."""
         self.order = None
         self._available_from = self.window.start_offset
         if rules is not None:
@@ -447,7 +446,8 @@ class SharePartition:
         order.scanned_offset = last + 1
 
     def pass_gap(self, order: DeliveryOrder, last: int) -> None:
-        """Archive the next offsets up to `last`, which have no records to deliver."""
+        """Archive the offsets that follow the last added record, up to `last`, because they have no
+        records to deliver."""
         first = order.scanned_offset
         self._archive(first, last)
         for span in self.window.within(first, last):
@@ -469,8 +469,9 @@ class SharePartition:
     def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
         """Take the records that a member may acquire next, as offset ranges in ascending order.
 
-        `own`, `put_back` or `drop` must follow for each. As in the order of the log, records with
-        many deliveries are taken separately, in small ranges.
+        For each range, the caller must then call `own_ready`, `drop_ready` or
+        `DeliveryOrder.put_back`. As in the order of the log, records with many deliveries are taken
+        separately, in small ranges.
         """
         window, rules = self.window, self.rules
         room = rules.record_locks_max - order.taken_count - len(self.letters)
@@ -495,8 +496,8 @@ class SharePartition:
     def own_ready(
         self, order: DeliveryOrder, member_id: str, first: int, last: int, now_ms: int
     ) -> list[AcquiredRange]:
-        """Let a member acquire records that were taken for delivery. Records that were delivered as
-        often as a lowered limit allows are not acquired."""
+        """Acquire records for a member that were taken for delivery. Records that have reached the
+        delivery count limit, because it was lowered meanwhile, are not acquired."""
         found: list[AcquiredRange] = []
         for span in self.window.cut(first, last):
             if span.count >= self.rules.delivery_count_limit:
@@ -508,7 +509,7 @@ class SharePartition:
         return found
 
     def drop_ready(self, order: DeliveryOrder, first: int, last: int, now_ms: int) -> None:
-        """Archive records that were taken for delivery and that the log no longer has."""
+        """Archive records that were taken for delivery but are no longer in the log."""
         self._archive(first, last)
         order.on_settled(first, last, now_ms)
         self.window.advance()
@@ -768,7 +769,7 @@ class SharePartition:
     # ---- figures
 
     def count_in(self, state: DeliveryState) -> int:
-        """Return the number of records in the window that have a state."""
+        """Return the number of records in the window that are in a given state."""
         return sum(span.size for span in self.window.spans if span.state == state)
 
 

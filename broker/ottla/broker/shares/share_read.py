@@ -19,16 +19,16 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import parse_header
 
 CHUNK_BYTES = 4_096
-"""Bytes that are read at once to find batch headers. Smaller needs more reads if batches are small;
-larger copies more record bytes if batches are large."""
+"""Bytes that are read at once to find batch headers. A smaller value needs more reads if batches
+are small. A larger value copies more record bytes if batches are large."""
 
 COPIED_BYTES_MAX = 4_096
 """Maximum size in bytes of records that are sent as a copy instead of as a slice of the file."""
 
 BATCHES_MAX = 2_000
-"""Maximum number of batches whose headers are examined in one read of a partition. Larger blocks
-the event loop longer if batches are small; smaller needs more fetches if most of the batches are
-acquired."""
+"""Maximum number of batches whose headers are examined in one read of a partition. A larger value
+blocks the event loop longer if batches are small. A smaller value needs more fetches if most of
+the batches are acquired."""
 
 
 class ShareRead:
@@ -43,8 +43,8 @@ class ShareRead:
         self.piece = piece
         """Readable bytes of the log, from the batch that contains the fetch offset on."""
         self.aborted: list[tuple[int, Offset]] = []
-        """Producer id and first offset of aborted transactions, if the group reads committed
-        records."""
+        """Producer id and first offset of each aborted transaction, if the group reads only
+        committed records. Empty otherwise."""
         self._starts: list[tuple[int, int]] = []
         """First offset and file position of each batch whose header was read."""
         self._ends: list[tuple[int, int]] = []

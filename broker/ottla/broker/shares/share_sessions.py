@@ -30,7 +30,7 @@ PartitionId = tuple[UUID, int]
 
 
 class ShareSession(Generic[T]):
-    """Share session of one member on this broker, over partitions of type `T`."""
+    """Share session of one member on this broker. `T` is the type of its partitions."""
 
     __slots__ = ("connection_id", "epoch", "key", "targets")
 

@@ -33,8 +33,8 @@ logger = logging.getLogger("ottla.broker.transactions")
 CONNECT_TIMEOUT_S = 5.0
 RETRY_MS_FIRST = 20
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds before markers are sent again.  Smaller finds a new leader sooner; larger
-spares a broker that is starting."""
+"""Maximum milliseconds before markers are sent again. A smaller value finds a new leader sooner. A
+larger value spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures after which it is logged, once, that a broker accepts no markers.

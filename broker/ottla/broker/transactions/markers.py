@@ -32,8 +32,8 @@ SUPERSEDED = frozenset((E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENC
 error is retried."""
 
 PARTITIONS_PER_REQUEST = 2_000
-"""Maximum markers in one request. Smaller sends more requests; larger blocks the leader's event
-loop longer."""
+"""Maximum markers in one request. A smaller value sends more requests. A larger value blocks the
+leader's event loop longer."""
 
 
 class MarkerOrder:

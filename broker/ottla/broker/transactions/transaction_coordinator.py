@@ -50,8 +50,8 @@ COMMIT_AGAIN_MS = 1_000
 
 HELD_MS_MAX = 100
 """Maximum milliseconds that a request to add partitions waits for the end of the previous
-transaction. Shorter refuses more clients, which retry after 20 ms (librdkafka, Java); longer blocks
-other requests on their connections."""
+transaction. A shorter time refuses more clients, which retry after 20 ms (librdkafka, Java). A
+longer time blocks other requests on their connections."""
 
 TRANSACTIONAL_ID_CHARS_MAX = 8_191
 """Maximum characters of a transactional id.  At four bytes each, they fill the 32,767 bytes of a

@@ -23,8 +23,8 @@ logger = logging.getLogger("ottla.broker.assignments")
 REPORT_TIMEOUT_MS = 5_000
 RETRY_MS_FIRST = 100
 RETRY_MS_MAX = 10_000
-"""Maximum milliseconds between two attempts to report. Smaller reports earlier to a recovered
-controller; larger spares a controller in trouble."""
+"""Maximum milliseconds between two attempts to report. A smaller value reports earlier to a
+recovered controller. A larger value spares a controller in trouble."""
 
 PARTITIONS_PER_REPORT_MAX = 2_000
 """Maximum partitions in one report. Further partitions are in the next report."""

@@ -15,8 +15,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 LEADER_LOOK_MS = 1_000
-"""Milliseconds between checks whether another controller has become active. Longer leaves the call
-open at a paused controller."""
+"""Milliseconds between checks whether another controller has become active. A longer time leaves
+the call open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500

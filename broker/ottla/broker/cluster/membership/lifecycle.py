@@ -84,8 +84,8 @@ FATAL_TO_REGISTRATION = {
 
 SHUTDOWN_FAILURES_MAX = 3
 """Number of unanswered heartbeats after which a stopping broker stops without the controller's
-consent. Smaller gives up on a controller that is being replaced; larger delays an operator who
-stops everything."""
+consent. A smaller value gives up on a controller that is being replaced. A larger value delays
+an operator who stops everything."""
 
 
 class NextHeartbeat(NamedTuple):

@@ -30,8 +30,8 @@ from ottla.telemetry.metrics.kafka_families import gauge
 logger = logging.getLogger("ottla.broker.lifecycle")
 
 REGISTRATION_RETRY_MS = 200
-"""Milliseconds between attempts to register. Smaller registers earlier after the previous session
-has expired; larger spares the controller."""
+"""Milliseconds between attempts to register. A smaller value registers earlier after the previous
+session has expired. A larger value spares the controller."""
 
 SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50

@@ -41,8 +41,8 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 CHANGES_MAX = 200
-"""Maximum settings in a request that changes certificates. Larger lets a client block the event
-loop longer."""
+"""Maximum settings in a request that changes certificates. A larger value lets a client block the
+event loop longer."""
 
 TRIED_WITHIN_S = 10.0
 """Maximum seconds for reading certificate files; after that the change is refused."""

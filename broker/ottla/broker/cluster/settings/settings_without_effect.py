@@ -24,8 +24,8 @@ NEXT_START = {
 """Settings that a running broker accepts, as Kafka's does, but never uses, each with the reason."""
 
 WARNED_MAX = 1_000
-"""Maximum number of settings that are warned about, since a client may store any name. Larger lets
-a client fill the log."""
+"""Maximum number of settings that are warned about, since a client may store any name. A larger
+value lets a client fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 

@@ -15,8 +15,8 @@ DECIDED_AT_ONCE = 2_000
 topics are decided with the next heartbeats."""
 
 READERS_MAX = 16
-"""Maximum number of principals whose permissions count for one expression in one group. Larger
-costs more per topic."""
+"""Maximum number of principals whose permissions count for one expression in one group. A larger
+value costs more per topic."""
 
 
 class RegexReaders:

@@ -20,12 +20,12 @@ TopicRegex = NewType("TopicRegex", object)
 """A compiled regular expression."""
 
 REGEX_CHARS_MAX = 4_096
-"""Maximum characters in an expression. Smaller refuses a list of some hundred topic names; an
-expression ten times as long takes a second to refuse."""
+"""Maximum characters in an expression. A smaller value refuses a list of some hundred topic names;
+an expression ten times as long takes a second to refuse."""
 
 PROGRAM_BYTES_MAX = 64 << 10
-"""Maximum memory of one compiled expression, in bytes.  Smaller refuses `.{200}`; 128 KiB permits
-expressions that take milliseconds for each name."""
+"""Maximum memory of one compiled expression, in bytes. A smaller value refuses `.{200}`; 128 KiB
+permits expressions that take milliseconds for each name."""
 
 
 UNICODE_CLASSES_MAX = 8

@@ -29,8 +29,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
 """Cost of one slice of work, measured as instructions of expressions times characters of names:
-some 5 ms at most. Larger blocks the event loop longer with costly expressions. Smaller makes a
-member wait for its partitions until its next heartbeat even with few topics."""
+some 5 ms at most. A larger value blocks the event loop longer with costly expressions. A smaller
+value makes a member wait for its partitions until its next heartbeat even with few topics."""
 
 COMPILE_COST = SLICE_COST // 2
 """Cost of compiling an expression again, in the same unit as SLICE_COST: a millisecond or two, at

@@ -35,11 +35,12 @@ CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
 bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Number of partitions committed per event-loop iteration: ten milliseconds at most. Smaller yields
-more often; larger delays other connections."""
+"""Number of partitions committed per event-loop iteration: ten milliseconds at most. A smaller
+value yields more often. A larger value delays other connections."""
 
 COMMITTERS_MAX: Final = 1_024
-"""Maximum cached committers. Smaller repeats some lookups; larger takes up to two KiB for each."""
+"""Maximum cached committers. A smaller value repeats some lookups. A larger value takes up to two
+KiB for each."""
 
 
 class TopicCommitter:

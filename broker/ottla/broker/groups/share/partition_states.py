@@ -18,8 +18,8 @@ Codes: TypeAlias = Sequence[ErrorCode]
 
 
 ROUND_MAX = 1_000
-"""Number of requests about states of one group that are sent at once: some ten milliseconds. Larger
-blocks the event loop longer; smaller takes more rounds for a large group."""
+"""Number of requests about states of one group that are sent at once: some ten milliseconds. A
+larger value blocks the event loop longer. A smaller value takes more rounds for a large group."""
 
 
 def ask_in_rounds(

@@ -41,15 +41,17 @@ TURNS = (
     Priority.NORMAL,
     Priority.HIGH,
 )
-"""Priorities in the order in which they have their turn: four high, two normal, one low. A priority
-without ready records passes its turn on."""
+"""Priorities in the order in which they are served: four turns for high, two for normal, one for
+low. A priority without ready records passes its turn on."""
 
 RIPENED_MAX = 2_000
-"""Maximum ranges that one call of `ripen` moves. Larger blocks the event loop longer if very many
-records are due at once; smaller needs more calls for them."""
+"""Maximum number of offset ranges that one call of `ripen` makes ready. A larger value blocks the
+event loop longer if very many records are due at once. A smaller value needs more calls for
+them."""
 
 TimedRange = tuple[int, int, int]
-"""Time, first and last offset."""
+"""Time in milliseconds, and the first and last offset of a range of records that waits for that
+time."""
 
 
 class KeyQueue:
@@ -61,8 +63,8 @@ class KeyQueue:
         self.active_count = 0
         """Number of records that are ready, taken or in back-off."""
         self.waiting: deque[tuple[int, int]] | None = None
-        """Offset and end of the back-off of each record that waits for the others. None before the
-        first one waits, since an empty deque has 600 bytes."""
+        """Records that wait for earlier records of their key: the offset of each, and the end of
+        its back-off. None until the first record waits, since an empty deque takes 600 bytes."""
 
 
 class AheadRecord(NamedTuple):
@@ -86,20 +88,22 @@ class OrderFigures(NamedTuple):
     delayed_count: int
     backoff_count: int
     key_count: int
-    """Number of records that wait for others of their key."""
+    """Number of records that wait for earlier records of the same key."""
     ready_count: int
     taken_count: int
     """Number of records that a member has acquired."""
     next_due_ms: int | None
-    """Wall time at which the first delayed record is due."""
+    """Wall time in milliseconds at which the first delayed record is due, or None if no record is
+    delayed."""
     next_backoff_ms: int | None
-    """Monotonic time at which the first back-off ends."""
+    """Monotonic time in milliseconds at which the first back-off ends, or None if no record is in
+    back-off."""
     scanned_offset: int
     """Offset after the last record that was read ahead."""
 
 
 class DeliveryOrder:
-    """Order of the deliveries of one share partition."""
+    """Order in which the records of one share partition are delivered."""
 
     __slots__ = (
         "_backoff",
@@ -121,14 +125,15 @@ class DeliveryOrder:
     )
 
     def __init__(self, rules: OrderingRules, start_offset: int, *, salt: int = 0) -> None:
-        """`salt` makes the jitter of one share partition differ from that of others."""
+        """Create an order without records. `salt` makes the jitter of one share partition differ
+        from that of others."""
         self.rules = rules
         self.scanned_offset = start_offset
         """Offset after the last record that was added."""
         self.delayed_count = self.backoff_count = self.key_count = 0
         self.ready_count = self.taken_count = 0
         self.log_start_offset = start_offset
-        """Offset below which records were removed."""
+        """Log start offset. Records below it were removed from the order."""
         self.pending: PendingBatch | None = None
         """Batch whose records are not all added yet."""
         self._salt = salt
@@ -166,8 +171,8 @@ class DeliveryOrder:
         """Add the available records from offset `first` to `last`, which were delivered `count`
         times. Records with a key or priority (`traits`) are added one by one.
 
-        Records that were delivered have passed their due time. Their back-off begins now, since its
-        beginning is unknown.
+        The due time of records that were delivered before has passed. Their back-off begins now,
+        since its real beginning is not stored.
         """
         if traits is not PLAIN:
             assert first == last
@@ -346,8 +351,8 @@ class DeliveryOrder:
     # ---- the start of the log
 
     def drop_before(self, offset: int, mono_ms: int) -> None:
-        """Remove the records below the log start offset, except the ones taken for delivery. Visits
-        all records."""
+        """Remove the records below the log start offset `offset`, except those taken for delivery.
+        The call visits all records."""
         self.log_start_offset = offset
         self._delayed, removed = _split(self._delayed, offset)
         self.delayed_count = _size_of(self._delayed)

@@ -7,22 +7,26 @@ from ottla.model.settings.share_groups import READ_COMMITTED, ShareGroupSettings
 from ottla.model.settings.storage.topic import NO_SHARE_DELAY_MS, TopicConfig
 
 SHIFT_MAX = 40
-"""Highest exponent of a back-off. The maximum of the back-off is far below."""
+"""Maximum number of times that the back-off is doubled. The back-off reaches its maximum much
+earlier."""
 
 
 class OrderingRules(NamedTuple):
     """Settings of a group and of a topic that change the order of deliveries."""
 
     delay_ms: int = NO_SHARE_DELAY_MS
-    """Delay of a record without a header. -1 if nothing is delayed."""
+    """Delay in milliseconds of a record without a delay header. -1 if records are not delayed at
+    all."""
     backoff_ms_min: int = 0
     """Minimum milliseconds between two deliveries of a record. 0 if there is no back-off."""
     backoff_ms_max: int = 0
     key_concurrency: int = 0
-    """Maximum records of one key in flight. 0 if records are not ordered by key."""
+    """Maximum number of records with the same key that are in flight at once. 0 if records are not
+    ordered by key."""
     has_priority: bool = False
     look_ahead_records: int = 100_000
-    """Maximum number of unsettled records that are in memory."""
+    """Maximum number of unsettled records (neither acknowledged nor archived) that are in
+    memory."""
     is_committed: bool = False
     """True if only records of committed transactions are delivered."""
 
@@ -42,10 +46,10 @@ class OrderingRules(NamedTuple):
         return self.has_delay or self.has_traits
 
     def backoff_ms(self, count: int, salt: int) -> int:
-        """Return the milliseconds from the end of delivery number `count` to the next one.
+        """Return the milliseconds from the end of delivery number `count` to the next delivery.
 
-        They double with each delivery. Jitter takes up to half of them, but not below the minimum.
-        Equal salts have equal jitter.
+        The back-off doubles with each delivery. Jitter subtracts up to half of it, but the result
+        is not below the minimum. Equal salts give equal jitter.
         """
         longest = self.longest_backoff_ms(count)
         shortest = max(min(self.backoff_ms_min, longest), longest // 2)

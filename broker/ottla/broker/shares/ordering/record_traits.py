@@ -11,14 +11,16 @@ from ottla.broker.shares.ordering.ordering_rules import OrderingRules
 from ottla.wire.records import RecordHeaders
 
 DUE_HEADER = "ottla.due.ms"
-"""Time of the first delivery, in milliseconds since 1970."""
+"""Header with the earliest time of the first delivery, in milliseconds since 1970."""
 DELAY_HEADER = "ottla.delay.ms"
-"""Milliseconds from the record's timestamp to the first delivery. The due time precedes it."""
+"""Header with the milliseconds from the record's timestamp to its first delivery. The due time in
+`ottla.due.ms` takes precedence."""
 PRIORITY_HEADER = "ottla.priority"
-"""high, normal or low."""
+"""Header with the priority of a record: high, normal or low."""
 
 DIGITS_MAX = 15
-"""Maximum digits of a time in a header, which is the year 33658."""
+"""Maximum number of digits of a time in a header. A time in milliseconds with 15 digits is in the
+year 33658 at most."""
 
 
 class Priority(IntEnum):
@@ -37,8 +39,9 @@ class Traits(NamedTuple):
 
     priority: Priority = Priority.NORMAL
     key: int | None = None
-    """Hash of the key. None if the record has no key, or if records are not ordered by key. Two
-    keys of equal hash count as one, which costs concurrency but never order."""
+    """Hash of the record's key. None if the record has no key, or if records are not ordered by
+    key. Two keys with equal hash are treated as one key, which reduces concurrency but never
+    breaks the order."""
 
 
 PLAIN = Traits()
@@ -46,7 +49,8 @@ PLAIN = Traits()
 
 
 def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:
-    """Return the time from which a record may be delivered, or 0 if nothing is delayed."""
+    """Return the wall time in milliseconds from which a record may be delivered, or 0 if it is not
+    delayed."""
     if not rules.has_delay:
         return 0
     delay_ms = rules.delay_ms

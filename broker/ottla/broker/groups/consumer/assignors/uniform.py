@@ -38,8 +38,8 @@ Partition: TypeAlias = tuple[UUID, int]
 SEARCH_STEPS_MAX = 200_000
 """Maximum steps in the search for moves through other members: some 50 ms.
 
-Larger finds moves in larger groups with different subscriptions, and takes longer. Smaller leaves
-members less balanced than possible.
+A larger value finds moves in larger groups with different subscriptions, and takes longer. A
+smaller value leaves members less balanced than possible.
 """
 
 
