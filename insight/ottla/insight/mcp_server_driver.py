@@ -1,7 +1,8 @@
 """An MCP server whose tools are the answers of the table. All tools only read.
 
 It runs on trio, and speaks the Model Context Protocol over standard input and output, for an agent
-that starts it as a child process. The package `mcp` (extra `mcp`) is imported only here.
+that starts it as a child process. `mcp_http_driver` serves the same tools over HTTP. The package
+`mcp` (extra `mcp`) is imported only in these two modules.
 """
 
 from typing import Any
@@ -70,8 +71,8 @@ async def call(admin: Admin, name: str, arguments: dict[str, Any]) -> types.Call
     )
 
 
-async def serve_stdio(admin: Admin) -> None:
-    """Serve MCP on standard input and output until the input ends."""
+def server_of(admin: Admin) -> Server[Any]:
+    """Return an MCP server whose tools ask the cluster of an admin client."""
     limit = trio.CapacityLimiter(CALLS_AT_ONCE)
 
     async def list_tools(_context: Any, _page: Any) -> types.ListToolsResult:
@@ -81,13 +82,18 @@ async def serve_stdio(admin: Admin) -> None:
         async with limit:
             return await call(admin, params.name, params.arguments or {})
 
-    server: Server[Any] = Server(
+    return Server(
         "ottla",
         version=VERSION,
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+async def serve_stdio(admin: Admin) -> None:
+    """Serve MCP on standard input and output until the input ends."""
+    server = server_of(admin)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 

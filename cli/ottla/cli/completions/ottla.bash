@@ -86,8 +86,8 @@ _ottla_row() {
       argument='@groups' ;;
     'mcp')
       verbs=''
-      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config'
-      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file'
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --http --token-file --keystore --host-name'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --http= --token-file=@file --keystore=@file --host-name='
       argument='' ;;
     'topic')
       verbs='create list describe delete alter add-partitions trim elect reassign storage'

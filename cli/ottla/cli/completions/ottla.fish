@@ -107,8 +107,8 @@ function __ottla_row
         case 'mcp'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config'
-            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file'
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--http' '--token-file' '--keystore' '--host-name'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--http=' '--token-file=@file' '--keystore=@file' '--host-name='
             set -g __ottla_argument ''
         case 'topic'
             set -g __ottla_verbs 'create' 'list' 'describe' 'delete' 'alter' 'add-partitions' 'trim' 'elect' 'reassign' 'storage'

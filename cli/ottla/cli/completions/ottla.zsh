@@ -87,8 +87,8 @@ _ottla_row() {
       ottla_argument='@groups' ;;
     'mcp')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config')
-      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file')
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--http' '--token-file' '--keystore' '--host-name')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--http=' '--token-file=@file' '--keystore=@file' '--host-name=')
       ottla_argument='' ;;
     'topic')
       ottla_verbs=('create:create topics' 'list:list topics, with the bytes of all their replicas' 'describe:show a topic’s partitions' 'delete:delete topics' 'alter:change settings of topics' 'add-partitions:add partitions to topics' 'trim:delete the oldest records' 'elect:give leadership to each partition’s first replica' 'reassign:move replicas to other brokers or log directories' 'storage:show the bytes of a topic’s replicas')
