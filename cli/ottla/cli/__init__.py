@@ -16,7 +16,7 @@ process_title.py  hides secrets from `ps`
 profiles.py  named clusters in the user's config.toml
 secret_files.py  warnings of password files that every user can read
 suggestions.py  corrections of misspelt words
-times.py     parses durations and points in time
+times.py     parses durations
 completion.py  `ottla completion`; the generated scripts are in completions/
 version.py   `ottla version`
 

@@ -22,6 +22,7 @@ version.py            the version of all packages
 unicode_text.py       texts that UTF-8 cannot encode
 visible_text.py       untrusted texts, made safe to print
 amounts.py            bytes, durations and times as text
+points_in_time.py     points in time as people write them
 text_tables.py        layout of tables, and the rule by which a wide one is fitted
 security/             credentials, tokens, access control entries
 quotas/               measured rates, and the limits of clients

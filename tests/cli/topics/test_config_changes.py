@@ -2,7 +2,6 @@
 
 import pytest
 
-from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Change,
     Entity,
@@ -11,6 +10,7 @@ from ottla.cli.topics.config_changes import (
 )
 from ottla.client.admin_parts.admin_configs import Append, ConfigEntry, ConfigSynonym, Subtract
 from ottla.model.errors import ConfigError
+from ottla.model.points_in_time import parse_time
 from ottla.model.settings.resources import ConfigKind, ConfigSource
 
 POLICY = ConfigEntry(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from ottla.client.schemas import (
     ValueMismatchError,
     record_name,
 )
-from ottla.client.schemas.protobuf import indexes_of
+from ottla.client.schemas.protobuf import indexes_of, message_classes_of
 from tests.client.schemas.order_schemas import (
     ProtoCustomer,
     ProtoLine,
@@ -179,3 +180,21 @@ async def test_a_malformed_schema_is_refused(registry: SchemaRegistry, fields: A
     await deserializer.prepare("value", [(data, ())])
     with pytest.raises(InvalidSchemaError):
         deserializer.deserialize("value", data, ())
+
+
+def test_messages_of_a_descriptor_set_are_found_by_name() -> None:
+    own = FileDescriptorProto(
+        name="shop.proto", package="shop", syntax="proto3", dependency=["google/protobuf/any.proto"]
+    )
+    message = own.message_type.add(name="Order")
+    message.field.add(name="id", number=1, type=3, label=1, json_name="id")
+    data = FileDescriptorSet(file=[own]).SerializeToString()
+    found = message_classes_of(data)
+    assert list(found) == ["shop.Order"]
+    assert str(found["shop.Order"].FromString(b"\x08\x07")) == "id: 7\n"
+
+
+@pytest.mark.parametrize("data", [b"no descriptor", b"\x0a\x10\x0a\x01a\x1a\x0bmissing.txt"])
+def test_bytes_that_are_no_descriptor_set_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidSchemaError, match="not a complete descriptor set"):
+        message_classes_of(data)

@@ -24,8 +24,9 @@ from ottla.cli.pipelines.pipeline_common import (
     trigger_of,
 )
 from ottla.cli.terminal import say
-from ottla.cli.times import parse_duration, parse_time
+from ottla.cli.times import parse_duration
 from ottla.model.errors import ConfigError
+from ottla.model.points_in_time import parse_time
 
 if TYPE_CHECKING:
     from ottla.pipeline.archive.archive import ArchiveOptions

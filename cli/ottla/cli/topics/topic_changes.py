@@ -9,7 +9,6 @@ from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.outcomes import meaning_of, show
 from ottla.cli.tables import note_table
 from ottla.cli.terminal import note
-from ottla.cli.times import parse_time
 from ottla.cli.topics.config_changes import (
     Entity,
     alter,
@@ -25,6 +24,7 @@ from ottla.insight.facts.offsets import offsets_at
 from ottla.insight.rules.config_losses import losses_of
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
+from ottla.model.points_in_time import parse_time
 from ottla.model.settings.resources import ConfigKind
 from ottla.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.offset_timestamps import EARLIEST, LATEST

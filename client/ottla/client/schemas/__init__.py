@@ -6,6 +6,7 @@ record_codecs.py    interfaces that SerializingProducer and DeserializingConsume
 subject_writers.py  schemas under which a serializer writes, by subject
 schema_readers.py   schemas of records that a deserializer reads, by id
 avro.py             Avro, through fastavro
+avro_nesting.py     limit of the nesting of Avro values (pure)
 json_schema.py      JSON Schema, through jsonschema-rs
 protobuf.py         Protobuf
 """

@@ -13,6 +13,7 @@ from ottla.client.registry.registry_errors import (
 )
 from ottla.client.registry.schema_registry import SchemaRegistry
 from ottla.client.registry.schema_values import RegisteredSchema, Schema, SchemaFormat
+from ottla.client.schemas.avro_nesting import NestingCheck
 from ottla.client.schemas.record_codecs import (
     EncodedField,
     SchemaSerializer,
@@ -119,8 +120,10 @@ def _reader(
     schema: Any, reader_schema: Any, from_dict: Callable[[Any], T] | None
 ) -> PayloadReader[T]:
     read = _fastavro().schemaless_reader
+    nesting = NestingCheck(schema)
 
     def read_payload(payload: bytes, indexes: tuple[int, ...]) -> T:
+        nesting.check(payload)
         source = io.BytesIO(payload)
         value: Any = read(source, schema, reader_schema)
         if source.tell() != len(payload):
@@ -129,6 +132,25 @@ def _reader(
         return found
 
     return read_payload
+
+
+def reader_of_text(text: str) -> PayloadReader[Any]:
+    """Return the reader of payloads without a schema id that were written with the given schema.
+    The schema must not have references.
+
+    Raises InvalidSchemaError if the text is not an Avro schema.
+    """
+    fastavro = _fastavro()
+    try:
+        schema = fastavro.parse_schema(json.loads(text))
+        refuse_unbounded_arrays(schema)
+        reader: PayloadReader[Any] = _reader(schema, None, None)
+    except InvalidSchemaError:
+        raise
+    except Exception as error:
+        # fastavro raises errors of many types for malformed schemas.
+        raise InvalidSchemaError(f"{type(error).__name__}: {str(error)[:500]}") from error
+    return reader
 
 
 class _ImportedSchemas:

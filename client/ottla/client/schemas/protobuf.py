@@ -14,7 +14,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.message import DecodeError, Message
 
 from ottla.client.registry.framing import RecordPart
@@ -236,6 +240,38 @@ async def _class_finder(
         return found
 
     return class_at
+
+
+def message_classes_of(descriptor_set: bytes) -> dict[str, type[Message]]:
+    """Return the message classes of a serialized FileDescriptorSet, by full name, as
+    `protoc --include_imports --descriptor_set_out` writes it.
+
+    Raises InvalidSchemaError if the bytes are not a complete set.
+    """
+    try:
+        files = FileDescriptorSet.FromString(descriptor_set).file
+        pool = descriptor_pool.DescriptorPool()
+        for file in files:
+            if not _WELL_KNOWN_FILE.fullmatch(file.name):
+                _add(pool, file, file.name)
+        names = [name for file in files for name in _names_in(file)]
+        return {
+            name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+            for name in names
+        }
+    except Exception as error:
+        # The pool raises errors of many types for descriptors that do not fit together.
+        raise InvalidSchemaError(
+            f"it is not a complete descriptor set ({str(error)[:300]}); write it by "
+            "protoc --include_imports --descriptor_set_out"
+        ) from error
+
+
+def _names_in(file: FileDescriptorProto) -> Iterable[str]:
+    """Yield the full names of the messages at the top of a file, except the well-known files."""
+    if not _WELL_KNOWN_FILE.fullmatch(file.name):
+        prefix = f"{file.package}." if file.package else ""
+        yield from (prefix + message.name for message in file.message_type)
 
 
 def _add(pool: Any, file: FileDescriptorProto, name: str) -> None:
