@@ -89,20 +89,23 @@ class ReplicaPorts(NamedTuple):
     fetchers: Fetchers
     work: DiskWork
     on_flush_due: Callable[[Partition], None]
-    """Called when records wait for a flush."""
+    """Called with a partition when records in its log wait for a flush."""
     on_isr_due: Callable[[Partition], None]
-    """Called when the ISR of a partition led here may have to change."""
+    """Called with a partition that this broker leads, when its in-sync replicas may have to
+    change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Called with a replica and its log directory if the metadata names a different directory."""
+    """Called with a replica and the id of its log directory, if the metadata names a different
+    directory."""
     bring_in: BringIn
-    """Loads the records of a fetch into the page cache."""
+    """Function that loads the range of a log file that a fetch needs into the page cache."""
     coordinators: TransactionCoordinators = NoCoordinators()
     """Access to transaction coordinators, which verify that a transaction may write to a
     partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
-    """Runs the lookups by timestamp of one request."""
+    """Function that runs the lookups of offsets by timestamp that one ListOffsets request needs."""
     letters: LetterSender | None = None
-    """Writes dead letters of share groups. Without it, records are archived without a letter."""
+    """Sender of dead letters of share groups. If it is None, rejected records are archived without
+    a dead letter."""
 
 
 class CoordinatorPorts(NamedTuple):
@@ -110,19 +113,21 @@ class CoordinatorPorts(NamedTuple):
 
     producer_ids: ProducerIdSupply
     send_markers: Callable[[MarkerOrder], None]
-    """Called with the markers of a transaction whose Prepare record is committed. The callee must
-    call `core.transactions.on_marked` for each partition whose marker is written."""
+    """Called with the order to write a transaction's markers, once its Prepare record is committed.
+    The callee must call `core.transactions.on_marked` for each partition that has received its
+    marker."""
     cancel_markers: Callable[[int], None]
     """Called with a partition of `__transaction_state` that this broker no longer coordinates."""
     end_offsets: EndOffsets = UnknownEndOffsets()
-    """Access to the end offsets of all partitions of the cluster, for the lags of share groups."""
+    """Lookup of the end offsets of any partition in the cluster, for the lags of share groups."""
     share_persister: SharePersister | None = None
-    """Access to all share coordinators of the cluster. Without it, only the share partitions that
-    this broker coordinates itself have a state."""
+    """Access to all share coordinators of the cluster. If it is None, only the share partitions
+    that this broker coordinates itself have a durable state."""
 
 
 class BrokerCore:
-    """Partitions, waiting requests, sessions and handlers of one broker."""
+    """The partitions, waiting requests, sessions and request handlers of one broker, connected with
+    each other."""
 
     def __init__(
         self,
@@ -166,7 +171,7 @@ class BrokerCore:
         self.groups: GroupCoordinator
         self.share_states: ShareCoordinator
         self.local_share_persister: SharePersister
-        """Access to only the share coordinator of this broker."""
+        """Access to the durable states that this broker's own share coordinator stores."""
         self.share_persister: SharePersister
         """Access to the durable state of share partitions, for the leaders of partitions and for
         the group coordinator."""
@@ -177,8 +182,8 @@ class BrokerCore:
         self.coordinators: tuple[
             GroupCoordinator | ShareCoordinator | TransactionCoordinator, ...
         ] = ()
-        """The coordinators, once they are open. Each applies the metadata in `publish`; the
-        transaction coordinator is the last."""
+        """The coordinators of this broker; empty until `open_coordinators` is called. Each applies
+        the metadata in `publish`, the transaction coordinator last."""
 
     def warnings(self) -> Iterator[str]:
         """Yield the warnings to log at broker startup, about clients with too many permissions."""
@@ -258,8 +263,9 @@ class BrokerCore:
     def open_coordinators(self, ports: CoordinatorPorts) -> None:
         """Build the coordinators of groups, share partitions and transactions on the given ports.
 
-        They append to the partitions of `table`, and answer through the purgatory.  Without a
-        `CoordinatorDriver` for each, the caller calls `flush_due`, `on_time` and `work`.
+        The coordinators append to the partitions of `table`, and answer through the purgatory. If a
+        coordinator has no `CoordinatorDriver`, the caller must call its methods `flush_due`,
+        `on_time` and `work`.
         """
         self._producer_ids = ports.producer_ids
         self._end_offsets = ports.end_offsets
@@ -310,7 +316,7 @@ class BrokerCore:
         """Register ApiVersions and DescribeNode. `coming` contains the keys of the APIs that are
         registered later.
 
-        Client telemetry is listed while `offers_telemetry` returns True.
+        ApiVersions lists the APIs of client telemetry while `offers_telemetry` returns True.
         """
         register_sasl_apis(self.dispatcher)
         register_early_apis(
@@ -383,7 +389,7 @@ class BrokerCore:
 def make_auto_create(
     config: BrokerConfig, controller: ForwardingPort, purgatory: Purgatory
 ) -> AutoCreate:
-    """Return the object that creates missing topics: topics that clients request, and the internal
+    """Return the object that creates missing topics: those that clients request, and the internal
     topics of the coordinators."""
     return AutoCreate(
         controller,

@@ -1,4 +1,4 @@
-"""Running broker: builds its components, starts them, and registers its request handlers."""
+"""A running broker: builds its components, starts them, and registers its request handlers."""
 
 import logging
 from functools import partial
@@ -84,7 +84,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """Running broker, created by `open_broker`."""
+    """A running broker, created by `open_broker`."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class Broker:
 
     @property
     def metrics_port(self) -> int | None:
-        """Port of the endpoint /metrics; None if it is not served."""
+        """Port of the HTTP endpoint /metrics, or None if the broker does not serve it."""
         return self.own_telemetry.metrics_port
 
     @property

@@ -1,9 +1,9 @@
 """Registers the metrics and status values of a broker's core, and of this node as a member of the
 quorum. Pure.
 
-Families are declared with the names of Kafka's MBeans (`ottla.telemetry.metrics.kafka_names`), in
-the groups of Kafka's documentation. Families that Kafka does not have start with the prefix
-`ottla_`. Each driver registers its metrics in its method `register_with`.
+Metric families have the names of Kafka's MBeans (`ottla.telemetry.metrics.kafka_names`), in the
+groups of Kafka's documentation. Families that Kafka does not have start with the prefix `ottla_`.
+Each driver registers its own metrics in its method `register_with`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,8 @@ DELAYED_OPERATIONS = (
     "TransactionLoad",
     "Metadata",
 )
-"""Kinds of purgatory entries in metrics.  The first four have Kafka's names."""
+"""Kinds of waiting requests in the purgatory, as the metrics name them. The first four have Kafka's
+names."""
 
 
 def register_metrics(

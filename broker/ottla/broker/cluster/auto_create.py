@@ -1,7 +1,8 @@
-"""Creates topics that do not exist yet and that a client requested (`auto.create.topics.enable`).
+"""Creates topics that a client requested and that do not exist yet (`auto.create.topics.enable`).
 
 At most one request for each name is in flight to the controller. If a thousand clients request the
-same new topic, one request is sent, and all of them wait for the metadata image with the topic.
+same new topic, the broker sends one request. All of the clients wait for the metadata image with
+the topic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 CREATE_TOPICS_VERSION = 7
 CLUSTER_DEFAULT = -1
-"""Number of partitions or replicas with which a request chooses the default of the cluster."""
+"""Partition count or replication factor in a request that selects the cluster's default."""
 
 
 class Attempt:
@@ -40,8 +41,8 @@ class AutoCreate:
         on_refused: Callable[[], object],
         internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
-        """`internal` contains the specifications of internal topics; other topics get the
-        defaults."""
+        """Create the sender. `internal` contains the specification of each internal topic, by name;
+        other topics get the cluster's defaults."""
         self._controller = controller
         self._internal = internal or {}
         self._timeout_ms = timeout_ms
@@ -49,8 +50,8 @@ class AutoCreate:
         self._under_way: dict[str, Attempt] = {}
 
     async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
-        """Request the creation of topics. Returns the attempts in flight for them, including
-        attempts that other requests began."""
+        """Request the creation of topics. Returns the attempts in flight to create them, including
+        attempts that earlier requests began."""
         attempts = {self._under_way[name] for name in names if name in self._under_way}
         mine = sorted(set(names) - self._under_way.keys())
         if mine:

@@ -3,10 +3,10 @@ broker.
 
 DescribeCleaner reports the compactable part of each log, the result of the last pass, and the
 reason why a log is not compacted. CleanLogs requests a pass now, or a retry for logs whose cleaning
-failed. The response means only that the request was recorded; DescribeCleaner shows the result.
+failed. Its response means only that the request was recorded. DescribeCleaner shows the result.
 
-A requested pass first rolls the active segment, since the active segment is never compacted. With
-segments of a GiB, it would contain most of a small log.
+A requested pass first rolls the active segment, because the active segment is never compacted. With
+segments of a GiB, most of a small log is in its active segment.
 """
 
 from collections import defaultdict
@@ -37,12 +37,13 @@ from ottla.wire.messages.describe_cleaner_response import (
 from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Maximum partitions of one CleanLogs request, each of which may wait for a flush. A larger value
-blocks the event loop and the connection longer. A smaller value makes an operator of many
-partitions send more requests."""
+"""Maximum number of partitions in one CleanLogs request, each of which may wait for a flush. A
+larger value blocks the event loop and the connection longer. With a smaller value, an operator
+of many partitions must send more requests."""
 
 SEGMENTS_PER_COST = 20
-"""Number of log segments that can be examined in the time of building one entry of a response."""
+"""Number of log segments that can be examined in the time in which one entry of a response is
+built."""
 
 R = TypeVar("R")
 
@@ -53,8 +54,8 @@ class CleanedBroker(Protocol):
     cleaner: LogCleaner
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if there is none here.  Raises RefusedError if it is
-        offline."""
+        """Return a partition's log, or None if this broker has none. Raises RefusedError if the log
+        is offline."""
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
@@ -190,8 +191,9 @@ class CleanLogsApi:
         self._now_ms = now_ms
 
     async def handle(self, context: RequestContext, request: CleanLogsRequest) -> Message:
-        """Request compactions. Answers with an error for each partition that cannot be compacted. A
-        null list retries all logs whose compaction failed."""
+        """Request the compaction of the named partitions. Answers with an error for each partition
+        that cannot be compacted. A null list requests a retry for all logs whose compaction
+        failed."""
         try:
             asked = self._asked(request)
         except RefusedError as refusal:

@@ -66,8 +66,8 @@ def register_early_apis(
     """Register ApiVersions and DescribeNode.
 
     `coming` contains the keys of APIs that will be registered later. ApiVersions lists them from
-    the start, since a client keeps the first response on a connection. `offers_telemetry` returns
-    whether client telemetry is listed too, if it is served.
+    the start, since a client keeps the first response on a connection. ApiVersions also lists the
+    APIs of client telemetry while `offers_telemetry` returns True.
     """
     dispatcher.coming = coming
     versions = ApiVersionsApi(

@@ -19,7 +19,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class BrokerAddress(NamedTuple):
-    """Broker, with its address on the listener that the client uses."""
+    """A broker, with its address on the listener that the client uses."""
 
     node_id: NodeId
     host: str
@@ -38,7 +38,7 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 class ClusterView:
-    """View of one metadata image for the clients of one listener."""
+    """The cluster in one metadata image, as clients of one listener may see it."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, peer: Peer) -> None:
         self.image = image
@@ -85,7 +85,9 @@ class ClusterView:
         return local_id if local_id in live else next(iter(live), NO_NODE)
 
     def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
-        """Return the leader of a partition, or an error code if it has none for this client."""
+        """Return NONE and the id of a partition's leader. If the partition has no leader, or the
+        leader has no endpoint on the client's listener, return the error code for the client and
+        NO_NODE."""
         found = self._leaders.get(partition.leader)
         if found is None:
             found = self._leaders[partition.leader] = self._leader(partition.leader)
@@ -100,7 +102,8 @@ class ClusterView:
         return ErrorCode.NONE, node_id
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
-        """Return the ids of the replicas that are offline."""
+        """Return the ids of a partition's replicas whose broker is fenced, or has no endpoint on
+        the client's listener."""
         return [replica for replica in partition.replicas if not self._is_live(replica)]
 
     def _is_live(self, node_id: NodeId) -> bool:

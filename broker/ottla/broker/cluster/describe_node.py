@@ -36,13 +36,13 @@ REPLICAS_MAX = 1_000
 """Maximum replicas in one response; a client that needs more sends further requests."""
 
 TOPICS_MAX = 10_000
-"""Maximum topics whose traffic is in one response."""
+"""Maximum number of topics whose traffic counters are in one response."""
 
 NAMES_SHOWN = 3
 
 
 class TopicCounters(Protocol):
-    """Traffic counters of one topic since this broker started."""
+    """Traffic counters of one topic, which count from the start of this broker."""
 
     bytes_in: int
     bytes_out: int
@@ -129,8 +129,8 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state of this broker, the recovery of its logs, descriptions of its
-        problems, and all status values by name."""
+        """Answer with the state of this broker, the recovery progress of its logs, descriptions of
+        its problems, and all status values by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())

@@ -1,8 +1,8 @@
 """DescribeMetadataChanges (Ottla's own, key 20007): describes the committed entries of the metadata
 log in words.
 
-A broker has a copy of the metadata log, and puts each record into words here, so that no secret in
-a record leaves it. A request may wait for the next entry.
+A broker has a copy of the metadata log. It describes each record in words itself, so that no secret
+in a record leaves the broker. A request may wait for the next entry.
 """
 
 from itertools import islice
@@ -32,7 +32,8 @@ CHANGES_MAX = 500
 a reader of the whole log sends more requests."""
 
 READ_BYTES_MAX = 64 * KIB
-"""Bytes of the log that are read for one response, at least one batch."""
+"""Maximum bytes of the log that are read for one response. At least one batch is read, whatever its
+size."""
 
 WAIT_MS_MAX = 5_000
 """Maximum milliseconds that a request waits for an entry."""
@@ -75,8 +76,8 @@ class MetadataChangesApi:
     async def handle(
         self, context: RequestContext, request: DescribeMetadataChangesRequest
     ) -> Message:
-        """Return the entries of the metadata log from an offset on. If there are none yet, wait for
-        one."""
+        """Answer with the entries of the metadata log from an offset on. If there are none yet,
+        wait for the next entry."""
         log = self._log
         offset = Offset(request.start_offset)
         if offset == LATEST:

@@ -25,7 +25,7 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """Access rule of one broker, which decides which clients may use Ottla's own APIs."""
+    """Access rule of one broker that decides which clients may use Ottla's own APIs."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -61,7 +61,8 @@ class OwnRequests:
         return handle
 
     def check(self, peer: Peer) -> None:
-        """Raise RefusedError with CLUSTER_AUTHORIZATION_FAILED if a client may not change state."""
+        """Raise RefusedError with CLUSTER_AUTHORIZATION_FAILED if the client may not send requests
+        that change state."""
         allowed = self._config.admin_requests
         if allowed == ANY or (allowed == LOOPBACK and is_this_machine(peer)):
             return
@@ -103,7 +104,7 @@ class OwnRequests:
 
 
 def changes_state(row: Api) -> bool:
-    """Return whether one of Ottla's own APIs changes state. This follows from the ACL operation
+    """Return whether one of Ottla's own APIs changes state, which follows from the ACL operation
     that it requires."""
     return any(need.operation is AclOperation.ALTER for need in row.single_needs)
 

@@ -1,8 +1,9 @@
 """Connection from this broker to one other broker, opened when it is needed.
 
 Coordinators and partition leaders exchange requests over such connections. They go to the
-inter-broker listener, and use the login and TLS settings of the task. Each names the other broker
-and the own cluster, so that a broker that has its address by mistake refuses it (KIP-1242).
+inter-broker listener, and use the login and TLS settings of the current task. Each connection names
+the expected broker and cluster. Another broker that now has the address therefore refuses it
+(KIP-1242).
 """
 
 from collections.abc import Callable
@@ -26,14 +27,14 @@ OWN_CLUSTER: ContextVar[str | None] = ContextVar("own_cluster", default=None)
 
 
 def expected_peer(node_id: NodeId) -> ExpectedNode | None:
-    """Return the identity that a connection to another broker of the own cluster expects.  None if
-    the task belongs to no broker."""
+    """Return the identity that a connection to another broker of the own cluster expects. Returns
+    None if the current task belongs to no broker."""
     cluster_id = OWN_CLUSTER.get()
     return None if cluster_id is None else ExpectedNode(cluster_id, node_id)
 
 
 class PeerConnection:
-    """Connection to one broker, which is opened again after it was closed."""
+    """Connection to one other broker. It is opened again after it was closed."""
 
     def __init__(
         self,
@@ -44,10 +45,8 @@ class PeerConnection:
         purpose: str,
         own: Loopback | None = None,
     ) -> None:
-        """`purpose` is the last part of the client id on the connection.
-
-        `own` replaces the connection if the other broker is this one.
-        """
+        """Create the connection, which is closed at first. `purpose` is the last part of its client
+        id. `own`, a loopback, replaces the connection if the other broker is this one."""
         self.node_id = node_id
         self._config = config
         self._image = image

@@ -13,8 +13,8 @@ from ottla.wire.messages.describe_quota_usage_response import (
 )
 
 CLIENTS_MAX = 1_000
-"""Maximum clients in a response for each quota. A larger value blocks the event loop for more than
-20 ms."""
+"""Maximum number of clients that a response lists for each quota. A larger value blocks the event
+loop for more than 20 ms."""
 
 
 class DescribeQuotaUsageApi:

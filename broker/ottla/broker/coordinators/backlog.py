@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from ottla.broker.coordinators.effects import Instant
 
 STEPS_AT_ONCE = 16
-"""Number of steps that a new piece of work runs at once: about ten milliseconds. A smaller value
-delays small groups that could be answered at once. A larger value blocks the event loop longer."""
+"""Number of steps that a new piece of work runs at once, which takes about ten milliseconds. A
+smaller value delays small groups that could be answered at once. A larger value blocks the event
+loop longer."""
 
 
 class Backlog:
@@ -42,7 +43,7 @@ class Backlog:
         return False
 
     def step(self, now: Instant) -> None:
-        """Run one step of the next piece of work. Pieces of work take turns."""
+        """Run one step of one unfinished piece of work. Pieces of work take turns."""
         self.now = now
         work = self._open.popleft()
         try:

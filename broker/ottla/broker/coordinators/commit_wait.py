@@ -74,11 +74,13 @@ class CommitWait(WaitingEntry):
         return max(1, len(self._answers))
 
     def on_expire(self) -> None:
-        """Answer the requests that their outcome is unknown: the records may still be committed."""
+        """Answer every waiting request with REQUEST_TIMED_OUT, since the records may still be
+        committed."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Answer the remaining requests that their outcome is unknown."""
+        """Answer the remaining requests with UNKNOWN_SERVER_ERROR, since the outcome of their
+        writes is unknown."""
         self._give(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _give(self, code: ErrorCode) -> None:
@@ -106,7 +108,7 @@ class StateChangeWait(WaitingEntry):
         self._on_change = on_change
 
     def try_complete(self) -> bool:
-        """Return True, since a wake-up means that the state has changed."""
+        """End the wait and return True: a wake-up means that the state has changed."""
         self._on_change()
         return True
 

@@ -15,7 +15,8 @@ request."""
 
 
 new_tuple: Any = tuple.__new__
-"""Creates a named tuple from its class and values, at a third of the cost of calling the class."""
+"""Constructor of named tuples from a class and its values. It costs a third of calling the
+class."""
 
 
 class CoordinatorRecord(NamedTuple):
@@ -41,7 +42,7 @@ class MemberClient(NamedTuple):
 
 
 class ShardEffects(Generic[WriteT]):
-    """Decided effects of a shard that are not performed yet, in order."""
+    """Effects that a shard has decided and that are not performed yet, in order."""
 
     __slots__ = (
         "answers",
@@ -62,8 +63,8 @@ class ShardEffects(Generic[WriteT]):
         self.committed_answers: list[tuple[Responder, Any]] = []
         """Responses to send when everything written so far is committed."""
         self.orders: list[Any] = []
-        """Messages to other brokers about records that are already committed, such as transaction
-        markers."""
+        """Messages to other brokers, such as transaction markers, about records that are already
+        committed."""
         self.completed: list[str] = []
         """Transactional ids whose next transaction may begin."""
         self.has_work = False
@@ -73,7 +74,7 @@ class ShardEffects(Generic[WriteT]):
 
 
 EventWrite: TypeAlias = list[CoordinatorRecord]
-"""Records that one event of a group decided."""
+"""Records that one event of a group adds to the log, all of them or none."""
 
 
 GroupEffects: TypeAlias = ShardEffects[EventWrite]

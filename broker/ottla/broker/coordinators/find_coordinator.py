@@ -45,7 +45,8 @@ STATE_TOPICS = {
 NO_PORT = -1
 
 TOPIC_WAIT_MS = 2_000
-"""Milliseconds that a response waits until a new topic has leaders. Clients then retry."""
+"""Maximum milliseconds that a response waits until a new topic has leaders. After that, the client
+must retry."""
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
@@ -120,10 +121,9 @@ class FindCoordinatorApi:
         auto_create: AutoCreate,
         is_opening: Callable[[str], bool],
     ) -> None:
-        """`followed` returns the metadata image that this broker's own coordinators have applied.
-
-        `is_opening` returns True while this broker opens logs of a topic for the first time.
-        """
+        """Create the handler. `followed` returns the metadata image that this broker's own
+        coordinators have applied. `is_opening` returns True while this broker opens the logs of
+        a topic for the first time."""
         self._config = config
         self._followed = followed
         self._purgatory = purgatory

@@ -18,7 +18,7 @@ class ReplayedShard(Protocol):
 
 
 class ShardHost(Protocol):
-    """Interface of a coordinator, as the shards that it owns use it."""
+    """The methods of a coordinator that its shards call."""
 
     def answer(self, responder: Responder | None, answer: Any, /) -> None:
         """Send the answer to a request, if a client waits for it."""
@@ -82,9 +82,9 @@ class LedShard(Generic[ShardT, WriteT]):
         """True while writes of the shard wait to be appended at the end of the event-loop
         iteration."""
         self.load_at_ms = 0
-        """Earliest monotonic time in milliseconds at which the log is replayed."""
+        """Monotonic time in milliseconds before which the log is not replayed."""
         self.delay_reason: str | None = None
-        """Reason why the last load failed, if another attempt may succeed, or None."""
+        """Reason why the last load failed if the load is tried again, or None."""
         self.load_ms: int | None = None
         """Milliseconds that the replay of the log took; None until it is done."""
         self.writes: list[WriteT] = []

@@ -1,8 +1,8 @@
 """Replays the log of a coordinator's partition into its shard. Pure except for reading the log.
 
-A record, a batch, or the bytes up to the next batch are skipped if they cannot be read. The number
-of skipped items is reported once. One corrupt record loses only its own content, and affects no
-other group. Causes are old clients, bad disks and coordinators of another implementation. A disk
+If a record, a batch, or the bytes up to the next batch cannot be read, they are skipped. Causes are
+old clients, bad disks, and coordinators of another implementation. One corrupt record loses only
+its own content, and affects no other group. The number of skipped items is reported once. A disk
 error (OSError, RefusedError) ends the load.
 """
 

@@ -6,8 +6,8 @@ Pure. A transactional id is mapped to a partition of `__transaction_state` in th
 from functools import lru_cache
 
 HASHED_CHARS_MAX = 256
-"""Maximum characters of an id whose hash is cached. Without the limit, clients could choose the
-memory of the cache."""
+"""Maximum characters of an id whose hash is cached. Without this limit, clients could make the
+cache use any amount of memory."""
 
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)

@@ -49,8 +49,8 @@ from ottla.storage.log.log import Log
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
 """Maximum pause in milliseconds before a shard is loaded again after its log failed a write or a
-read. A shorter time repeats failing loads more often. A longer time leaves its clients without a
-coordinator after the cause is gone."""
+read. A shorter pause repeats failing loads more often. A longer pause leaves its clients without
+a coordinator after the cause is gone."""
 
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
@@ -61,7 +61,8 @@ class PeriodicTask(NamedTuple):
     name: str
     interval_ms: int
     steps: StepsOfShard
-    """Called with a shard and the time; returns steps, which run one by one."""
+    """Function that is called with a shard and the time, and returns the steps of the work, which
+    run one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -88,8 +89,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         errors: UnexpectedErrors | None,
         turn_end: TurnEnd | None,
     ) -> None:
-        """`turn_end` schedules work for the end of the event-loop iteration that serves requests.
-        It is None without such an event loop."""
+        """Create a coordinator without shards. `turn_end` schedules work for the end of the
+        event-loop iteration that serves requests. It is None without such an event loop."""
         self._local_id = local_id
         self._table = table
         self.purgatory = purgatory
@@ -185,8 +186,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     # ---- ports of a led shard
 
     def answer(self, responder: Responder | None, answer: Any) -> None:
-        """Send the answer to a request, if a client waits for it. An error while answering does not
-        affect the shard."""
+        """Send the answer to a request, if a client waits for it. An exception raised while
+        answering does not affect the shard."""
         if responder is None:
             return
         try:
@@ -225,7 +226,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     # ---- interface for the driver
 
     def take_loads(self) -> list[LedShard[ShardT, WriteT]]:
-        """Return the shards whose logs must be replayed. Each is returned once."""
+        """Return the shards whose logs must be replayed now. Each shard is returned only once."""
         loads, self._to_load = self._to_load, []
         return loads
 
@@ -355,7 +356,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_loaded(
         self, led: LedShard[ShardT, WriteT], replay: LogReplay, started_ms: int
     ) -> None:
-        """Log that the replay of a shard's log has ended."""
+        """Log the time that the replay of a shard's log took, and the number of records that were
+        skipped."""
         led.load_ms = self.clock.monotonic_ms() - started_ms
         content = self._content_of(led.shard)
         self.logger.info("loaded %s of %r in %d ms", content, led.partition, led.load_ms)
@@ -431,7 +433,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:
-        """Yield the shards that serve requests on this broker. The caller only reads them."""
+        """Yield the shards that serve requests on this broker. The caller must not change them."""
         for _, led in sorted(self._led.items()):
             if led.is_active:
                 yield led.shard

@@ -1,9 +1,9 @@
 """SharePersister: interface to the durable state of share partitions, for their leaders and for
 group coordinators.
 
-The state is kept by the share coordinator that leads the partition's key in `__share_group_state`
-(KIP-932). The callers of this interface know no coordinator: an implementation finds it, retries,
-and answers each call exactly once. Pure.
+The share coordinator of a share partition stores its state: the broker that leads the partition of
+`__share_group_state` to which the key is mapped (KIP-932). Callers of this interface need not know
+it. An implementation finds the coordinator, retries, and answers each call exactly once. Pure.
 """
 
 import re
@@ -19,7 +19,7 @@ NO_START_OFFSET = -1
 """Start offset of a state that is not initialised, or whose first offset is not known yet."""
 
 NO_DELIVERY_COUNT = -1
-"""Delivery-complete count that an older release did not send (KIP-1226)."""
+"""Value of the delivery-complete count if an older release did not send it (KIP-1226)."""
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -62,13 +62,14 @@ class StateBatch(NamedTuple):
     first_offset: int
     last_offset: int
     delivery_state: int
-    """0 available, 2 acknowledged, 3 being archived, 4 archived (KIP-932, KIP-1191)."""
+    """Delivery state: 0 available, 2 acknowledged, 3 being archived, 4 archived (KIP-932,
+    KIP-1191)."""
     delivery_count: int
     """Number of times that the records were delivered."""
 
 
 SETTLED_STATES = frozenset((2, 4))
-"""Delivery states that never change again: acknowledged and archived."""
+"""Delivery states that never change again: 2 (acknowledged) and 4 (archived)."""
 
 
 def settled_count(batches: Iterable[StateBatch]) -> int:

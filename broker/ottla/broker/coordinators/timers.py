@@ -12,7 +12,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """Deadlines on one clock. Each has a name, under which it is moved or cancelled."""
+    """Deadlines on one clock. Each deadline has a name, under which it can be moved or
+    cancelled."""
 
     __slots__ = ("_due", "_heap", "_queued", "_sequence")
 
@@ -40,7 +41,8 @@ class Timers(Generic[K]):
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Earliest time in milliseconds at which a name may be due, or None."""
+        """Earliest time in milliseconds at which a deadline may have passed, or None if there is no
+        deadline."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[K]:

@@ -54,8 +54,8 @@ def register_group_apis(
     transactions: TransactionCoordinators,
     timeout_ms: int,
 ) -> None:
-    """Register the handlers of all requests about groups and offsets. `transactions` must answer
-    within `timeout_ms`."""
+    """Register the handlers of all requests about groups and offsets. A transaction coordinator in
+    `transactions` must answer within `timeout_ms`."""
     members = MembershipApis(config, coordinator)
     dispatcher.register(JOIN_GROUP, members.join)
     dispatcher.register(SYNC_GROUP, members.sync)

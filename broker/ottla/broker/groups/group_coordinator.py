@@ -39,12 +39,13 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.wire.batch import NO_SEQUENCE
 
 PAUSE_MS = 1_000
-"""Delay of `on_time`, in milliseconds, from which the process counts as paused. The pause does not
-cause session timeouts."""
+"""Milliseconds by which a call of `on_time` must be late so that the process counts as paused. A
+pause does not cause session timeouts."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
-    """Group coordinator: the shards whose partitions this broker leads, and their deadlines."""
+    """Group coordinator of this broker: the shards whose partitions it leads, and their
+    deadlines."""
 
     topic = OFFSETS_TOPIC
     serves = "groups"
@@ -64,7 +65,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         turn_end: TurnEnd | None = None,
         share_persister: SharePersister | None = None,
     ) -> None:
-        """Without `share_persister`, no partition of a share group is ever initialised."""
+        """Create a coordinator without groups. If `share_persister` is None, no partition of a
+        share group is ever initialised."""
         super().__init__(
             local_id=local_id,
             table=table,
@@ -192,11 +194,11 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def begin_transaction(
         self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
     ) -> tuple[TopicPartition, VerificationGuard | None]:
-        """Return the partition that stores a group's offsets, and the verification guard for the
-        append.
+        """Return the partition that stores a group's offsets, and the verification guard for
+        appending them in a transaction.
 
-        The guard is None if the transaction is open in the partition already. Raises RefusedError
-        if the group is not coordinated here, or the epoch is old.
+        The guard is None if the transaction is already open in the partition. Raises RefusedError
+        if this broker does not coordinate the group, or if the producer epoch is old.
         """
         partition = self._find(group_id).partition
         guard = partition.begin_verification(

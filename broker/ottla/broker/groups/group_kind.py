@@ -39,7 +39,8 @@ class GroupKind(ABC, Generic[GroupT]):
     """False if no offsets may be committed for groups of this kind."""
 
     def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
-        """`groups` contains the groups of all kinds in the shard, by group id."""
+        """Create the rules for one shard. `groups` contains the groups of all kinds in the shard,
+        by group id."""
         self._groups = groups
         self._outbox = outbox
 
@@ -59,8 +60,9 @@ class GroupKind(ABC, Generic[GroupT]):
     ) -> bool:
         """Return True if an empty group can be deleted now.
 
-        Otherwise start to delete what the group has elsewhere. Afterwards `delete_again` is called,
-        or the responder with an error code.
+        Otherwise, start to delete the data that the group has outside this shard, and return False.
+        `delete_again` is called after that. If the data cannot be deleted, the responder gets an
+        error code instead.
         """
         return True
 
@@ -95,8 +97,8 @@ class GroupKind(ABC, Generic[GroupT]):
         """Restart the session timeout of every member."""
 
     def on_topics(self, group: GroupT, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group. Returns the number of entries checked, which is 0 if
-        none was."""
+        """Apply changes of topics to a group. Returns the number of entries that were checked, as a
+        measure of the cost."""
         return 0
 
     def used_regexes(self, group: GroupT) -> Iterable[str]:

@@ -100,8 +100,8 @@ GROUP_METADATA = 2
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-"""The only version of an offset's value that contains an expiry, which OffsetCommit 2 to 4 may
-request."""
+"""The only version of an offset's record value that contains an expiry time. Versions 2 to 4 of
+OffsetCommit may request an expiry."""
 GROUP_VERSION = 3
 
 NO_EXPIRY = -1
@@ -115,15 +115,15 @@ INSTANCE_ID_LENGTH_MAX = 249
 are stored in records too. With a longer one, a member id would not fit into any record."""
 
 LISTED_COUNT_MAX = 10_000
-"""Maximum members, protocols or topics in one request from a member. No group's record holds more,
-and checking a hundred times as many blocks the event loop for a second."""
+"""Maximum number of members, protocols or topics in one request from a member. No record of a group
+holds more. Checking a hundred times as many blocks the event loop for a second."""
 
 _int16 = Struct(">h")
 _key_start = Struct(">hh").pack
 _length = _int16.pack
 _index = Struct(">i").pack
 offset_key_end = _index
-"""Encodes a partition index, with which the key of a committed offset ends."""
+"""Function that encodes a partition index, the last field in the key of a committed offset."""
 _value_start = Struct(">hqi").pack
 _instant = Struct(">q").pack
 _value_without_metadata = Struct(">hqiBq").pack
@@ -153,7 +153,8 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
 """Key class and value class of each kind."""
 
 KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-"""Kind number that is written for a key class. If two kinds share a class, it is the later one."""
+"""Kind number that is written for each key class. If two kinds have the same class, the newer kind
+is written."""
 
 Key: TypeAlias = Message
 Value: TypeAlias = Message
@@ -229,8 +230,8 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Maximum number of topics whose tagged fields are cached. A smaller value encodes some again for
-each commit."""
+"""Maximum number of topics whose tagged fields are cached. With a smaller value, some are encoded
+again for each commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 
@@ -246,7 +247,7 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def record(key: Message, value: Message | None) -> CoordinatorRecord:
-    """Return a record of a consumer or share group. Key and value use version 0."""
+    """Return a record of a consumer or share group. Both key and value have version 0."""
     kind = KIND_OF[type(key)]
     return CoordinatorRecord(
         _int16.pack(kind) + encode(key, 0),

@@ -18,8 +18,8 @@ from ottla.node.admin.connection_bounds import value_in_force
 logger = logging.getLogger("ottla.broker.groups")
 
 KEPT_MAX = 10_000
-"""Maximum number of groups with dynamic settings whose parsed settings are cached. A smaller value
-parses them more often."""
+"""Maximum number of groups with dynamic settings whose parsed settings are cached. With a smaller
+value, settings are parsed more often."""
 
 
 def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) -> GroupConfig:
@@ -70,7 +70,7 @@ class SettingsOfGroups:
     __slots__ = ("_config", "_image", "_in_file", "_known", "_node_id", "_unset")
 
     def __init__(self, config: GroupConfig, node_id: NodeId) -> None:
-        """`config` has the values of the broker's file."""
+        """Create the settings. `config` has the values of the broker's file."""
         self._in_file = self._config = config
         self._node_id = node_id
         self._image = EMPTY

@@ -60,7 +60,8 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 NO_RETENTION = -1
 
 REMOVAL_COST = 25
-"""Cost of removing a member, measured in entries of a response: a tenth of a millisecond."""
+"""Cost of removing a member, measured in entries of a response. A removal takes a tenth of a
+millisecond."""
 
 
 class GroupShard:
@@ -76,8 +77,9 @@ class GroupShard:
         record_bytes_max: Callable[[], int] = lambda: 1 << 20,
         share_ports: SharePorts | None = None,
     ) -> None:
-        """`settings` returns the settings of one group, and `new_id` a unique text. Without
-        `share_ports`, the partitions of share groups are never initialised.
+        """Create a shard without groups. `settings` returns the settings of one group, and `new_id`
+        a unique text. If `share_ports` is None, the partitions of share groups are never
+        initialised.
 
         No record larger than `record_bytes_max` is written.
         """
@@ -396,9 +398,10 @@ class GroupShard:
         member_epoch: int = -1,
         is_stable: bool = False,
     ) -> None:
-        """Answer with (topic, partition, offset or None) for each wanted partition, or for all.
+        """Answer with (topic, partition, offset or None) for each wanted partition, or for all
+        partitions if `wanted` is None.
 
-        With `is_stable` no offset is returned that an open transaction may change.
+        With `is_stable`, no offset is returned that an open transaction may change.
         """
         try:
             if (group := self.groups.get(group_id)) is not None:
@@ -412,10 +415,10 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, wanted: Iterable[tuple[str, int]], responder: Responder
     ) -> None:
-        """Delete offsets of topics to which no member subscribes (KIP-496).
+        """Delete a group's offsets of topics to which no member subscribes (KIP-496).
 
-        The response is an error code for each partition, or one for all if the group may use every
-        topic.
+        The response has an error code for each partition. If the group may use every topic, the
+        response is a single error code.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -448,10 +451,10 @@ class GroupShard:
     def delete_group(
         self, group_id: str, responder: Responder, delete_again: Callable[[], None]
     ) -> None:
-        """Delete an empty group with its offsets.  The response is an error code.
+        """Delete an empty group with its offsets. The response is an error code.
 
-        Data that the group has elsewhere is deleted first; `delete_again` is then called to repeat
-        this request.
+        If the group has data outside this shard, that data is deleted first. Then `delete_again` is
+        called, which must repeat this request.
         """
         group = self.groups.get(group_id)
         if group is None:

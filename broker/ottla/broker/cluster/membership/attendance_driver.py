@@ -1,8 +1,8 @@
 """Keeps one call open at the active controller. When the call ends, the controller knows that this
 process is gone.
 
-The call carries no data. A broker without it serves in the same way, but its death is noticed only
-when its session expires.
+The call carries no data. Without it, a broker serves in the same way, but the controller notices
+its death only when its session expires.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,8 @@ the call open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500
-"""Maximum milliseconds before a call that ended is made again. A controller considers a broker dead
-if it is silent for a time that includes this pause (`ottla.controller.membership.attendances`), so
-the first retry comes soon."""
+"""Maximum milliseconds before a call that ended is made again. The controller considers a broker
+dead after a silence that is longer than this pause (`ottla.controller.membership.attendances`)."""
 
 NOT_SUPPORTED_MS = 60_000
 """Milliseconds before the call is made again to a controller of an older release that does not

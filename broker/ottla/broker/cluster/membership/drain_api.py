@@ -17,7 +17,7 @@ from ottla.wire.refusals import refuse
 
 
 class Drainable(Protocol):
-    """Broker that can be drained, as the handler of DrainBroker uses it.
+    """The part of a broker that the handler of DrainBroker calls.
 
     Both methods raise RefusedError if the controller refuses or takes too long.
     """

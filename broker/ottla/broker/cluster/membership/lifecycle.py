@@ -20,7 +20,7 @@ from ottla.model.ids import Offset
 
 
 class BrokerState(IntEnum):
-    """States of a broker, with Kafka's numbers."""
+    """States of a broker, numbered as in Kafka."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -89,7 +89,7 @@ an operator who stops everything."""
 
 
 class NextHeartbeat(NamedTuple):
-    """Content of the next heartbeat."""
+    """Content of the next heartbeat to the controller."""
 
     broker_epoch: int
     metadata_offset: Offset

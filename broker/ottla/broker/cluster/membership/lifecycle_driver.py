@@ -2,7 +2,7 @@
 until the broker stops.
 
 A heartbeat is sent at once if it reports a change: readiness to serve, a failed directory, a stop
-or a drain. Otherwise one is sent every `broker.heartbeat.interval.ms`.
+or a drain. Without a change, a heartbeat is sent every `broker.heartbeat.interval.ms`.
 """
 
 import logging
@@ -40,8 +40,8 @@ CONTROLLED_SHUTDOWN_MS_MAX = 30_000
 stops, and they fail over instead."""
 
 FAILURES_BETWEEN_WARNINGS = 30
-"""Number of failed heartbeats from one warning to the next. The first is logged at once, then one a
-minute at Kafka's interval."""
+"""Number of failed heartbeats from one warning to the next. The first failure is logged at once,
+and later ones once a minute at Kafka's heartbeat interval."""
 
 DELAYS_KEPT = 1_000
 """Number of heartbeats whose delays the metrics report: the last half hour at Kafka's interval."""
@@ -70,7 +70,8 @@ class LifecycleDriver:
             broker_epoch=lambda: lifecycle.broker_epoch,
             listener_name=config.inter_broker_listener,
         )
-        """Call that stays open at the active controller. It must run from the registration on."""
+        """Call that stays open at the active controller. It must run as soon as the broker is
+        registered."""
         self._metadata_offset = metadata_offset
         self._produce_p99_us = produce_p99_us
         self._clock = clock or RealClock()
@@ -217,8 +218,8 @@ class LifecycleDriver:
             await self._has_changed.wait()
 
     async def leave(self) -> None:
-        """Let the controller move this broker's leaderships away. Returns when the broker may stop,
-        or at the timeout."""
+        """Wait while the controller moves this broker's leaderships away. Returns when the broker
+        may stop, or at the timeout."""
         if not self.lifecycle.may_leave:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
@@ -230,8 +231,8 @@ class LifecycleDriver:
             logger.warning("the controller did not let this broker go in time; it stops anyway")
 
     async def drain(self) -> None:
-        """Let the controller move this broker's leaderships away. Returns when it has fenced this
-        broker."""
+        """Drain this broker: the controller moves its leaderships away. Returns when the controller
+        has fenced this broker."""
         self.lifecycle.drain()
         self.send_heartbeat_now()
         await self._wait_until(

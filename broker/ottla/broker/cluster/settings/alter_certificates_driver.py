@@ -45,7 +45,7 @@ CHANGES_MAX = 200
 event loop longer."""
 
 TRIED_WITHIN_S = 10.0
-"""Maximum seconds for reading certificate files; after that the change is refused."""
+"""Maximum seconds for reading certificate files. A change that takes longer to test is refused."""
 
 Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlteredResource | AlterConfigsResource
@@ -61,8 +61,8 @@ class OwnCertificates(Protocol):
     """Certificates of this broker's listeners, which can test new settings."""
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Test certificate settings that result from a change. Raises ConfigError if they cannot be
-        used.
+        """Test the certificate settings that a request would result in. Raises ConfigError if the
+        certificates cannot be used.
 
         `keys` are the settings that the request sets.
         """

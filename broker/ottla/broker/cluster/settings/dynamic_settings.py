@@ -5,16 +5,16 @@ broker's file, default. Dynamic settings, and the components that apply them, ar
 
 * every `log.*`, `message.*`, `compression.*` and `min.insync.replicas` that is a topic default:
   `replica_manager` applies it to all logs at once;
-* `unclean.leader.election.enable`: the controller's elections;
-* `producer.id.expiration.ms`: with the logs' settings, in `replica_manager`;
-* `cordoned.log.dirs`: the log directories, through `DynamicSettings`;
-* the rates of throttled replication: its quotas, through `DynamicSettings`;
-* `log.cleaner.*` that is the broker's own: the log cleaner, through `DynamicSettings`;
-* `max.connection*`, of the broker and of single listeners: the quotas of connections, through
-  `node/admin/connection_bounds`;
-* `group.consumer.assignment.interval.ms`, `group.share.assignment.interval.ms`: the settings of
-  groups, in `groups/group_settings`;
-* `listener.name.NAME.ssl.*` of certificates: the certificates of the listeners, through
+* `unclean.leader.election.enable`: the controller applies it to its elections;
+* `producer.id.expiration.ms`: `replica_manager` applies it with the settings of logs;
+* `cordoned.log.dirs`: the log directories apply it, through `DynamicSettings`;
+* the rates of throttled replication: the replication quotas apply them, through `DynamicSettings`;
+* `log.cleaner.*` settings of brokers: the log cleaner applies them, through `DynamicSettings`;
+* `max.connection*`, of the broker and of single listeners: the connection quotas apply them,
+  through `node/admin/connection_bounds`;
+* `group.consumer.assignment.interval.ms`, `group.share.assignment.interval.ms`:
+  `groups/group_settings` applies them;
+* `listener.name.NAME.ssl.*` of certificates: the certificates of the listeners apply them, through
   `OwnSettingsPublisher`.
 """
 
@@ -81,8 +81,8 @@ class OwnSettingsPublisher:
 
 
 def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
-    """Return the replication throttle rates that are set for this broker alone, by their names in
-    DescribeNode."""
+    """Return the replication throttle rates that are set for this broker alone, in bytes per
+    second, by their names in DescribeNode."""
     texts = image.config(BROKER_RESOURCE, str(node_id))
     return {
         f"throttle.{name}": float(texts[key])
@@ -100,7 +100,8 @@ class DynamicSettings:
     setting."""
 
     def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
-        """`owners` maps each setting to the function that applies its new value."""
+        """Create the publisher. `owners` maps each setting to the function that applies its new
+        value."""
         self._config = config
         self._owners = owners
         self._resources = {

@@ -1,5 +1,5 @@
-"""Changes of settings that only this broker can check: cordoning a directory that it does not have,
-and a number of threads that it cannot change to. Pure."""
+"""Checks of setting changes that only this broker can make: whether it has a log directory that is
+to be cordoned, and whether it can change to a number of threads. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,8 +18,8 @@ from ottla.node.admin.alter_configs import Resource
 from ottla.wire.messages.incremental_alter_configs_request import AlterConfigsResource
 
 THREAD_KEYS = THREAD_POOLS | {THREADS}
-"""Settings for numbers of threads, including thread pools that Ottla does not use. They are
-checked, since Kafka's tools may rely on the refusals."""
+"""Settings for numbers of threads, including thread pools that Ottla does not use. The broker
+checks them all, since Kafka's tools may expect invalid numbers to be refused."""
 
 
 class BrokerObstacles:

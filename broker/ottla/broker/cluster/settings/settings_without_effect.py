@@ -21,11 +21,12 @@ NEXT_START = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
     "by the number in its file"
 }
-"""Settings that a running broker accepts, as Kafka's does, but never uses, each with the reason."""
+"""Settings whose changes a running broker accepts, as Kafka's does, although they have no effect,
+each with the reason."""
 
 WARNED_MAX = 1_000
-"""Maximum number of settings that are warned about, since a client may store any name. A larger
-value lets a client fill the log."""
+"""Maximum number of settings that the broker warns about. A client may store any name, so a larger
+value lets it fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 

@@ -22,7 +22,7 @@ CLUSTER_DEFAULT = ""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
-    """Return the values of this broker that apply to topics without own settings, by the name of
+    """Return the values that apply on this broker to topics without own settings, by the name of
     the topic setting."""
     texts: dict[str, str] = {}
     for name in (CLUSTER_DEFAULT, str(config.node_id)):

@@ -36,7 +36,7 @@ CLASSIC = "classic"
 
 
 VERSION_BYTES = 2
-"""Bytes of the int16 version before an embedded subscription."""
+"""Number of bytes of the version (int16) with which an embedded subscription begins."""
 
 
 class GroupState(StrEnum):
@@ -322,7 +322,7 @@ class ClassicGroup(CoordinatedGroup):
     # ---- record
 
     def as_value(self) -> GroupMetadataValue:
-        """Return the record value that stores the group: its generation and assignment."""
+        """Return the record value that stores the group's generation and assignment."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -346,8 +346,8 @@ class ClassicGroup(CoordinatedGroup):
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record value describes. It is stable if it has members, or else
-    empty."""
+    """Return the group that a record value describes. Its state is Stable if it has members,
+    otherwise Empty."""
     group = ClassicGroup(group_id)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None

@@ -48,7 +48,8 @@ class ClassicGroups(GroupKind[ClassicGroup]):
     # ---- groups
 
     def make(self, group_id: str) -> ClassicGroup:
-        """Create and return a group without members. It replaces any other group with that id."""
+        """Create and return a group without members. It replaces any existing group with that
+        id."""
         group = ClassicGroup(group_id)
         self._groups[group_id] = group
         return group

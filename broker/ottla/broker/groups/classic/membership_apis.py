@@ -37,18 +37,19 @@ CLIENT_ID_LENGTH_MAX = 1_000
 """Maximum characters of a client id that are stored, and that a member id starts with."""
 
 PROTOCOL_IN_SYNC_FROM = 5
-"""First version of SyncGroup that contains the protocol that the member assumes (KIP-559)."""
+"""First version of SyncGroup with the protocol type and name that the member expects (KIP-559)."""
 
 SEVERAL_LEAVE_FROM = 3
 """First version of LeaveGroup that can name several members (KIP-345)."""
 
 
 LEAVING_AT_ONCE_MAX = 200
-"""Number of members removed per event-loop iteration, at some 50 µs each in a group of the consumer
-protocol. A larger request is served in steps, each of which increments the group's epoch."""
+"""Maximum number of members removed per event-loop iteration. In a group of the consumer protocol
+each removal takes some 50 µs. A larger request is served in steps, each of which increments the
+group's epoch."""
 
 ANSWERED_AT_ONCE_MAX = 2_000
-"""Number of response entries built per event-loop iteration, at a microsecond each."""
+"""Maximum number of response entries built per event-loop iteration, at a microsecond each."""
 
 
 class MembershipApis:

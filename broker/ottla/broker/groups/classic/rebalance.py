@@ -35,9 +35,9 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Milliseconds that a JoinGroup of a new member may wait. A shorter time removes members during
-slow rebalances. A longer time keeps members whose clients are gone or have joined again under a
-new id."""
+"""Maximum milliseconds that a JoinGroup of a new member may wait. A shorter time removes members
+during slow rebalances. A longer time keeps members whose clients are gone or have joined again
+under a new id."""
 
 ABSENT_WAIT_MS_MIN = 1_000
 """Minimum milliseconds to wait for static members if none has joined.  With 0 the group would
@@ -78,8 +78,8 @@ class Join(NamedTuple):
 
 
 class Rebalancer:
-    """State transitions of classic groups. It also answers the waiting JoinGroup and SyncGroup
-    requests, which are stored in the members.
+    """Performs the state transitions of classic groups. It also answers the JoinGroup and SyncGroup
+    requests that wait in the members.
 
     `new_id` returns a unique text for a new member id.
     """

@@ -20,8 +20,8 @@ AssignedGroupT = TypeVar("AssignedGroupT", bound=AssignedGroup[Any])
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
-    """Changes of the groups of one kind. The only state of the object is a counter of
-    rebalances."""
+    """Changes of groups of one kind, each applied in memory and written to the log. The object
+    itself stores only the number of rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox

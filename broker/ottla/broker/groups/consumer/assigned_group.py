@@ -33,12 +33,13 @@ class AssignedMember(Protocol):
 
     @property
     def instance_id(self) -> str | None:
-        """Id that a static member keeps when it restarts, or None."""
+        """group.instance.id of a static member, which it keeps when it restarts, or None for a
+        dynamic member."""
         ...
 
     @property
     def rack_id(self) -> str | None:
-        """Rack of the member, or None."""
+        """Rack of the member, or None if it reported none."""
         ...
 
     @property
@@ -84,8 +85,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self._subscriptions: Counter[Subscription] = Counter()
         """Number of members by subscription.  Most members have the same one."""
         self.hashed: tuple[frozenset[str], MetadataImage, bool, int] | None = None
-        """Last hash of topics, with these topics, the metadata image, and whether it includes
-        racks. It is cached so that it is computed once for all members."""
+        """The last computed hash of topics, with its inputs: the topic names, the metadata image,
+        and whether racks are included. It is cached so that it is computed once for all members."""
 
     @property
     def is_empty(self) -> bool:

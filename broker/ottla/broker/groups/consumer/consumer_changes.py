@@ -53,8 +53,8 @@ class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
     def resolve(self, group: ConsumerGroup, regex: str, resolved: ResolvedRegex) -> None:
         """Set the topics that match a regular expression.
 
-        A list too long for a record is not written.  The next leader then resolves the expression
-        again.
+        If the list of topics is too long for a record, it is not written. The next coordinator then
+        resolves the expression again.
         """
         group.put_regex(regex, resolved)
         record = regex_record(group.group_id, regex, resolved)

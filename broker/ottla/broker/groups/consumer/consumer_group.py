@@ -71,8 +71,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id, CONSUMER)
         self.has_old_topics = False
-        """True if the log contains a record of the group's topics, as coordinators before Kafka 4.1
-        wrote it."""
+        """True if the log contains a record of the group's subscribed topics, which coordinators
+        wrote before Kafka 4.1."""
         self.static_members: dict[str, str] = {}
         """Member id of each group.instance.id."""
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -125,12 +125,13 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return max(sorted(votes), key=lambda name: votes[name]) if votes else default
 
     def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
-        """Return the member epoch of a partition's owner, or NO_OWNER."""
+        """Return the member epoch of a partition's owner, or NO_OWNER if no member owns the
+        partition."""
         owner = self._owners.get(topic_id, {}).get(index)
         return NO_OWNER if owner is None else owner[1]
 
     def owner_of(self, topic_id: UUID, index: int) -> str | None:
-        """Return the id of the member that owns a partition, or None."""
+        """Return the id of the member that owns a partition, or None if no member owns it."""
         owner = self._owners.get(topic_id, {}).get(index)
         return None if owner is None else owner[0]
 
@@ -204,7 +205,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 def check_epoch(
     group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
 ) -> None:
-    """Raise RefusedError if an epoch is neither the member's current nor its previous one."""
+    """Raise RefusedError if an epoch is neither the member's current epoch nor its previous
+    epoch."""
     if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
         return
     is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)

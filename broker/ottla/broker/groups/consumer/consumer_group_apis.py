@@ -28,7 +28,8 @@ from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHe
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 OWNED_COUNT_MAX = 100_000
-"""Topics and partitions that one member may list as owned: some 20 ms to read."""
+"""Maximum number of topics and partitions that one member may list as owned. Reading that many
+takes some 20 ms."""
 
 OWN_MEMBER_ID_FROM = 1
 """First version in which a consumer generates its own member id (KIP-1082)."""

@@ -131,8 +131,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
         self._rebalancer.restart_sessions(group, now)
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group. Returns the number of entries checked, which is 0 if
-        none was."""
+        """Apply changes of topics to a group. Returns the number of entries that were checked, as a
+        measure of the cost."""
         if not group.members:
             return 0
         epoch = group.group_epoch

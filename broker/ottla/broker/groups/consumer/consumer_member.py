@@ -19,12 +19,12 @@ Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = MappingProxyType({})
 
 JOINING_EPOCH = 0
-"""Epoch of a heartbeat that joins.  Members have epochs from 1 on."""
+"""Epoch in the heartbeat with which a member joins. Members have epochs from 1 on."""
 
 LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2
 """Epoch in the last heartbeat of a static member that stops temporarily. Its partitions stay
-assigned."""
+assigned to it."""
 
 NO_REBALANCE_TIMEOUT_MS = -1
 
@@ -65,7 +65,7 @@ class ConsumerMember:
     rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
     """Maximum milliseconds that the member may take to revoke partitions."""
     server_assignor: str | None = None
-    """Preferred assignor of the member, or None."""
+    """Name of the assignor that the member prefers, or None if it has no preference."""
     subscribed_names: frozenset[str] = frozenset()
     subscribed_regex: str = ""
     """Subscribed regular expression; empty if there is none."""

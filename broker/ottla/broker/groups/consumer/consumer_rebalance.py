@@ -103,8 +103,8 @@ class MemberHeartbeat(NamedTuple):
 
 
 class ConsumerRebalancer:
-    """Performs the steps of members of consumer groups. It stores only the target assignments that
-    are being computed, and adds its timers to the shard's."""
+    """Handles the heartbeats, timeouts and departures of members of consumer groups. It stores only
+    the target assignments that are being computed, and adds its timers to the shard's."""
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class ConsumerRebalancer:
         new_id: Callable[[], str],
         downgrade: Callable[[ConsumerGroup, Set[str], Instant], bool],
     ) -> None:
-        """`settings` returns the settings of one group.
+        """Create the rebalancer. `settings` returns the settings of one group.
 
-        `downgrade` is called before members are removed.  It replaces the group by a classic one if
-        all members that stay use the classic protocol, and returns True if it did.
+        `downgrade` is called before members are removed. If all members that stay use the classic
+        protocol, it replaces the group by a classic one and returns True.
         """
         self._config = config
         self._timers = timers
@@ -146,8 +146,8 @@ class ConsumerRebalancer:
     def heartbeat(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Process a member's heartbeat, and return the response: add the member to the group, or
-        perform the next step of a member.
+        """Process a member's heartbeat: add the member to the group, or perform its next step
+        towards its target assignment. Returns the response.
 
         Returns None if a new member gets its response later, when the target assignment is
         computed. If RefusedError is raised, nothing has changed.
@@ -328,7 +328,8 @@ class ConsumerRebalancer:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
-        """Remove a member, or keep a static one as absent until its session times out."""
+        """Remove a member that leaves. A static member that leaves temporarily is kept as absent
+        until its session times out."""
         if request.instance_id is None:
             member = group.members.get(request.member_id)
             if member is None:

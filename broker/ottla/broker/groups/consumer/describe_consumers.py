@@ -25,7 +25,8 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """Values for the protocol of a member in responses since version 1."""
 
 MEMBER_COST = 10
-"""Cost of describing a member with its assignment and target, measured in entries of a response."""
+"""Cost of describing a member with its assignment and its target assignment, measured in entries of
+a response."""
 
 
 class ConsumerGroupDescribeApi:

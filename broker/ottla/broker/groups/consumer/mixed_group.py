@@ -277,9 +277,9 @@ class MixedGroups:
         self._outbox.answer_when_committed(responder, response)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Restart the session timeout of a classic member. Returns REBALANCE_IN_PROGRESS if the
-        member must join again to take its next step, NONE if it need not, or the error code of a
-        refusal."""
+        """Restart the session timeout of a classic member, and return an error code.
+        REBALANCE_IN_PROGRESS means that the member must join again to take its next step, and
+        NONE that it need not."""
         try:
             member, _ = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)

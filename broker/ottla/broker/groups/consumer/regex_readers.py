@@ -11,12 +11,12 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 
 DECIDED_AT_ONCE = 2_000
-"""Maximum number of topics whose visibility is decided in one step: some 5 ms, at most 20. Further
-topics are decided with the next heartbeats."""
+"""Maximum number of topics whose visibility is decided in one step, which usually takes 5 ms, and
+at most 20 ms. The visibility of further topics is decided with the next heartbeats."""
 
 READERS_MAX = 16
-"""Maximum number of principals whose permissions count for one expression in one group. A larger
-value costs more per topic."""
+"""Maximum number of principals whose permissions are checked for one regular expression in one
+group. A larger value costs more per topic."""
 
 
 class RegexReaders:
@@ -36,8 +36,8 @@ class RegexReaders:
         self._has_more = False
 
     def note(self, permissions: Permissions) -> bool:
-        """Store a subscriber. Returns True if that may change the topics that all subscribers may
-        see."""
+        """Store a principal that subscribes to the expression. Returns True if that may change the
+        topics that all subscribers may see."""
         principal = permissions.principal
         self._heard.add(principal)
         is_new = principal not in self._readers and len(self._readers) < READERS_MAX

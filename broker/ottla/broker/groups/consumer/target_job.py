@@ -28,7 +28,8 @@ from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
-"""Number of partitions in a record that cost as much encoding time as one other operation."""
+"""Number of partitions in a record whose encoding takes as long as one other operation of a
+step."""
 
 
 class _Change(NamedTuple):

@@ -42,8 +42,9 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         interval_ms: Callable[[str], int],
         assignor_of: Callable[[AssignedGroupT], Assignor],
     ) -> None:
-        """`interval_ms` returns the minimum interval between two assignments of one group, in
-        milliseconds. `assignor_of` returns the assignor that a group uses now."""
+        """Create a schedule without computations. `interval_ms` returns the minimum interval
+        between two assignments of one group, in milliseconds. `assignor_of` returns the assignor
+        that a group uses now."""
         self._timers = timers
         self._changes = changes
         self._topics = topics
@@ -86,7 +87,7 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         on_target: Callable[[Instant], None],
     ) -> None:
         """Call `on_target` when the target for the current epoch is computed or the member is gone.
-        Does not call it if `take_waiting` removes the request first."""
+        The call is omitted if `take_waiting` removes the request first."""
         waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
         self._waiting.setdefault(group.group_id, []).append(waiting)
 

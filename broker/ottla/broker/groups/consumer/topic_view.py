@@ -37,11 +37,12 @@ COMPILE_COST = SLICE_COST // 2
 most ten."""
 
 PROGRAMS_MAX = 1_000
-"""Maximum number of stored programs; at 64 KiB each they take at most 64 MB."""
+"""Maximum number of compiled expressions that are stored. At 64 KiB each, they take at most 64
+MB."""
 
 REGEX_COUNT_MAX = 5_000
-"""Maximum number of expressions in use; a further one is refused. Each takes time for every new
-topic."""
+"""Maximum number of regular expressions in use. A further expression is refused, because each takes
+time for every new topic."""
 
 PRUNE_COUNT_MIN = 500
 """Number of stored expressions above which unused expressions are searched for and deleted."""
@@ -85,7 +86,8 @@ class TopicView:
     """Topics of the current metadata image; `follow` applies the next image."""
 
     def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
-        """`used_regexes` returns the regular expressions that groups use. Others may be deleted."""
+        """Create a view without topics. `used_regexes` returns the regular expressions that groups
+        use. Stored results of all other expressions may be deleted."""
         self.image: MetadataImage = EMPTY
         self._used_regexes = used_regexes
         self._names: set[str] = set()

@@ -55,7 +55,7 @@ def check_consumer_commit(group: ConsumerGroup, request: OffsetCommitRequest, ve
 
 
 class TransactionalCommit(NamedTuple):
-    """Commit of offsets in a transaction, and the version of its request."""
+    """A TxnOffsetCommit request, which commits offsets in a transaction, and its version."""
 
     request: TxnOffsetCommitRequest
     version: int

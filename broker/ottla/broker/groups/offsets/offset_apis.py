@@ -51,20 +51,22 @@ SEVERAL_GROUPS_FROM = 8
 """First version of OffsetFetch that can name several groups (KIP-709)."""
 
 ERROR_OF_ALL_FROM = 2
-"""First version of OffsetFetch whose response has an error code for the whole request."""
+"""First version of OffsetFetch whose response has one error code for the whole request."""
 
 NO_OFFSET = -1
 
 FetchedPartition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 FetchedTopic: TypeAlias = OffsetFetchResponseTopic | OffsetFetchResponseTopics
-"""Classes for a topic in OffsetFetch responses, before and from SEVERAL_GROUPS_FROM on. Each object
-is created once, in its version's class, since there may be hundreds of thousands."""
+"""Response entry for a topic: one class before version SEVERAL_GROUPS_FROM of OffsetFetch, another
+from then on. Each entry is created in the class of the request's version, since converting
+hundreds of thousands would be slow."""
 
 GROUP_COST = 5
 """Cost of asking the coordinator for one group's offsets, measured in entries of a response."""
 
 OFFSETS_PER_COST = 4
-"""Number of offsets that can be collected in the time of adding one to a response."""
+"""Number of offsets that can be collected in the time in which one offset is added to a
+response."""
 
 
 class OffsetApis:
@@ -275,9 +277,10 @@ class OffsetApis:
 def asked_once(
     groups: Iterable[OffsetFetchRequestGroup],
 ) -> Steps[list[OffsetFetchRequestGroup]]:
-    """Return each group once, with each topic and partition once. A null list selects all topics.
+    """Return each group once, with each topic and partition once. A null list of topics means all
+    topics.
 
-    If a group is named several times, the member in its first entry counts.
+    If a request names a group several times, the member id and epoch of its first entry are used.
     """
     pace = StepPace()
     asked: dict[str, OffsetFetchRequestGroup] = {}

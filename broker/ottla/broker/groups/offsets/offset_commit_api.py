@@ -35,12 +35,12 @@ CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
 bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Number of partitions committed per event-loop iteration: ten milliseconds at most. A smaller
-value yields more often. A larger value delays other connections."""
+"""Number of partitions committed per event-loop iteration, which takes ten milliseconds at most. A
+smaller value yields to other tasks more often. A larger value delays other connections."""
 
 COMMITTERS_MAX: Final = 1_024
-"""Maximum cached committers. A smaller value repeats some lookups. A larger value takes up to two
-KiB for each."""
+"""Maximum number of cached committers. A smaller value repeats some lookups. A larger value takes
+up to two KiB for each committer."""
 
 
 class TopicCommitter:
@@ -58,7 +58,7 @@ class TopicCommitter:
 
 
 class FlatTopicCommit(TopicCommit):
-    """Offsets of one topic in a `FlatCommit`, with the response slot of the request."""
+    """Offsets of one topic in a `FlatCommit`, with the part of the response that they belong to."""
 
     __slots__ = ("_committer", "_slot")
 

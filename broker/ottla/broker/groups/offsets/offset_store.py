@@ -89,7 +89,8 @@ class OffsetStore:
         wall_ms: int,
         batch_bytes_max: int,
     ) -> SeparateBatch:
-        """Return the batch of records that store offsets until their transaction ends."""
+        """Store offsets as pending until their transaction ends. Returns the batch of records to
+        write."""
         codes: list[list[ErrorCode]] = []
         kept: list[tuple[str, str, int, CommittedOffset]] = []
         records: list[list[CoordinatorRecord]] = []
@@ -181,8 +182,8 @@ class OffsetStore:
         said: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Apply one record of an offset. `producer_id` is given if the record belongs to a
-        transaction."""
+        """Apply one record of an offset from the log. `producer_id` is given only if the record
+        belongs to a transaction."""
         group, topic, index = named.group, named.topic, named.partition
         if said is None:
             self.committed.remove(group, topic, index)

@@ -21,7 +21,7 @@ class PendingOffset:
     def __init__(self, offset: CommittedOffset, order: int) -> None:
         self.offset = offset
         self.order = order
-        """Position among all pending offsets, in the order of the log."""
+        """Position among all pending offsets, in the order of their records in the log."""
         self.is_superseded = False
 
 

@@ -16,9 +16,9 @@ class OffsetTopic:
         self.name = name
         self.topic_id = topic_id
         self.key_start = offset_key_start(group_id, name)
-        """Start of each offset's key, without the partition."""
+        """Encoded start of each offset's record key: everything before the partition."""
         self.tags = tags_of(topic_id)
-        """Encoded tagged fields, which end each offset's value."""
+        """Encoded tagged fields with which each offset's record value ends."""
 
 
 class TopicCommit:

@@ -35,7 +35,8 @@ TRANSACTIONAL_TOPIC_IDS_FROM = 6
 """First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 
 OFFSETS_PER_PIECE = 500
-"""Number of partitions committed per event-loop iteration: some ten milliseconds at most."""
+"""Number of partitions committed per event-loop iteration, which takes some ten milliseconds at
+most."""
 
 UNCHANGED_CODES = frozenset(
     (
@@ -57,8 +58,8 @@ UNCHANGED_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes that a producer receives unchanged.  Any other is an error of the coordinator's
-log."""
+"""Error codes that a producer receives unchanged. Any other code comes from an append to the
+coordinator's log, and is replaced by a code for clients."""
 
 
 class TransactionalOffsetsApi:
@@ -72,7 +73,8 @@ class TransactionalOffsetsApi:
         *,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is the time that the transaction coordinator may take."""
+        """Create the handler. `timeout_ms` is the maximum time that the transaction coordinator may
+        take."""
         self._coordinator = coordinator
         self._metadata = metadata
         self._transactions = transactions

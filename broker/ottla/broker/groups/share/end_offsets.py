@@ -16,8 +16,8 @@ class EndOffsets(Protocol):
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
     ) -> None:
-        """Look up the high watermarks of partitions. Answers exactly once, during the call or
-        later, with an entry for each partition, and never raises."""
+        """Look up the high watermarks of partitions. `on_done` is called exactly once, during the
+        call or later, with an entry for each partition. This method never raises."""
         ...
 
 

@@ -23,7 +23,8 @@ from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.wire.offset_timestamps import LATEST
 
 TIMEOUT_S = 10.0
-"""Seconds for the answers of all leaders. A frozen leader delays a description by this time."""
+"""Maximum seconds to wait for the answers of all leaders. If a leader is frozen, the description of
+a share group takes that long."""
 
 CONSUMER = -1
 

@@ -18,8 +18,9 @@ Codes: TypeAlias = Sequence[ErrorCode]
 
 
 ROUND_MAX = 1_000
-"""Number of requests about states of one group that are sent at once: some ten milliseconds. A
-larger value blocks the event loop longer. A smaller value takes more rounds for a large group."""
+"""Maximum number of requests about durable states of one group that are sent at once, which takes
+some ten milliseconds. A larger value blocks the event loop longer. With a smaller value, a large
+group takes more rounds."""
 
 
 def ask_in_rounds(
@@ -82,8 +83,8 @@ class StateOutcomes(Protocol):
 
 
 Later: TypeAlias = Callable[[str, Responder, Callable[[StateOutcomes, Instant], None]], None]
-"""Calls a function with the share groups of the shard that serves a group now, or the responder
-with an error code if no shard serves it here."""
+"""Function that calls another function with the share groups of the shard that serves a group at
+that time. If no shard of this broker serves the group, the responder gets an error code instead."""
 
 
 class SharePorts(NamedTuple):
@@ -97,13 +98,14 @@ class PartitionStates:
     """Sends requests about the durable states of share partitions, for the groups of one shard."""
 
     def __init__(self, outbox: Outbox, ports: SharePorts | None) -> None:
-        """Without ports, no request is sent, and no partition is ever initialised."""
+        """Create the sender. If `ports` is None, no request is sent, and no partition is ever
+        initialised."""
         self._outbox = outbox
         self._ports = ports
 
     def initialize(self, group_id: str, wanted: Sequence[Initialization]) -> None:
-        """Initialise the states of share partitions, as soon as everything written so far is
-        committed."""
+        """Initialise the durable states of share partitions. The requests are sent when everything
+        written so far is committed."""
         self._initialize(
             group_id,
             wanted,

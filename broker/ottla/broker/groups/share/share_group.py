@@ -37,8 +37,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
         super().__init__(group_id, SHARE)
         self.partitions = SharePartitions()
         self.searched: tuple[frozenset[str], MetadataImage] | None = None
-        """Subscribed topics and metadata image of the last search that found no partition without a
-        requested state."""
+        """Subscribed topics and metadata image of the last search for partitions whose state must
+        be requested, if that search found none."""
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id!r}, {self.state_name}, epoch {self.group_epoch})"
@@ -60,8 +60,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
-    """Raise RefusedError if an epoch is neither the member's current nor its previous one. Epoch 0
-    is accepted, since it joins again."""
+    """Raise RefusedError if an epoch is neither the member's current epoch nor its previous epoch.
+    Epoch 0 is accepted, since with it a member joins again."""
     if epoch in (0, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch:

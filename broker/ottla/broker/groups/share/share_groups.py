@@ -141,7 +141,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self._rebalancer.restart_sessions(group, now)
 
     def on_topics(self, group: ShareGroup, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group.  Returns the number of entries checked."""
+        """Apply changes of topics to a group. Returns the number of entries that were checked, as a
+        measure of the cost."""
         self._rebalancer.on_topics(group, changed, now)
         return 1 + len(group.partitions.topic_ids())
 
@@ -295,7 +296,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- offsets of consumers, which share groups do not have
 
     def check_fetch(self, group: ShareGroup, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError, since members of share groups commit no offsets."""
+        """Raise RefusedError, because members of share groups have no committed offsets to
+        fetch."""
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 

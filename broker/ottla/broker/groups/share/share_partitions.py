@@ -36,16 +36,18 @@ class SharePartitions:
 
     def __init__(self) -> None:
         self.initializing: dict[UUID, TopicStates] = {}
-        """Partitions whose state was requested."""
+        """Partitions whose durable state is requested but not confirmed yet, by topic id."""
         self.initialized: dict[UUID, TopicStates] = {}
-        """Partitions whose state exists. Only these are assigned."""
+        """Partitions whose durable state exists, by topic id. Only these partitions are
+        assigned."""
         self.deleting: dict[UUID, str] = {}
-        """Names of the topics whose states are being deleted."""
+        """Names of the topics whose durable states are being deleted, by topic id."""
         self.attempts: dict[tuple[UUID, int], Initialization] = {}
-        """Requests of this coordinator for the partitions in `initializing`. Not stored in the
-        log."""
+        """Requests that this coordinator has sent for the partitions in `initializing`. They are
+        not stored in the log."""
         self.starting: set[UUID] = set()
-        """Topics whose first initialisation needs further rounds. Not stored in the log."""
+        """Ids of the topics whose first initialisation needs further rounds of requests. They are
+        not stored in the log."""
 
     def missing(self, topic_id: UUID, count: int) -> list[int]:
         """Return the indexes below `count` of a topic's partitions whose state was not requested
@@ -57,8 +59,8 @@ class SharePartitions:
         return [] if len(known) >= count else [one for one in range(count) if one not in known]
 
     def is_known(self, topic_id: UUID) -> bool:
-        """Return True if the group has consumed the topic before. New partitions of it are then
-        read from their start."""
+        """Return True if the group has consumed the topic before. New partitions of such a topic
+        are read from their start."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def topic_ids(self) -> set[UUID]:

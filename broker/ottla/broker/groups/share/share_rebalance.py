@@ -67,8 +67,8 @@ class NewOffset(NamedTuple):
 
 
 class ShareRebalancer:
-    """Performs the steps of members of share groups. It stores only the target assignments that are
-    being computed, and adds its timers to the shard's."""
+    """Handles the heartbeats, timeouts and departures of members of share groups. It stores only
+    the target assignments that are being computed, and adds its timers to the shard's."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ShareRebalancer:
         *,
         settings: Callable[[str], ShareGroupSettings],
     ) -> None:
-        """`settings` returns the settings of one share group."""
+        """Create the rebalancer. `settings` returns the settings of one share group."""
         self._config = config.share
         # As in Kafka, no retry is sent while the records of the last attempt may be uncommitted.
         self._retry_ms = max(
@@ -306,10 +306,11 @@ class ShareRebalancer:
     def on_initialized(
         self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Record the states that now exist, so that the group's target is computed again.
+        """Record the states that now exist, so that the group's target assignment is computed
+        again.
 
-        Other states stay requested, and their requests are repeated after a while. If further
-        rounds are needed, the next one begins.
+        Requests for states that could not be created are repeated after a while. If the group needs
+        further rounds of requests, the next round begins.
         """
         partitions = group.partitions
         done: dict[UUID, list[int]] = {}
@@ -332,13 +333,13 @@ class ShareRebalancer:
     def alter_offsets(
         self, group: ShareGroup, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
-        """Initialise states again with other start offsets. The responder gets an error code for
-        each partition.
+        """Initialise durable states again with other start offsets. The responder gets an error
+        code for each partition.
 
-        The state epoch is a new epoch of the group, higher than that of every earlier state.
-        Partition leaders that hold an earlier state are therefore fenced, and read the new one.
-        Kafka 4.4 repeats the epoch, so that a leader whose consumer is frozen continues with the
-        old offsets.
+        The new states get a new epoch of the group, which is higher than the epoch of every earlier
+        state. Partition leaders that have cached an earlier state are therefore fenced, and read
+        the new state. Kafka 4.4 repeats the epoch, so that a leader whose consumer is frozen
+        continues with the old offsets.
         """
         self._raise_epoch(group)
         epoch = group.group_epoch

@@ -23,12 +23,13 @@ class AssignedSubscription(NamedTuple):
 
 
 PartitionCounts: TypeAlias = Mapping[UUID, int]
-"""Number of partitions of each topic. Topics that are missing here are not assigned."""
+"""Number of partitions of each topic, by topic id. Topics that are missing here are not
+assigned."""
 
 Racks: TypeAlias = frozenset[str]
 
 PartitionRacks: TypeAlias = Mapping[UUID, Sequence[Racks]]
-"""Racks of the replicas of each partition, by topic. It is empty if no member has a rack."""
+"""For each topic id, the racks of each partition's replicas. Empty if no member has a rack."""
 
 NO_RACKS: PartitionRacks = {}
 
@@ -42,13 +43,15 @@ The same members, counts and racks give the same assignment, in whatever order t
 """
 
 number_of = attrgetter("int")
-"""Sort key that orders ids by their integer, since comparing ids directly is slow Python code."""
+"""Sort key that orders ids by their integer value, because comparing ids directly runs slow Python
+code."""
 
 
 def topics_by_subscribers(
     order: Sequence[str], members: Mapping[str, AssignedSubscription]
 ) -> Steps[dict[tuple[str, ...], list[UUID]]]:
-    """Return the topics by their subscribers, given as ordered tuples of member ids.
+    """Return the topics grouped by their subscribers. Each key is a tuple of member ids, in the
+    given order.
 
     Most members share one subscription, so each distinct subscription is processed once.
     """

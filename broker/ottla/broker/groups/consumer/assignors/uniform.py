@@ -36,9 +36,9 @@ from ottla.node.network.steps import StepPace, Steps, run_through
 Partition: TypeAlias = tuple[UUID, int]
 
 SEARCH_STEPS_MAX = 200_000
-"""Maximum steps in the search for moves through other members: some 50 ms.
+"""Maximum steps in the search for moves through other members, which take some 50 ms.
 
-A larger value finds moves in larger groups with different subscriptions, and takes longer. A
+A larger value takes longer, and finds moves in larger groups with different subscriptions. A
 smaller value leaves members less balanced than possible.
 """
 
