@@ -13,10 +13,9 @@ from ottla.client.admin_parts.admin_brokers import BrokerCalls
 from ottla.client.admin_parts.admin_calls import open_calls
 from ottla.client.admin_parts.admin_cleaner import CleanerCalls
 from ottla.client.admin_parts.admin_cluster import ClusterCalls
-from ottla.client.admin_parts.admin_groups import GroupCalls
 from ottla.client.admin_parts.admin_quotas import QuotaCalls
 from ottla.client.admin_parts.admin_replicas import ReplicaCalls
-from ottla.client.admin_parts.admin_share_groups import ShareGroupCalls
+from ottla.client.admin_parts.admin_streams_groups import StreamsGroupCalls
 from ottla.client.admin_parts.admin_telemetry import TelemetryCalls
 from ottla.client.admin_parts.admin_tokens import TokenCalls
 from ottla.client.admin_parts.admin_topics import TopicCalls
@@ -38,8 +37,7 @@ class Admin(
     BrokerCalls,
     ReplicaCalls,
     CleanerCalls,
-    ShareGroupCalls,
-    GroupCalls,
+    StreamsGroupCalls,
     TransactionCalls,
     QuotaCalls,
     UserCalls,

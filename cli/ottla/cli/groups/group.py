@@ -334,7 +334,8 @@ VERBS = (
         list_groups,
         option(
             "--type TYPE ...",
-            "type of the groups: classic, consumer or share; may be repeated (default: all)",
+            "type of the groups: classic, consumer, share or streams; may be repeated (default: "
+            "all)",
         ),
         option(
             "--state STATE ...",

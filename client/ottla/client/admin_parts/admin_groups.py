@@ -54,6 +54,8 @@ class GroupType(Enum):
     """The consumer protocol (KIP-848), in which the coordinator computes the assignment."""
     SHARE = "share"
     """A share group (KIP-932), whose members consume partitions together."""
+    STREAMS = "streams"
+    """A group of Kafka Streams (KIP-1071), whose coordinator assigns tasks."""
     UNKNOWN = ""
     """Unknown type: the broker is too old to report it, or this client does not know it."""
 
@@ -114,6 +116,9 @@ class GroupDescription:
     """Group epoch (KIP-848).  It rises whenever the target assignment has to be computed again."""
     assignment_epoch: int | None = None
     """Epoch of the target assignment (KIP-848)."""
+    protocol_type: str = "consumer"
+    """Protocol type of the group, such as "consumer" or "connect". Empty if the group has only
+    committed offsets."""
 
 
 class GroupCalls(AdminCalls):
@@ -320,6 +325,7 @@ class GroupCalls(AdminCalls):
             state=row.group_state,
             assignor=row.protocol_data,
             members=tuple(map(_classic_member, row.members)),
+            protocol_type=row.protocol_type,
         )
 
 

@@ -352,6 +352,7 @@ class ShareGroupCalls(GroupCalls):
             ),
             group_epoch=row.group_epoch,
             assignment_epoch=row.assignment_epoch,
+            protocol_type="share",
         )
 
 

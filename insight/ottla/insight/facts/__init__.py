@@ -11,6 +11,7 @@ first_unread_driver.py  age of the first record that was not consumed
 log_dirs_driver.py log directories of several brokers, requested concurrently
 traffic_driver.py  counters of all brokers at one time
 changes_driver.py  the most recent changes of the metadata, in words
+group_kinds.py     kinds of groups in words (pure)
 hanging.py         choice of the open transactions that no coordinator will end (pure)
 offsets.py         offsets of partitions by timestamp
 """

@@ -10,6 +10,9 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
+NOT_OF_THIS_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+"""Refusals of a request that describes groups of another kind, or is unknown to the broker."""
+
 
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
@@ -38,6 +41,24 @@ async def described(admin: Admin, group: str) -> GroupDescription:
         if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
             raise RefusedError(refusal.code, f"there is no group {group!r}") from None
         raise of_group(group, refusal) from None
+
+
+async def described_of_any_kind(admin: Admin, group: str) -> GroupDescription:
+    """Return a group of any kind with its members: classic, consumer, share or streams.
+
+    Raises RefusedError if the group does not exist, or may not be described.
+    """
+    for describe in (
+        admin.describe_group,
+        admin.describe_share_group,
+        admin.describe_streams_group,
+    ):
+        try:
+            return await describe(group)
+        except RefusedError as refusal:
+            if refusal.code not in NOT_OF_THIS_KIND:
+                raise of_group(group, refusal) from None
+    raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
 
 
 def of_group(group: str, refusal: RefusedError) -> RefusedError:

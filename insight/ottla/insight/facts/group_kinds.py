@@ -1,0 +1,62 @@
+"""The kind of a group in words that users know, derived from the type and the protocol type that
+brokers report. Pure.
+
+Kafka's types do not distinguish all kinds: a group of Kafka Connect and a group that only has
+committed offsets are both of the type "classic".
+"""
+
+from enum import Enum
+
+from ottla.client.admin_parts.admin_groups import GroupType
+
+STREAMS_ASSIGNOR = "stream"
+"""Assignor of Kafka Streams applications that use the classic protocol."""
+
+
+class GroupKindName(Enum):
+    """Kind of a group, as users name it."""
+
+    CLASSIC = "classic"
+    """Consumers of the classic protocol, in which a member computes the assignment."""
+    CONSUMER = "consumer"
+    """Consumers of the protocol of KIP-848, in which the coordinator computes the assignment."""
+    SHARE = "share"
+    """A share group: its members consume partitions together, record by record."""
+    STREAMS = "streams"
+    """A Kafka Streams application of the protocol of KIP-1071."""
+    CONNECT = "connect"
+    """Workers of Kafka Connect, which share out connectors and tasks."""
+    SIMPLE = "simple"
+    """Committed offsets of a group without members: a client assigned partitions to itself."""
+    OTHER = "other"
+    """A classic group of another protocol type, such as "sr" of a schema registry."""
+
+
+MEANINGS = {
+    GroupKindName.CLASSIC: "consumers of the classic protocol: a member computes the assignment",
+    GroupKindName.CONSUMER: "consumers of the consumer protocol (KIP-848): the coordinator computes "
+    "the assignment",
+    GroupKindName.SHARE: "share group (KIP-932): members consume partitions together",
+    GroupKindName.STREAMS: "Kafka Streams application (KIP-1071): the coordinator assigns tasks",
+    GroupKindName.CONNECT: "workers of Kafka Connect: members share out connectors and tasks",
+    GroupKindName.SIMPLE: "committed offsets only: no client of this group has joined it",
+    GroupKindName.OTHER: "classic group of another protocol type",
+}
+"""Sentence about each kind, without a full stop."""
+
+
+def kind_of(type_: GroupType, protocol_type: str) -> GroupKindName:
+    """Return the kind of a group. Brokers that are too old to report a type have only classic
+    groups."""
+    match type_:
+        case GroupType.CONSUMER:
+            return GroupKindName.CONSUMER
+        case GroupType.SHARE:
+            return GroupKindName.SHARE
+        case GroupType.STREAMS:
+            return GroupKindName.STREAMS
+    return {
+        "consumer": GroupKindName.CLASSIC,
+        "connect": GroupKindName.CONNECT,
+        "": GroupKindName.SIMPLE,
+    }.get(protocol_type, GroupKindName.OTHER)
