@@ -20,12 +20,10 @@ from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, reason_of, say_block
 from ottla.client.admin import Admin
 from ottla.insight.facts.group_view import committed_offsets
-from ottla.insight.facts.offsets import offsets_at
+from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, plan_given, plan_reset
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
-NO_OFFSET = -1
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO", "DIFFERENCE")
 
 
@@ -89,7 +87,10 @@ async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: Res
         partitions = await partitions_named(admin, arguments.topic)
     if not partitions:
         raise ConfigError("--topic", f"is not given, and {target.noun} {group!r} has no offsets")
-    after = await _wanted(admin, arguments, before, partitions, given, target.command)
+    plan = await _planned(admin, arguments, before, partitions, given)
+    for one in plan:
+        _note_limit(one, target.command)
+    after = {one.at: one.after for one in plan}
     if arguments.yes:
         await target.write(admin, group, after)
     rows = [
@@ -138,47 +139,37 @@ async def partitions_named(admin: Admin, texts: list[str]) -> list[TopicPartitio
     return list(found)
 
 
-async def _wanted(
+async def _planned(
     admin: Admin,
     arguments: argparse.Namespace,
     before: dict[TopicPartition, int],
     partitions: list[TopicPartition],
     given: dict[TopicPartition, int] | None,
-    command: str,
-) -> dict[TopicPartition, int]:
-    """Return the new offset of each partition. Each is limited to the range from the partition's
-    first offset to its end offset."""
-    starts = await offsets_at(admin.cluster, partitions, EARLIEST)
-    ends = await offsets_at(admin.cluster, partitions, LATEST)
-    if arguments.to_earliest:
-        return starts
-    if arguments.to_latest:
-        return ends
+) -> list[ResetRow]:
+    """Return the new offset of each partition, within the partition's records."""
+    if given is not None:
+        wanted = {at: given[at] for at in partitions if at in given}
+        return await plan_given(admin, before, wanted)
     since_ms = _since_ms(arguments)
     if since_ms is not None:
-        wanted = await offsets_at(admin.cluster, partitions, since_ms)
-        # No record is as late as the given time, so the group continues at the end.
-        return {at: ends[at] if to == NO_OFFSET else to for at, to in wanted.items()}
-    if arguments.to_current:
-        wanted = {at: before.get(at, ends[at]) for at in partitions}
-    elif given is not None:
-        wanted = given
-    elif arguments.shift_by is not None:
-        wanted = {at: before.get(at, starts[at]) + arguments.shift_by for at in partitions}
-    else:
-        wanted = dict.fromkeys(partitions, arguments.to_offset)
-    return {at: _limited(at, wanted[at], starts[at], ends[at], command) for at in partitions}
+        return await plan_reset(admin, before, partitions, ResetTo.TIME, since_ms)
+    if arguments.shift_by is not None:
+        return await plan_reset(admin, before, partitions, ResetTo.SHIFT, arguments.shift_by)
+    if arguments.to_offset is not None:
+        return await plan_reset(admin, before, partitions, ResetTo.OFFSET, arguments.to_offset)
+    to = ResetTo.CURRENT
+    if arguments.to_earliest or arguments.to_latest:
+        to = ResetTo.EARLIEST if arguments.to_earliest else ResetTo.LATEST
+    return await plan_reset(admin, before, partitions, to)
 
 
-def _limited(at: TopicPartition, to: int, start: int, end: int, command: str) -> int:
-    found = min(max(to, start), end)
-    if found != to:
-        place = "after the end" if to > end else "before the first"
+def _note_limit(row: ResetRow, command: str) -> None:
+    if row.after != row.requested:
+        place = "after the end" if row.requested > row.after else "before the first"
         note(
-            f"ottla {command}: offset {to} of {at} is {place} offset {found}, which is taken "
-            "instead"
+            f"ottla {command}: offset {row.requested} of {row.at} is {place} offset {row.after}, "
+            "which is taken instead"
         )
-    return found
 
 
 def _since_ms(arguments: argparse.Namespace) -> int | None:

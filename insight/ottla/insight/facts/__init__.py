@@ -7,6 +7,7 @@ acl_facts.py       ACLs and authorizer settings, and decisions based on them
 stored_plan.py     the balance plan in progress
 group_view.py      a group of consumers with its members and committed offsets
 lags_driver.py     lag of groups in records and in seconds
+page_lags_driver.py  lag of the groups and partitions of one page
 first_unread_driver.py  age of the first record that was not consumed
 log_dirs_driver.py log directories of several brokers, requested concurrently
 traffic_driver.py  counters of all brokers at one time
@@ -14,4 +15,5 @@ changes_driver.py  the most recent changes of the metadata, in words
 group_kinds.py     kinds of groups in words (pure)
 hanging.py         choice of the open transactions that no coordinator will end (pure)
 offsets.py         offsets of partitions by timestamp
+reset_plan_driver.py  new offsets of a reset, within the records of each partition
 """

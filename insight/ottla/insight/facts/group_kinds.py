@@ -34,8 +34,8 @@ class GroupKindName(Enum):
 
 MEANINGS = {
     GroupKindName.CLASSIC: "consumers of the classic protocol: a member computes the assignment",
-    GroupKindName.CONSUMER: "consumers of the consumer protocol (KIP-848): the coordinator computes "
-    "the assignment",
+    GroupKindName.CONSUMER: "consumers of the consumer protocol (KIP-848): the coordinator "
+    "computes the assignment",
     GroupKindName.SHARE: "share group (KIP-932): members consume partitions together",
     GroupKindName.STREAMS: "Kafka Streams application (KIP-1071): the coordinator assigns tasks",
     GroupKindName.CONNECT: "workers of Kafka Connect: members share out connectors and tasks",

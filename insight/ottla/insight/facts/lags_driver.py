@@ -108,7 +108,7 @@ async def _committed_of(
 async def _timed(
     admin: Admin, committed: dict[str, dict[TopicPartition, int]], level: str, report: Report
 ) -> dict[str, list[TimedLag]]:
-    partitions = sorted(await _led(admin, {at for offsets in committed.values() for at in offsets}))
+    partitions = sorted(await led(admin, {at for offsets in committed.values() for at in offsets}))
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
     ends = await offsets_at(admin.cluster, partitions, LATEST, isolation_level=level)
 
@@ -140,7 +140,7 @@ async def _timed(
     }
 
 
-async def _led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
+async def led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
     """Return the partitions among `wanted` that exist and have a leader. Requests for any other
     partition would delay the whole command."""
     if not wanted:
