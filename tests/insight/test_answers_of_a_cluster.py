@@ -36,6 +36,7 @@ KINDS: dict[str, list[str]] = {
     "disk": [],
     "transaction": ["open-transaction"],
     "delivery": ["no-members"],
+    "top": [],
 }
 
 

@@ -36,6 +36,8 @@ class Answer:
     summary: str
     """Verb phrase for help texts, such as "show why a group lags"."""
     parameters: tuple[Parameter, ...] = ()
+    finding: str = "cause"
+    """Noun for the reasons or steps that the answer finds. Empty if it only shows tables."""
 
     @property
     def command(self) -> str:
@@ -114,6 +116,18 @@ ANSWERS = (
         name="delivery",
         summary="show why a share group's records are not delivered",
         parameters=(Parameter(name="group", meaning="id of the share group", is_required=True),),
+    ),
+    Answer(
+        name="top",
+        summary="show the busiest clients, topics, partitions and brokers",
+        parameters=(
+            Parameter(
+                name="by",
+                meaning="measure by which rows are sorted (default: bytes)",
+                choices=("bytes", "requests"),
+            ),
+        ),
+        finding="",
     ),
 )
 

@@ -15,6 +15,7 @@ from ottla.insight.rules.lag import explain_lag
 from ottla.insight.rules.rebalance import explain_rebalance
 from ottla.insight.rules.summary import explain_health, explain_slow
 from ottla.insight.rules.throttle import explain_throttle
+from ottla.insight.rules.top import explain_top
 from ottla.insight.rules.transaction import explain_transaction
 from ottla.insight.rules.unavailable import explain_unavailable
 
@@ -29,6 +30,7 @@ RULES: dict[str, Callable[[ClusterFacts, Mapping[str, str]], Explanation]] = {
     "disk": explain_disk,
     "transaction": explain_transaction,
     "delivery": explain_delivery,
+    "top": explain_top,
 }
 """The rule of each answer in the table."""
 

@@ -48,10 +48,22 @@ class Cause:
     """Command that shows more about the cause."""
 
 
+@frozen
+class FactTable:
+    """Several facts of the same kind as rows, such as the topics with the most traffic."""
+
+    name: str
+    """Noun that names the rows, such as "topics"."""
+    columns: tuple[str, ...]
+    """Noun phrases that name the facts of a row and their units."""
+    rows: tuple[tuple[FactValue, ...], ...]
+    """Values of each row in the order of the columns."""
+
+
 @frozen(kw_only=True)
 class Explanation:
-    """Explanation of a part of the cluster's state: the causes with their evidence, notes, and
-    facts that could not be read."""
+    """Explanation of a part of the cluster's state: the causes with their evidence, tables, notes,
+    and facts that could not be read."""
 
     answer: str
     """Name of the answer in the table, such as "lag"."""
@@ -60,6 +72,8 @@ class Explanation:
     verdict: Conclusion
     causes: tuple[Cause, ...] = ()
     """Causes in the order in which they should be removed."""
+    tables: tuple[FactTable, ...] = ()
+    """Facts that are shown although they are no causes, such as the busiest topics."""
     notes: tuple[str, ...] = ()
     """Sentences about the examined thing that are no causes, such as an allowing ACL."""
     unknown: tuple[str, ...] = ()
@@ -84,6 +98,10 @@ class Explanation:
                 }
                 for cause in self.causes
             ],
+            "tables": {
+                one.name: [dict(zip(one.columns, row, strict=True)) for row in one.rows]
+                for one in self.tables
+            },
             "notes": list(self.notes),
             "unknown": list(self.unknown),
         }
@@ -94,6 +112,7 @@ def concluded(
     subject: str,
     causes: tuple[Cause, ...] | list[Cause],
     *,
+    tables: tuple[FactTable, ...] | list[FactTable] = (),
     notes: tuple[str, ...] | list[str] = (),
     unknown: tuple[str, ...] | list[str] = (),
 ) -> Explanation:
@@ -108,6 +127,7 @@ def concluded(
         subject=subject,
         verdict=verdict,
         causes=tuple(causes),
+        tables=tuple(tables),
         notes=tuple(notes),
         unknown=tuple(unknown),
     )

@@ -35,6 +35,7 @@ from ottla.insight.facts.survey_driver import (
     SurveyedPartition,
     SurveyedQuorum,
 )
+from ottla.insight.facts.traffic_driver import TrafficSample
 from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.quotas.quota_limits import QuotaEntity
 from ottla.model.security.acls import (
@@ -153,6 +154,24 @@ LIMITS = st.dictionaries(
     st.sampled_from(["producer_byte_rate", "controller_mutation_rate", "connection_creation_rate"]),
     st.floats(1, 100),
 )
+USAGE = st.builds(
+    QuotaUsage,
+    node=SMALL.map(NodeId),
+    key=st.just("producer_byte_rate"),
+    user=st.sampled_from(["alice", ""]),
+    client_id=NAMES,
+    limit=st.floats(0, 10),
+    rate=st.floats(0, 100),
+    throttle_ms=SMALL,
+)
+SAMPLES = st.builds(
+    TrafficSample,
+    at_s=st.floats(0, 10),
+    figures=st.dictionaries(SMALL, st.dictionaries(st.just("requests.answered"), st.floats(0, 9))),
+    sizes=st.dictionaries(PLACES, SMALL),
+    clients=st.lists(USAGE, max_size=3),
+    failures=st.dictionaries(SMALL, st.just("no answer in 3 s")),
+)
 FACTS = st.builds(
     ClusterFacts,
     now_ms=st.just(1_000_000),
@@ -175,20 +194,7 @@ FACTS = st.builds(
         ),
         LIMITS,
     ),
-    usage=st.none()
-    | st.lists(
-        st.builds(
-            QuotaUsage,
-            node=SMALL.map(NodeId),
-            key=st.just("producer_byte_rate"),
-            user=st.sampled_from(["alice", ""]),
-            client_id=NAMES,
-            limit=st.floats(0, 10),
-            rate=st.floats(0, 100),
-            throttle_ms=SMALL,
-        ),
-        max_size=3,
-    ).map(tuple),
+    usage=st.none() | st.lists(USAGE, max_size=3).map(tuple),
     group=st.none() | GROUPS,
     lags=st.none()
     | st.lists(
@@ -220,6 +226,7 @@ FACTS = st.builds(
             is_spread=st.booleans(),
         ),
     ),
+    traffic=st.none() | st.tuples(SAMPLES, SAMPLES),
 )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cli.common import print_json
+from ottla.cli.common import counted, print_json
 from ottla.cli.options import Option, option
+from ottla.cli.tables import ByteCount, header_of, table_lines
 from ottla.cli.terminal import say
 from ottla.cli.verbs import Verb, admin_verb
 from ottla.insight.answers import ANSWERS, Answer
@@ -15,7 +16,7 @@ from ottla.model.visible_text import visible
 
 if TYPE_CHECKING:
     from ottla.client.admin import Admin
-    from ottla.insight.explanation import Cause, Explanation
+    from ottla.insight.explanation import Cause, Explanation, FactTable
 
 EXIT_CODES = {"clear": 0, "caused": 2, "unknown": 4}
 """Exit code of the command for each verdict."""
@@ -32,24 +33,30 @@ async def explain(asked: Answer, admin: "Admin", arguments: argparse.Namespace) 
     if arguments.format == "json":
         print_json(found.as_json)
     else:
-        for line in lines_of(found):
+        for line in lines_of(found, asked.finding):
             say(line)
     return EXIT_CODES[found.verdict.value]
 
 
-def lines_of(found: "Explanation") -> Iterator[str]:
-    """Yield the lines of an explanation: the verdict, the causes in order, notes and missing
-    facts. Names that other users chose are escaped."""
+def lines_of(found: "Explanation", finding: str = "cause") -> Iterator[str]:
+    """Yield the lines of an explanation: the verdict, the causes in order, tables, notes and
+    missing facts. `finding` is the noun for a cause, or empty if there are only tables. Names that
+    other users chose are escaped."""
     verdicts = {
-        "caused": f"{len(found.causes)} cause{'s' if len(found.causes) > 1 else ''} found",
-        "clear": "no cause found",
-        "unknown": "no cause found, but facts are missing",
+        "caused": f": {counted(len(found.causes), finding)} found",
+        "clear": f": no {finding} found" if finding else "",
+        "unknown": f": no {finding} found, but facts are missing"
+        if finding
+        else ": facts are missing",
     }
-    yield visible(f"{found.answer}, {found.subject}: {verdicts[found.verdict.value]}")
+    yield visible(f"{found.answer}, {found.subject}{verdicts[found.verdict.value]}")
     for number, cause in enumerate(found.causes, start=1):
         yield ""
         yield visible(f"{number}. {cause.summary}")
         yield from (f"   {line}" for line in _details(cause))
+    for shown in found.tables:
+        if shown.rows:
+            yield from ("", *_table_lines(shown))
     if found.notes or found.unknown:
         yield ""
     yield from (visible(f"note: {note}") for note in found.notes)
@@ -66,6 +73,19 @@ def _details(cause: "Cause") -> Iterator[str]:
         yield visible(f"fix: {cause.fix}")
     if cause.more:
         yield visible(f"more: {cause.more}")
+
+
+def _table_lines(shown: "FactTable") -> Iterator[str]:
+    are_bytes = ["bytes" in name for name in shown.columns]
+    rows = [
+        [
+            ByteCount(value) if is_size and isinstance(value, int) else value
+            for value, is_size in zip(row, are_bytes, strict=True)
+        ]
+        for row in shown.rows
+    ]
+    found = table_lines([header_of(name) for name in shown.columns], rows)
+    yield from (*found.header, *found.rows)
 
 
 def _options(asked: Answer) -> Iterator[Option]:

@@ -30,7 +30,7 @@ _ottla_row() {
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'explain')
-      verbs='health denial throttle lag unavailable rebalance slow disk transaction delivery'
+      verbs='health denial throttle lag unavailable rebalance slow disk transaction delivery top'
       options='-h --help'
       values=''
       argument='' ;;
@@ -84,6 +84,11 @@ _ottla_row() {
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
+    'explain top')
+      verbs=''
+      options='-h --help --by --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--by=bytes|requests --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='' ;;
     'mcp')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --http --token-file --keystore --host-name'

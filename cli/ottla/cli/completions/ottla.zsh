@@ -31,7 +31,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'explain')
-      ottla_verbs=('health:show whether the cluster is healthy, and why not' 'denial:show why a user may not do an operation' 'throttle:show which limits slow down clients or replicas now' 'lag:show why a group is behind' 'unavailable:show why partitions cannot be read or written' 'rebalance:show why a group’s assignment is not finished' 'slow:show why requests are slow' 'disk:show why log directories are full or offline' 'transaction:show which open transactions hold up readers' 'delivery:show why a share group’s records are not delivered')
+      ottla_verbs=('health:show whether the cluster is healthy, and why not' 'denial:show why a user may not do an operation' 'throttle:show which limits slow down clients or replicas now' 'lag:show why a group is behind' 'unavailable:show why partitions cannot be read or written' 'rebalance:show why a group’s assignment is not finished' 'slow:show why requests are slow' 'disk:show why log directories are full or offline' 'transaction:show which open transactions hold up readers' 'delivery:show why a share group’s records are not delivered' 'top:show the busiest clients, topics, partitions and brokers')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -85,6 +85,11 @@ _ottla_row() {
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
+    'explain top')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--by' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--by=bytes|requests' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='' ;;
     'mcp')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--http' '--token-file' '--keystore' '--host-name')

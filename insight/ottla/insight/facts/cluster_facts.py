@@ -12,6 +12,7 @@ from ottla.insight.facts.acl_facts import AclFacts
 from ottla.insight.facts.hanging import OpenTransaction
 from ottla.insight.facts.lags_driver import TimedLag
 from ottla.insight.facts.survey_driver import Survey
+from ottla.insight.facts.traffic_driver import TrafficSample
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.values import frozen
 
@@ -46,6 +47,9 @@ class ClusterFacts:
     share_deliveries: Mapping[TopicPartition, ShareRecordCounts] | None = None
     log_dirs: Mapping[int, tuple[LogDirDescription, ...]] | None = None
     """Log directories by broker id."""
+
+    traffic: tuple[TrafficSample, TrafficSample] | None = None
+    """Counters of all brokers at two times, some seconds apart."""
 
     @property
     def unknown(self) -> list[str]:

@@ -17,6 +17,7 @@ from ottla.insight.facts.hanging import open_transactions
 from ottla.insight.facts.lags_driver import group_lag
 from ottla.insight.facts.offsets import offsets_at
 from ottla.insight.facts.survey_driver import survey
+from ottla.insight.facts.traffic_driver import sample
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.wire.offset_timestamps import LATEST
@@ -27,6 +28,8 @@ OBSERVED_S = 6.0
 """Maximum time in which a member must commit once to count as reading, in seconds. Clients commit
 every 5 s by default (auto.commit.interval.ms)."""
 POLL_S = 0.5
+TRAFFIC_S = 2.0
+"""Interval between two samples of traffic, in seconds."""
 CLIENTS_MAX = 100
 """Maximum number of clients with quotas that are read from each broker."""
 PARTITIONS_MAX = 1_000
@@ -172,6 +175,12 @@ async def _log_dirs(admin: Admin, values: Mapping[str, str]) -> Facts:
     return {"log_dirs": found}
 
 
+async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
+    before = await sample(admin)
+    await trio.sleep(TRAFFIC_S)
+    return {"traffic": (before, await sample(admin))}
+
+
 READERS: dict[str, Reader] = {
     "state of the cluster": _survey,
     "ACLs": _acls,
@@ -182,6 +191,7 @@ READERS: dict[str, Reader] = {
     "open transactions": _transactions,
     "share group": _share_group,
     "log directories": _log_dirs,
+    "traffic": _traffic,
 }
 """Functions that read facts, by the noun phrase for these facts."""
 READERS_OF: dict[str, tuple[str, ...]] = {
@@ -201,5 +211,6 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "disk": ("state of the cluster", "log directories"),
     "transaction": ("open transactions",),
     "delivery": ("share group",),
+    "top": ("traffic",),
 }
 """Facts that each answer needs."""

@@ -35,6 +35,8 @@ class TrafficSample:
     """Size of the largest replica of each partition, in bytes."""
     clients: list[QuotaUsage] = field(default_factory=list)
     """Usage of quotas by the clients that they limit."""
+    failures: dict[int, str] = field(default_factory=dict)
+    """Reason why the counters of a broker are missing, by broker id."""
 
 
 async def sample(admin: Admin) -> TrafficSample:
@@ -54,7 +56,7 @@ async def sample(admin: Admin) -> TrafficSample:
 
 
 async def _ask(admin: Admin, broker: NodeId, found: TrafficSample) -> None:
-    with trio.move_on_after(BROKER_TIMEOUT_S):
+    with trio.move_on_after(BROKER_TIMEOUT_S) as scope:
         try:
             answer = await admin.cluster.request(
                 DescribeNodeRequest(include_traffic=True), DescribeNodeResponse, node=broker
@@ -62,5 +64,7 @@ async def _ask(admin: Admin, broker: NodeId, found: TrafficSample) -> None:
             found.figures[broker] = {one.name: one.value for one in answer.metrics}
             found.topics[broker] = answer.traffic
             found.clients += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
-        except OttlaError:
-            return
+        except OttlaError as error:
+            found.failures[broker] = str(error)
+    if scope.cancelled_caught:
+        found.failures[broker] = f"no answer in {BROKER_TIMEOUT_S:g} s"

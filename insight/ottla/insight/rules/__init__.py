@@ -10,6 +10,7 @@ disk.py          full and offline log directories
 transaction.py   open and hanging transactions
 delivery.py      records that a share group does not deliver
 summary.py       the rules of the answers "health" and "slow", which combine the others
+top.py           the busiest clients, topics, partitions and brokers
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk
 acl_text.py      ACLs and operations as text

@@ -70,9 +70,9 @@ def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
     for broker, figures in sorted(after.figures.items()):
         if broker not in before.figures:
             continue
-        earlier = {one.topic: one for one in before.topics[broker]}
+        earlier = {one.topic: one for one in before.topics.get(broker, ())}
         sums = [0.0] * len(TOPIC_COUNTERS)
-        for one in after.topics[broker]:
+        for one in after.topics.get(broker, ()):
             for at, name in enumerate(TOPIC_COUNTERS):
                 known = getattr(earlier[one.topic], name) if one.topic in earlier else 0
                 rate = _grown(known, getattr(one, name)) / seconds

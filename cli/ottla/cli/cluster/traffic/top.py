@@ -12,6 +12,7 @@ from ottla.cli.tables import ByteCount, table
 from ottla.cli.terminal import clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
 from ottla.insight.facts.traffic_driver import TrafficSample, sample
+from ottla.insight.rules.top import NO_CLIENTS
 from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 from ottla.model.errors import ConfigError
 
@@ -20,11 +21,6 @@ INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
 """Minimum interval between samples in seconds. Each sample asks every broker for the sizes of all
 its logs."""
-NO_CLIENTS = (
-    "no client has a quota, and brokers measure only clients that have one; a limit that no client "
-    "reaches is enough: 'ottla quota set producer_byte_rate=1000G --client-id \"<default>\"'"
-)
-
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,
     FORMAT,
