@@ -149,7 +149,6 @@ NARROWER_CHANGES = {
     "sasl.*": SECURITY,
     "ssl.*": SECURITY,
     "config.providers": UNKEPT_PROMISES["config.providers"],
-    "group.*.assignment.interval.ms": "changed in the file, or for one group",
     "log.cleaner.io.*": f"{NEGATIVE}; {JAVA_NUMBER}",
     "*.cleanable*.ratio": JAVA_NUMBER,
     "log.flush.interval.ms": NEGATIVE,
@@ -310,7 +309,6 @@ async def described(client: Client, kind: int, name: str) -> dict[str, Any]:
 OTHER_DESCRIPTIONS = {
     "group.coordinator.rebalance.protocols": "groups of Kafka Streams are not served",
     "*consumer.assignment.interval.ms": "0 by default; see docs/reference/compatibility.md",
-    "group.share.assignment.interval.ms": "changed in the file, or for one group",
     "listeners": "Kafka describes it as dynamic, and refuses every change",
     "log.dirs": "a default of its own, as there is no log.dir",
     "node.id": "set in every file, and this broker has none",
