@@ -65,7 +65,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 CONNECTIONS_PER_PARTITION = 4
-"""Number of connections that a full garbage collection visits in the time that it needs for one
+"""Number of connections that a full garbage collection visits in the time in which it visits one
 partition."""
 
 
@@ -83,7 +83,7 @@ class OpenMember(Protocol):
 
 @frozen(kw_only=True)
 class OwnController:
-    """Controller role of a process that is both broker and controller."""
+    """Controller role of a process that is both a broker and a controller."""
 
     cluster_id: str
     open_member: OpenMember

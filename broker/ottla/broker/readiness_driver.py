@@ -9,8 +9,8 @@ from ottla.model.ids import NodeId
 
 
 class Readiness:
-    """Last metadata publisher, which reports when all publishers have applied an image in which
-    this broker is unfenced."""
+    """The last metadata publisher of a broker. It reports when all publishers have applied an image
+    in which this broker is unfenced."""
 
     def __init__(self, node_id: NodeId) -> None:
         self._node_id = node_id

@@ -84,10 +84,9 @@ class Registration:
             _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
-        """Move the logs out of use that belong to no replica of this broker, and report replicas
-        that only the new image shows to have lost records. Requires an image that contains the
-        registration at offset `registered`.
-        """
+        """Compare the logs on disk with the new metadata. Logs that belong to no replica of this
+        broker are moved out of use. Replicas that lost records, as only the new image shows, are
+        reported. The image must contain the registration at offset `registered`."""
         # Publishers start at our registration, from which the image's content about us is valid.
         await self._member.wait_applied(registered)
         image, logs, replicas = self._member.image, self._logs, self._replicas

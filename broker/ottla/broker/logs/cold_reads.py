@@ -26,19 +26,19 @@ readers at different positions wait for each other. A larger value lets one clie
 busy with ranges that it never reads."""
 
 AHEAD_BYTES = 2 << 20
-"""Bytes that are read ahead of a sequential reader. A smaller value lets it wait for the disk
-between two fetches. A larger value takes memory from other readers."""
+"""Bytes that are read ahead of a sequential reader. With a smaller value, the reader waits for the
+disk between two fetches. A larger value takes memory from other readers."""
 
 READERS_PER_FILE_MAX = 8
 FILES_READ_MAX = 256
-"""Maximum tracked readers of one file, and maximum files with tracked readers. A smaller value
-makes more readers wait at each fetch. A larger value keeps readers that stopped reading long
-ago."""
+"""Maximum number of tracked readers of one file, and maximum number of files with tracked readers.
+A smaller value makes more readers wait at each fetch. A larger value keeps readers that stopped
+reading long ago."""
 
 Done = Callable[[OSError | None], None]
 BringIn = Callable[[FileSlice, Done], bool]
-"""Callable that loads a range into the page cache and calls back when done. Returns True, without
-calling back, if the range is cached already."""
+"""Function that loads a file range into the page cache, and calls back when it is loaded. If the
+range is cached already, it returns True and does not call back."""
 
 
 class ColdReader:
@@ -53,8 +53,8 @@ class ColdReader:
 
 
 class ColdReads:
-    """Loads into the page cache that are in progress, by partition, with the fetches that wait for
-    them."""
+    """File ranges that are being loaded into the page cache, by partition, with the fetches that
+    wait for them."""
 
     __slots__ = ("_begin", "_coming", "_wake", "readers")
 

@@ -2,9 +2,9 @@
 later (KIP-107).
 
 Pure except for awaiting the log. A response without an error means that the records are deleted on
-every replica. The request waits in the purgatory until each live replica has raised its log start
-offset too, which followers report in their fetches. A replica on a fenced or shutting-down broker
-is not waited for. It raises its offset when its broker is back.
+every live replica. The request waits in the purgatory until each live replica has raised its log
+start offset too, which followers report in their fetches. The request does not wait for a replica
+on a fenced or shutting-down broker. Such a replica raises its offset when its broker is back.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from ottla.wire.messages.delete_records_response import (
 )
 
 HIGH_WATERMARK = -1
-"""Offset in a request that means: delete all committed records."""
+"""Offset in a request that stands for the high watermark: all committed records are deleted."""
 
 NO_LOW_WATERMARK = -1
 
@@ -75,8 +75,8 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that still wait. Checking a partition costs about as much as reading
-        one partition in a fetch."""
+        """Number of partitions whose deletion is not complete yet. Checking a partition costs about
+        as much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -96,7 +96,8 @@ class WaitingDeletion(WaitingEntry):
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in this waiting request."""
+        """Close the client's connection after an unexpected error, since the outcome of the
+        deletion is unknown."""
         self._slot.fail(fault)
 
     def _answer(self) -> None:
@@ -107,7 +108,7 @@ class WaitingDeletion(WaitingEntry):
 
 
 DELETIONS_PER_STEP = 50
-"""Number of partitions handled before other requests have their turn on the event loop."""
+"""Number of partitions handled per event-loop iteration, before other requests have their turn."""
 
 
 class Deletion(NamedTuple):

@@ -26,8 +26,8 @@ from ottla.wire.messages.describe_log_dirs_response import (
 )
 
 NO_LAG = -1
-"""Lag that is reported for a log that, according to the metadata, is not a replica of this
-broker."""
+"""Lag in the response for a log that, according to the metadata, does not belong to a replica of
+this broker."""
 
 
 class DescribedDirectory(Protocol):
@@ -62,8 +62,8 @@ class DescribedLogs(Protocol[D]):
         ...
 
     def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield each partition that is moving into a directory, the bytes already copied there, and
-        the number of offsets still missing."""
+        """Yield each partition whose log is moving into a directory, the number of bytes already
+        copied there, and the number of offsets still missing."""
         ...
 
     def start_move(self, partition: TopicPartition, directory: D) -> None:

@@ -1,8 +1,8 @@
 """Delays requests for partitions whose logs are not open yet.
 
-Pure except for awaiting the creation of logs. Clients learn of a topic as soon as the metadata has
-it, but its logs are created after that. A request that names no partition without a log is not
-delayed.
+Pure except for awaiting the creation of logs. Clients learn of a topic as soon as the metadata
+contains it, but its logs are created after that. A request is not delayed if all of its partitions
+have logs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
@@ -20,17 +20,17 @@ WAIT_S_MAX = 2.0
 is busy. A longer time delays the next requests of the connection."""
 
 LOOKED_AT_MAX = 5_000
-"""Maximum topics and partitions of one request that are checked for missing logs. A larger value
-lets a client block the event loop with one request. A smaller value refuses partitions of a
-large request whose logs would soon have been open."""
+"""Maximum number of topics and partitions in one request that are checked for missing logs. A
+larger value lets a client block the event loop with one request. With a smaller value,
+partitions of a large request may be refused although their logs would soon have been open."""
 
 Handle = Callable[[RequestContext, Any], HandlerResult]
 Named = Iterable[tuple[str, UUID, Iterable[int]]]
-"""Topics named by a request: topic name, topic id or the zero id, and partition indexes."""
+"""Topics that a request names: topic name, topic id (or the zero id), and partition indexes."""
 
 UntilDone = Callable[[Collection[TopicPartition], float], Awaitable[None]]
-"""Callable that waits until the logs of the partitions are open, or until the given seconds have
-passed."""
+"""Function that waits until the logs of the given partitions are open, or until the given number of
+seconds has passed."""
 
 
 class EarlyRequests:

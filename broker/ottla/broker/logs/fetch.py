@@ -67,9 +67,8 @@ from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
 DISK_WAIT_MS = 1_000
-"""Minimum time in milliseconds that a fetch waits for a disk before it is answered without records.
-A shorter time sends needless empty responses to clients of a slow disk. A longer time delays
-clients of a disk that hangs."""
+"""Minimum milliseconds that a fetch waits for a disk before it is answered without records. A
+shorter time sends needless empty responses. A longer time delays clients of a disk that hangs."""
 
 PARTITIONS_READ_AGAIN = 32
 """Number of partitions above which a waiting fetch without a session reads only the partition that
@@ -77,11 +76,11 @@ wakes it, and builds its response in steps. A larger value lets one append block
 longer if many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
-"""Session epochs that mark a full request."""
+"""Session epochs that mark a full request, which names all of its partitions."""
 
 PLACES_MAX = 256
-"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatFetch`. A
-smaller value repeats lookups. A larger value keeps more removed partitions."""
+"""Maximum number of cached lookups of partitions, by the bytes of topic and index in a `FlatFetch`.
+A smaller value repeats lookups. A larger value keeps more removed partitions."""
 
 
 class Fetch:
@@ -114,7 +113,7 @@ class Fetch:
         self.context = context
         self.limits = limits
         self.targets = targets
-        """Partitions of a fetch without a session; empty for a fetch that continues one."""
+        """Partitions to read if the fetch continues no session; empty otherwise."""
         self.session = session
         """Fetch session that the request continues, or None."""
         self._session_epoch = 0 if session is None else session.epoch
@@ -135,7 +134,8 @@ class Fetch:
         return reading.readable_count == 0 and len(reading.results) == count
 
     def start_reading(self) -> FetchReading:
-        """Return an empty reading of the partitions that may have new records or offsets."""
+        """Return a `FetchReading` without results, for the partitions that may have new records or
+        offsets."""
         session = self.session
         return FetchReading(self.targets if session is None else session.to_look_at())
 
@@ -290,8 +290,8 @@ class Fetch:
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
-        """Charge the client's quota, store in the session the offsets that the response reports,
-        and build the response.
+        """Charge the client's quota, and build the response. The offsets that the response reports
+        are stored in the session.
 
         A response with many partitions takes several steps. Returns None if the response to a
         `FlatFetch` was encoded directly and sent.
@@ -405,8 +405,8 @@ class WaitingFetch(WaitingEntry):
         super().__init__()
         self._fetch = fetch
         self.waits_for_disk = False
-        """True if the fetch continues to wait after its client's timeout, because records are being
-        loaded from disk."""
+        """True if the fetch waits beyond its client's timeout, because its records are being loaded
+        from disk."""
 
     @property
     def keys(self) -> Collection[object]:
@@ -435,7 +435,7 @@ class WaitingFetch(WaitingEntry):
         self._answer(self._fetch.read())
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in this waiting request."""
+        """Close the client's connection after an unexpected error in this waiting fetch."""
         self._fetch.context.slot.fail(fault)
 
     def _answer(self, reading: FetchReading) -> None:
@@ -445,11 +445,11 @@ class WaitingFetch(WaitingEntry):
 
 
 class WaitingFetchOfMany(WaitingFetch):
-    """Fetch of very many partitions without a session that waits in the purgatory.
+    """Fetch of very many partitions without a session, waiting in the purgatory.
 
     It stores the available bytes of each partition, reads only the partition that wakes it, and
-    builds its response in steps. Many such fetches may wait for one partition, and an append to it
-    must not read all partitions of all of them.
+    builds its response in steps. Many such fetches may wait for one partition. An append to that
+    partition must not make all of them read all of their partitions.
     """
 
     __slots__ = ("_byte_count", "_sizes", "_targets")
@@ -529,7 +529,7 @@ class FetchApi:
     ) -> None:
         self.table = table
         self.selector = selector
-        """Selector of the replicas from which consumers fetch. If None, they fetch from leaders
+        """Selector of the replicas from which consumers fetch, or None if they fetch from leaders
         only."""
         self.replication_quota = replication_quota
         """Quota for the records that this broker, as a leader, sends to throttled replicas."""
@@ -545,9 +545,8 @@ class FetchApi:
         """Partitions by the topic and index bytes of a `FlatFetch`."""
 
     def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
-        """Read the partitions. Answers now if there are enough records or the client does not wait;
-        otherwise the fetch waits in the purgatory. Every fetch is served here.
-        """
+        """Read the partitions of every kind of fetch. Answers at once if there are enough records
+        or the client does not wait. Otherwise the fetch waits in the purgatory."""
         limits = self._limits_of(context, request)
         if limits.is_from_follower:
             if self._times is not None:
@@ -742,7 +741,7 @@ class FetchApi:
     def open_session(
         self, targets: list[FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
-        """Open a session over the targets of a full request.  Returns None if no slot is free."""
+        """Open a session over the partitions of a full request. Returns None if no slot is free."""
         session = self.sessions.open(
             {target.key: target for target in targets},
             replica_id=limits.replica_id,
@@ -789,7 +788,8 @@ class FetchApi:
             self._purgatory.unlisten(partition.end_offset_key, target)
 
     def count(self, is_from_follower: bool, results: list[PartitionResult]) -> None:
-        """Count the results of a response in the metrics, and in the replication quota."""
+        """Count the results of a response in the metrics, and their bytes in the replication
+        quota."""
         if is_from_follower and self.replication_quota.is_limited:
             self.replication_quota.record(throttled_bytes(results))
         for result in results:

@@ -121,10 +121,11 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """True if the latest request named this partition, and its position is not stored yet."""
+        """True if the latest request named this partition and the position in that request has not
+        been stored yet."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
-        """Replace the fetch position and the limits of this partition by the requested ones."""
+        """Replace the fetch position and the limits of this partition by those of a request."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -189,8 +190,8 @@ class PartitionResult:
         self.size = size
         """Number of bytes of records."""
         self.aborted: list[tuple[int, Offset]] | None = None
-        """Producer id and first offset of each aborted transaction in the records; None unless
-        committed records were read."""
+        """Producer id and first offset of each aborted transaction in the records. None if the
+        client does not read only committed records."""
         self.preferred_replica = NO_REPLICA
         """Replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
@@ -252,7 +253,8 @@ class FetchLimits:
         self.reads_followers = False
         """True if a replica that is a follower may serve the request (KIP-392)."""
         self.rack = ""
-        """Rack of a consumer to which a nearer replica may be named, else ""."""
+        """Rack of the consumer if the response may name a nearer replica, otherwise the empty
+        string."""
         self.whole_batches = False
         """True if no batch may be truncated. A client with a quota would be charged for a truncated
         batch twice, since it fetches it again."""
@@ -306,7 +308,8 @@ class FetchReading:
         self.results: list[PartitionResult] = []
         self.byte_count = 0
         self.is_urgent = False
-        """True if a partition has an error or a divergence, which is reported at once."""
+        """True if a partition has an error or diverges from the client's log. The response then
+        does not wait for more records."""
         self.readable_count = 0
         self.is_cold = False
         """True if the records of at least one partition are still being loaded into the page
@@ -433,8 +436,8 @@ def throttled_bytes(results: list[PartitionResult]) -> int:
 
 
 def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
-    """Return whether a partition has more records or other changed offsets than this response
-    reports."""
+    """Return whether a partition has records or changed offsets that this response does not
+    report."""
     target = result.target
     if result.error_code or result.diverging is not None:
         return True
@@ -448,7 +451,7 @@ def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
 
 
 def redirected(partition: Partition, target: FetchTarget, replica: int) -> PartitionResult:
-    """Return the result that names the preferred replica, from which a consumer should fetch
+    """Return a result without records that names the replica from which the consumer should fetch
     instead. Raises RefusedError if the consumer's leader epoch is wrong."""
     partition.leader_log(target.current_leader_epoch)
     result = unread(partition, target)

@@ -32,13 +32,14 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""Milliseconds after its last use during which a session is not evicted for an equal one. A shorter
-time makes many consumers evict each other in turn. A longer time keeps the slots of clients that
-are gone."""
+"""Milliseconds after its last use during which a session is not evicted for another of the same
+rank. A shorter time makes many consumers evict each other in turn. A longer time keeps the slots
+of clients that are gone."""
 
 FAILED_LOOKED_AT = 200
 """Maximum number of failed partitions that one fetch reads again. A larger value makes a request of
-50 bytes cost more. A smaller value finds later that a partition is readable again."""
+50 bytes cost more. With a smaller value, the session notices later that a partition is readable
+again."""
 
 CHECKED_AGAIN = 500
 """Maximum number of partitions in a session whose permissions one fetch checks again after a change
@@ -46,8 +47,8 @@ of ACLs. A larger value blocks the event loop longer. A smaller value reports an
 permissions later."""
 
 PARTITIONS_MAX = 200_000
-"""Maximum number of partitions in all sessions together; they take about 100 MB. A client beyond
-that fetches without a session."""
+"""Maximum number of partitions in all sessions together, which take about 100 MB. When it is
+reached, clients fetch without a session."""
 
 
 class FetchSession:
@@ -98,8 +99,8 @@ class FetchSession:
         self.permissions_version = 0
         """Version of the client's permissions when the session last checked them."""
         self.unchecked: deque[FetchTarget] = deque()
-        """Partitions whose permissions are to be checked again, since they may have been granted or
-        revoked."""
+        """Partitions whose permissions must be checked again, since READ on their topics may have
+        been granted or revoked."""
         for target in targets.values():
             target.session = self
 
@@ -126,8 +127,8 @@ class FetchSession:
         index: int,
         asked: FetchPartition | FlatFetch,
     ) -> FetchTarget:
-        """Replace the position and limits of one partition by the requested ones. Returns its
-        target."""
+        """Add a partition to the session, or replace its position and limits by those of a request.
+        Returns its target."""
         target = self.targets.get(key)
         if target is None:
             target = self.targets[key] = FetchTarget(topic, topic_id, index, asked, key)

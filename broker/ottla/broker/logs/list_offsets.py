@@ -62,7 +62,7 @@ LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
 
 async def one_by_one(look_ups: LookUps) -> None:
-    """Run lookups sequentially, for tests and simulations with at most one disk."""
+    """Run lookups one after the other, for tests and simulations with at most one disk."""
     for look_up in look_ups:
         await look_up()
 
@@ -84,7 +84,7 @@ class ListOffsetsApi:
         table: PartitionTable,
         run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
     ) -> None:
-        """`run_all` runs the given lookups and returns when all are done."""
+        """Create the handler. `run_all` runs the given lookups, and returns when all are done."""
         self._table = table
         self._run_all = run_all
 

@@ -78,11 +78,12 @@ PARTITIONS_PER_STEP: Final = 100
 yields more often. A larger value delays other connections."""
 
 PLACES_MAX: Final = 256
-"""Maximum number of cached lookups: partitions by the topic and index bytes of a `FlatProduce`. A
-smaller value repeats lookups. A larger value keeps more removed partitions."""
+"""Maximum number of cached lookups of partitions, by the bytes of topic and index in a
+`FlatProduce`. A smaller value repeats lookups. A larger value keeps more removed partitions in
+memory."""
 
 FLAGS_AT: Final = 22
-"""Position of the low byte of the attributes in a batch header."""
+"""Position in a batch header of the low byte of the attributes."""
 
 _peek: Final = Struct(">8xi4xb4xh").unpack_from
 """Unpacks the length, magic and attributes of a batch header."""
@@ -138,8 +139,8 @@ class BatchToInspect:
         self._config = partition.leader_log().config
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
-        """Validate the records of the batch. Returns the batch as it is to be appended, or the
-        error that refuses it. Does not read the log."""
+        """Validate the records of the batch, without reading the log. Returns the batch in the form
+        to append, or the error with which it is refused."""
         try:
             return accepted(
                 self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
@@ -169,8 +170,8 @@ class WaitingProduce(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that still wait. Checking a partition costs about as much as reading
-        one partition in a fetch."""
+        """Number of partitions that are not acknowledged yet. Checking a partition costs about as
+        much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     @property
@@ -241,7 +242,7 @@ class Produce:
         self._topic: TopicProduceData | None = None
 
     def turn_to(self, topic: TopicProduceData) -> None:
-        """Start the part of the response about the next topic."""
+        """Begin the part of the response for the next topic."""
         if topic is not self._topic:
             self._topic = topic
             self.answers = []
@@ -687,8 +688,8 @@ def _refusal_of_batch(
 
 
 def view_of(records: Records | None) -> memoryview:
-    """Return the records as a memory view. The view is read-only if this broker sent the request to
-    itself, since the same bytes may be sent again."""
+    """Return the records as a memory view. If this broker sent the request to itself, the view is
+    read-only, because the broker may send the same bytes again."""
     if isinstance(records, memoryview):
         return records
     assert records is None or isinstance(records, (bytes, bytearray))

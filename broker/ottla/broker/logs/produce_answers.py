@@ -1,7 +1,7 @@
 """Builds the parts of Produce responses: for one partition, accepted or refused, and for one topic.
 
-Pure. The objects are built without their constructors, whose named arguments cost three times as
-much as the fields. There is one partition response per batch.
+Pure. The objects are built without calling their constructors, because constructors with named
+arguments take three times as long. There is one partition response per batch.
 """
 
 from typing import Final

@@ -12,7 +12,8 @@ from ottla.storage.disk.slice import FileSlice
 
 
 class ReadAheads:
-    """Loads ranges of logs into the page cache, each in a task of its own, while `run` runs."""
+    """Loads ranges of logs into the page cache, each in a separate task. Ranges are loaded only
+    while `run` is running."""
 
     def __init__(self, disk: Disk, errors: UnexpectedErrors) -> None:
         self._disk = disk

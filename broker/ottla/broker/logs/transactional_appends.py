@@ -43,8 +43,8 @@ class TransactionCoordinators(Protocol):
 
     @property
     def is_verifying(self) -> bool:
-        """True if the coordinator must confirm that a client has added its partitions to the
-        transaction."""
+        """True if the coordinator must confirm, before an append, that a client has added the
+        partition to its transaction."""
         ...
 
     async def ask(
@@ -63,8 +63,8 @@ class TransactionCoordinators(Protocol):
 
 
 class NoCoordinators:
-    """`TransactionCoordinators` for a broker without connections to other brokers. Every
-    coordinator is reported as unavailable."""
+    """`TransactionCoordinators` for a broker that has no connections to other brokers. Every
+    coordinator counts as unavailable."""
 
     is_verifying = True
 
@@ -115,7 +115,7 @@ class AppendVerdict:
 
 
 Asked = dict[tuple[str, int], Partition]
-"""Partitions that the transaction coordinator must confirm, by topic and index."""
+"""Partitions about which the transaction coordinator is asked, by topic and index."""
 
 
 class TransactionalAppends:

@@ -138,13 +138,13 @@ class TransactionVerification:
 
     @property
     def subject(self) -> tuple[int, bool]:
-        """Producer id, and whether partitions are to be added. The coordinator handles each
-        combination of the two separately."""
+        """Producer id, and whether the coordinator adds missing partitions. The coordinator handles
+        each combination of the two separately."""
         return self.producer_id, self.operation.is_add
 
     def answer(self, outcome: Outcome) -> None:
-        """Report the error code of each partition. A partition that is missing in the outcome gets
-        the code of an unknown partition."""
+        """Report the outcome for each partition. A partition that the outcome lacks gets the error
+        code of an unknown partition."""
         unknown = ErrorCode.NETWORK_EXCEPTION
         self._on_answer({each: outcome.get(each, unknown) for each in self.partitions})
 
@@ -199,7 +199,7 @@ class VerificationQueue:
         self._count += 1
 
     def remove(self, verification: TransactionVerification) -> None:
-        """Remove a verification whose outcome is no longer awaited."""
+        """Remove a verification if its caller no longer waits for the outcome."""
         waiting = self._waiting.get(verification.transactional_id, [])
         if verification in waiting:
             waiting.remove(verification)

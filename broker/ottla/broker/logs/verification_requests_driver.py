@@ -1,11 +1,13 @@
 """Sends verification requests to transaction coordinators, with one task and one connection for
 each broker.
 
-Each connection has one request in flight; verifications that arrive meanwhile are sent together in
-the next request. A coordinator may still be ending the previous transaction when a partition is to
-be added. The request is then retried here a few times, since the end of that transaction is near
-and the client is spared a round trip. If this broker is the coordinator, no connection is needed. A
-verification that only asks, and adds no partition, then does not queue behind other verifications.
+Each connection has one request in flight. Verifications that arrive meanwhile are sent together in
+the next request. A coordinator may still be ending the previous transaction when it is asked to add
+a partition. This driver then retries the request a few times, because that transaction soon ends
+and the client is spared a round trip.
+
+If this broker is the coordinator, it needs no connection. A verification that adds no partition
+then does not wait behind other verifications.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,8 +49,8 @@ BROKERS_FROM_VERSION = 4
 
 
 class VerificationRequests:
-    """`TransactionCoordinators` that asks all coordinators of the cluster, and the verifications in
-    progress."""
+    """`TransactionCoordinators` that sends requests to all coordinators of the cluster, and stores
+    the verifications in progress."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class VerificationRequests:
         own: Loopback | None = None,
         now_ns: Callable[[], int] = int,
     ) -> None:
-        """`now_ns` is the event loop's monotonic clock in nanoseconds.
+        """Create the senders. `now_ns` is the event loop's monotonic clock in nanoseconds.
 
         `own` is the loopback for requests that this broker sends to itself. Without it, they use a
         connection like all others.
@@ -80,7 +82,7 @@ class VerificationRequests:
         self._start_soon: Callable[..., None]
         self.is_verifying = config.transaction_partition_verification_enable
         self.failure_count = 0
-        """Number of verified transactions that a coordinator did not confirm."""
+        """Number of verifications of transactions that a coordinator did not confirm."""
         self.durations = Histogram(BOUNDS_NS)
         """Time from the request of a verification to its outcome, in nanoseconds."""
 

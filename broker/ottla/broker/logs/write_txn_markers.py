@@ -54,7 +54,8 @@ class TransactionEnd(NamedTuple):
 
     @property
     def is_of_producer(self) -> bool:
-        """True if the producer id and epoch are valid."""
+        """True if the marker has a valid producer id and epoch, neither of which may be
+        negative."""
         return self.producer_id >= 0 and self.producer_epoch >= 0
 
     def batch(self, now_ms: int) -> bytes:
@@ -80,7 +81,8 @@ class OffsetsMarkers(Protocol):
 
 
 class MarkerRequest:
-    """WriteTxnMarkers request in progress: its response, and the number of uncommitted markers."""
+    """A WriteTxnMarkers request in progress, with its response. It counts the markers whose outcome
+    is not known yet."""
 
     __slots__ = ("_context", "_open_count", "response")
 
@@ -127,8 +129,8 @@ class WaitingMarkers(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of markers that still wait. Checking a marker costs about as much as reading one
-        partition in a fetch."""
+        """Number of markers that are not committed yet. Checking a marker costs about as much as
+        reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -172,7 +174,8 @@ class WriteTxnMarkersApi:
         offsets: OffsetsMarkers,
         timeout_ms: int,
     ) -> None:
-        """`timeout_ms` is the maximum time that a marker may wait for the in-sync replicas."""
+        """Create the handler. `timeout_ms` is the maximum time that a marker may wait for the
+        in-sync replicas."""
         self._table = table
         self._purgatory = purgatory
         self._clock = clock

@@ -19,7 +19,7 @@ def register_log_metrics(
     free_spaces: Callable[[], Iterable[FreeSpaceReport]],
     reserved_bytes: Callable[[], int],
 ) -> None:
-    """Register the metrics of logs, of their directories and of the cleaner."""
+    """Register the metrics of logs, of log directories and of the log cleaner."""
     parts.families(lambda: _losses(logs))
     parts.families(lambda: _logs(logs))
     parts.families(lambda: free_space_families(free_spaces()))

@@ -35,7 +35,7 @@ ATTRIBUTES = {
         "Connections closed because their session was not renewed.",
     ),
 }
-"""Attributes of Kafka's MBean for each counter, and their descriptions."""
+"""For each counter of logins, its attribute in Kafka's MBean and its description."""
 
 
 def login_families(

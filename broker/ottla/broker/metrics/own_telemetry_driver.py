@@ -1,5 +1,5 @@
-"""Exports a broker's metrics and traces. Prometheus reads the metrics from an endpoint; collectors
-get them pushed.
+"""Exports a broker's metrics and traces. Prometheus reads the metrics from an HTTP endpoint.
+Collectors get them pushed.
 
 Traces are sent only to collectors, by OpenTelemetry's SDK, and only if
 `telemetry.traces.sample.ratio` is above 0.
@@ -28,7 +28,7 @@ from ottla.telemetry.metrics.own_metrics_driver import node_attributes, send_own
 from ottla.telemetry.metrics.prometheus_text import render_all
 
 RUNNING = "RUNNING"
-"""Name of the broker state in which it serves requests."""
+"""Name of the broker state in which the broker serves requests."""
 
 
 def unready_reason(
@@ -89,7 +89,7 @@ class BrokerTelemetry:
             lambda: 0 if dispatcher.traces is None else dispatcher.traces.dropped_count,
         )
         self.metrics_port: int | None = None
-        """Port of the endpoint /metrics, or None if it is not served."""
+        """Port of the HTTP endpoint /metrics, or None if the broker does not serve it."""
         self._config = config
         self._clients = clients
         self._unready = unready

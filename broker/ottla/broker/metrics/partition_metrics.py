@@ -18,7 +18,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions read before other tasks get a turn: some hundred microseconds."""
+"""Number of partitions read before other tasks get a turn, which takes some hundred
+microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),
@@ -29,8 +30,8 @@ OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
 
 
 def last_stable_offset_lag(partition: Partition) -> int:
-    """Return the number of offsets below the high watermark that readers of committed records do
-    not get yet, because a transaction is open."""
+    """Return the number of offsets between the last stable offset and the high watermark. Consumers
+    of committed records do not get these records while a transaction is open."""
     log = partition.log
     return 0 if log is None else max(0, partition.high_watermark - log.last_stable_offset)
 
@@ -86,8 +87,8 @@ TROUBLES: tuple[tuple[str, str, str, Callable[[Partition], bool]], ...] = (
         is_at_min_isr,
     ),
 )
-"""Table of problems. Each has a metric name for one partition, one for the broker, a help text and
-a condition."""
+"""Table of problems. Each row has the metric's name for one partition, its name for the broker, a
+help text and a condition."""
 
 
 def partition_families(table: PartitionTable) -> Iterator[Family | None]:

@@ -26,7 +26,7 @@ from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsReq
 from ottla.wire.messages.tail_client_metrics_response import ClientPush, TailClientMetricsResponse
 
 INSTANCES_MAX = 1_000
-"""Maximum number of clients in one response: some milliseconds of the event loop."""
+"""Maximum number of clients in one response, which takes some milliseconds of the event loop."""
 TAIL_BYTES_MAX = 1_048_576
 
 

@@ -25,8 +25,8 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
-"""Compression types offered to clients, which use the first that they support. Uncompressed pushes
-are always allowed, and not listed."""
+"""Compression types that the broker offers to clients. A client uses the first type that it
+supports. Uncompressed pushes are always allowed, and not listed."""
 
 CLIENT_ID_CHARS_MAX = 256
 """Maximum characters of a client id that are stored, by which subscriptions select clients. The
@@ -43,13 +43,14 @@ librdkafka expect. franz-go supports only the form of the KIP, and reports nothi
 "*"."""
 
 BY_THE_LETTER = frozenset({"kgo"})
-"""Names of client software that receives the form of KIP-714 for "every metric"."""
+"""Names of client software for which the broker uses KIP-714's own form of "every metric", a list
+with an empty name."""
 
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 
 Take: TypeAlias = Callable[[ClientInstance, int, bytes, Done], None]
-"""Callable that processes a client's push (codec and payload) and calls `done` once, now or later.
-The argument of `done` is None if the content was valid, or else the error code for the client."""
+"""Function that processes a client's push (codec and payload) and calls `done` once, now or later.
+The argument of `done` is None if the content was valid, otherwise the error code for the client."""
 
 
 class TelemetryApis:

@@ -35,8 +35,9 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 FLUSH_MS_MAX = 3_000
-"""Maximum milliseconds that a stop waits for exporters. A smaller value loses pushes that a distant
-collector would have accepted. A larger value delays a stop if one hangs."""
+"""Maximum milliseconds that a stopping broker waits for its exporters. A smaller value loses pushes
+that a distant collector would have accepted. A larger value delays the stop if an exporter
+hangs."""
 
 logger = logging.getLogger("ottla.broker.telemetry")
 
@@ -63,8 +64,8 @@ class ClientTelemetry:
         )
         """Exporters named in the settings."""
         self.series = ClientSeries()
-        """Metric series that clients pushed, for Prometheus. Empty if the endpoint is not
-        served."""
+        """Metric series that clients pushed, for Prometheus. Empty if the broker does not serve the
+        endpoint /metrics."""
         self.tail = TelemetryTail()
         self.ingest = Ingest(
             sinks=[self.tail, *self.exporters],

@@ -1,8 +1,9 @@
 """Stores the latest pushes of clients, for operators who watch them. Pure.
 
-It is a ring buffer, bounded in pushes and in bytes; new pushes replace the oldest, without waiting.
-Every push has a number, from 1. A reader requests pushes from a number on. It also receives the
-number of pushes that it missed. Numbers restart with the process.
+The pushes are in a ring buffer with a maximum number of pushes and of bytes. New pushes replace the
+oldest, and never wait for a reader. Every push has a number, from 1. A reader requests the pushes
+from a number on, and also receives the number of pushes that it missed. Numbers start again with
+the process.
 """
 
 from collections import deque
@@ -24,8 +25,8 @@ FROM_OLDEST = 0
 
 
 class TailPage(NamedTuple):
-    """Pushes for a reader, in order, with the number to request next and the count of missed
-    pushes."""
+    """Pushes for a reader, in order, with the number to request next and the count of pushes that
+    the reader missed."""
 
     cursor: int
     missed: int

@@ -53,7 +53,7 @@ def producer_config() -> "ProducerConfig":
 class TelemetryTopic:
     """Producer of the topic `__client_metrics`.
 
-    `address` returns the address of this broker, or None while the cluster does not know it.
+    `address` returns the address of this broker, or None until the cluster knows it.
     """
 
     def __init__(self, address: Callable[[], tuple[str, int] | None]) -> None:
@@ -65,7 +65,7 @@ class TelemetryTopic:
         self._at = ("", 0)
 
     async def run(self) -> NoReturn:
-        """Keep the producer open until cancelled, from the first record on."""
+        """Open the producer when the first record is sent, and keep it open until cancelled."""
         await self._is_wanted.wait()
         from ottla.client.producer import open_producer
 

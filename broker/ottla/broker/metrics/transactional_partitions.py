@@ -10,11 +10,12 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
-"""Milliseconds, beyond the longest transaction timeout, after which an open transaction is late, as
-in Kafka. A coordinator that knows the transaction has ended it by then."""
+"""Milliseconds beyond the longest transaction timeout after which an open transaction counts as
+late, as in Kafka. A coordinator that knows the transaction has ended it by then."""
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions read before other tasks get a turn: some hundred microseconds."""
+"""Number of partitions read before other tasks get a turn, which takes some hundred
+microseconds."""
 
 MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 
@@ -28,9 +29,10 @@ def transactional_partition_families(
     wall_ms: int,
     timeout_ms_max: int,
 ) -> Iterator[Family | None]:
-    """Yield the transaction metrics of the partitions led here, and the metrics of verifications.
+    """Yield the transaction metrics of the partitions that this broker leads, and the metrics of
+    verifications.
 
-    `durations` is a histogram of the verifications' durations; `now_ms` is monotonic time.
+    `durations` is a histogram of the verifications' durations, and `now_ms` is monotonic time.
     """
     seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
     late_count = producer_count = 0

@@ -18,13 +18,13 @@ from ottla.telemetry.metrics.kafka_families import gauge
 
 WAIT_MS_MAX = 500
 """Maximum milliseconds between two checks of an exceeded rate, so that a raised limit takes effect
-within that time. A shorter time checks a slowly falling rate more often."""
+within that time. A smaller value checks a slowly falling rate more often."""
 
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB
 """Minimum bytes of one response to a throttled replica. Throttled replicas receive their bytes in
-small responses, since the broker's replicas in the ISR wait behind each. A smaller value costs
-more requests. A larger value delays producers noticeably."""
+small responses, because fetches of replicas in the ISR wait behind each response. A smaller
+value costs more requests. A larger value delays producers noticeably."""
 
 LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
 FOLLOWER_REPLICATION_RATE = "follower.replication.throttled.rate"

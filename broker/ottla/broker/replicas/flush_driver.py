@@ -1,8 +1,8 @@
 """Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
 
-One flush covers every append made before it began (group commit).  Each partition has at most one
-flush in progress, and waits for no other partition's flush.  A hanging disk delays only its own
-partitions.
+One flush covers every append made before it began (group commit). Each partition has at most one
+flush in progress, and does not wait for the flushes of other partitions. A hanging disk therefore
+delays only its own partitions.
 """
 
 import logging

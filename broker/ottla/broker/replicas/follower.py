@@ -22,11 +22,12 @@ class FollowerProgress:
         self.log_start_offset = Offset(-1)
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.caught_up_ms = now_ms
-        """Last time, in milliseconds, at which the follower had all records of the leader."""
+        """Last time at which the follower had all records of the leader, in milliseconds of the
+        monotonic clock."""
         self.last_fetch_ms = 0
         self.last_fetch_end_offset = Offset(-1)
-        """Log end offset of the leader at the follower's last fetch.  If a fetch reaches it, the
-        follower had caught up at that time."""
+        """Log end offset of the leader at the time of the follower's last fetch. If a later fetch
+        begins at or above this offset, the follower had caught up at that time."""
 
     def on_fetch(
         self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
@@ -42,5 +43,6 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def is_late(self, leader_end: Offset, since_ms: int) -> bool:
-        """Return whether the follower lacks records and has not caught up since `since_ms`."""
+        """Return whether the follower lacks records of the leader and has not caught up since
+        `since_ms`."""
         return self.end_offset < leader_end and self.caught_up_ms < since_ms

@@ -18,9 +18,9 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""Milliseconds that other partitions wait for the disk work of one partition. A shorter time
-fetches partitions of a slow disk with separate requests. A longer time delays all other
-partitions by that time when a disk hangs."""
+"""Milliseconds for which the other partitions wait for disk work on one partition. With a shorter
+time, partitions of a slow disk are fetched with separate requests. With a longer time, a hanging
+disk delays all other partitions for longer."""
 
 
 class FollowerDuties:
@@ -35,7 +35,8 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """`on_late` is called when disk work ends that the fetcher no longer waits for."""
+        """Create the driver without disk work. `on_late` is called when disk work ends that the
+        fetcher no longer waits for."""
         self._core = core
         self._clock = clock
         self._errors = errors

@@ -33,26 +33,26 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 BACKOFF_MS_FIRST = 20
 """Milliseconds before the first retry of a refused fetch. Most refusals end within milliseconds,
-when both sides have the same metadata. A smaller value polls a broker that does not lead yet. A
-larger value delays every failover."""
+when both brokers have the same metadata. A smaller value sends more fetches to a broker that
+does not lead yet. A larger value delays every failover."""
 
 RETRY_BACKOFF_MS_MAX = 30_000
-"""Maximum backoff in milliseconds if waiting alone does not help: corrupt records, or a failed
-disk."""
+"""Maximum backoff in milliseconds for problems that do not end by waiting, such as corrupt records
+or a failed disk."""
 
 NEVER_MS = 1 << 53
 """Time in milliseconds that no clock ever reaches."""
 
 NEAR_READ_MS = 30_000
-"""Time in milliseconds for which the leader is asked to send new high watermarks at once, after a
-consumer has read from this replica. A smaller value delays a consumer that pauses. A larger
-value costs a second fetch for each batch for longer."""
+"""Milliseconds after a consumer has read from this replica during which the follower asks its
+leader to report new high watermarks at once. A smaller value delays a consumer that pauses. With
+a larger value, each batch costs a second fetch for longer."""
 
 NOT_KNOWN = -1
-"""Lag of a replica about which the leader has not answered yet."""
+"""Lag of a replica before the leader has answered a fetch of it."""
 
 NOT_ASKED = 1 << 63
-"""Request number that is higher than that of any request."""
+"""Request number of a partition that no request includes yet; higher than any real number."""
 
 PASSING = frozenset(
     (
@@ -64,7 +64,7 @@ PASSING = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     )
 )
-"""Error codes that occur while one side has newer metadata than the other. They indicate no
+"""Error codes that occur while one broker has newer metadata than the other. They indicate no
 fault."""
 
 
@@ -84,8 +84,8 @@ class Truncate:
 
 @frozen
 class FindLogRange:
-    """Instruction to ask the leader for its log start and end offsets. The follower's log lies
-    outside them, or begins too late."""
+    """Instruction to ask the leader for its log start and end offsets, because the follower's log
+    lies outside this range or begins too late."""
 
 
 @frozen
@@ -110,7 +110,7 @@ class Flush:
 
 
 Duty = Truncate | FindLogRange | RaiseStart | TruncateFully | Flush
-"""Work on one partition that must be done before the partition is fetched again, and may take
+"""Work on one partition that must be done before the partition is fetched again. It may take
 time."""
 
 
@@ -138,17 +138,19 @@ class FollowedPartition:
         """Number of the first request that includes this partition.  Responses to earlier requests
         are ignored."""
         self.lag = NOT_KNOWN
-        """Number of committed records that this replica lacked at the leader's last response."""
+        """Number of committed records that this replica lacked at the leader's last response, or
+        NOT_KNOWN."""
         self.reports_watermark = False
-        """True if the last request named the follower's high watermark for this partition, so that
-        the leader answers as soon as its own is higher."""
+        """True if the last request named the follower's high watermark for this partition. The
+        leader then answers as soon as its own high watermark is higher."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
-        """Reason why the partition cannot be followed, if waiting alone does not help."""
+        """Reason why the partition cannot be followed, if it does not pass by waiting. None if
+        there is no such reason."""
         self.shared_end: Offset | None = None
-        """Offset at which the prefix shared with the leader's log ends, if that is below the
-        follower's log start offset."""
+        """End offset of the prefix that this log shares with the leader's log, if that is below
+        this log's start offset. None otherwise."""
 
     @property
     def name(self) -> str:
@@ -157,7 +159,7 @@ class FollowedPartition:
 
     @property
     def is_throttled(self) -> bool:
-        """True if the topic's replication is throttled on the follower's side."""
+        """True if the topic's replication is throttled for this follower."""
         partition = self.partition
         throttled = partition.config.follower_replication_throttled_replicas
         return throttled.has(partition.index, partition.local_id)

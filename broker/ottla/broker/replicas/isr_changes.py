@@ -25,8 +25,8 @@ check it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IsrChange:
-    """One change of a partition's ISR, from the state named by its leader epoch and partition
-    epoch.
+    """One change of a partition's ISR. The leader epoch and partition epoch name the state that it
+    changes.
 
     Every change also reports that the leader has recovered: from now on the leader's log is the
     content of the partition (KIP-704).
@@ -68,8 +68,8 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes that may arrive although the change was made, if an earlier answer that reported
-success was lost. Only the metadata shows the outcome."""
+"""Error codes that may also mean that the change was made by an earlier request whose answer was
+lost. Only the metadata shows the outcome."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:

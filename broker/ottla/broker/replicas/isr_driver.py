@@ -17,8 +17,8 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter
 
 REQUEST_TIMEOUT_MS = 2_000
-"""Milliseconds before a request is sent again. A shorter time sends it twice to a slow controller.
-A longer time delays the retry when a controller has just died."""
+"""Milliseconds before an unanswered request is sent again. With a shorter time, a slow controller
+gets it twice. A longer time delays the retry when a controller has just died."""
 
 BEAN = "kafka.server:type=ReplicaManager,name="
 

@@ -33,15 +33,16 @@ logger = logging.getLogger("ottla.broker.isr")
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds between retries. A smaller value finds a recovered controller sooner. A
-larger value spares a controller in trouble."""
+"""Maximum milliseconds between two attempts to send ISR changes. A smaller value finds a recovered
+controller sooner. A larger value spares a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
 """Milliseconds that a partition waits after the controller rejected its change.  The controller
 learns of a fenced broker first, and the metadata about it arrives soon after."""
 
 TICK_MS_MAX = 1_000
-"""Milliseconds between checks for a pause of the process.  Shorter pauses are not noticed."""
+"""Maximum milliseconds between checks for a pause of the process. Shorter pauses are not
+noticed."""
 
 CHANGES_PER_REQUEST_MAX = 2_000
 """Maximum number of changes in one request, and thus in one batch of the controller. Further
@@ -56,8 +57,8 @@ class IsrKeeper:
     def __init__(
         self, table: PartitionTable, config: BrokerConfig, broker_epoch: Callable[[], int]
     ) -> None:
-        """`broker_epoch` returns the epoch under which this broker is registered at the
-        controller."""
+        """Create the keeper without changes. `broker_epoch` returns the epoch under which this
+        broker is registered at the controller."""
         self._table = table
         self._node_id = config.node_id
         self._broker_epoch = broker_epoch
@@ -65,7 +66,7 @@ class IsrKeeper:
         self.tick_ms = min(TICK_MS_MAX, self._check_ms)
         """Milliseconds between two calls of `on_time`."""
         self.on_due: Callable[[], None] = lambda: None
-        """Called when `changes` may return something."""
+        """Called when `changes` may return an ISR change to send."""
         self._due: dict[Partition, None] = {}
         self._unanswered: dict[Partition, IsrChange] = {}
         self._rejected_until_ms: dict[Partition, int] = {}
@@ -79,7 +80,7 @@ class IsrKeeper:
         self.expands = Counter()
         """Counter of successful changes that added a replica."""
         self.failures = Counter()
-        """Counter of changes that the controller did not make."""
+        """Counter of ISR changes that the controller did not make."""
 
     @property
     def unanswered(self) -> Changes:

@@ -25,8 +25,8 @@ from ottla.node.part_registry import PartRegistry
 Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
-"""Number of partitions whose work is started before other tasks get their turn. A step without an
-await occupies the event loop for some 100 us. A smaller value only adds turns."""
+"""Number of partitions whose work is started per event-loop iteration. A step without an await
+occupies the event loop for some 100 us. A smaller value only adds iterations."""
 
 LATER_S = 0.01
 """Seconds by which steps without a waiting caller are delayed. A shorter time takes processor time
@@ -34,9 +34,9 @@ from the response to the client that creates topics. A longer time leaves more w
 when a client needs the topic."""
 
 LATER_AT_ONCE = 64
-"""Maximum number of partitions without a waiting caller that are worked on at the same time: two
-batches of the workers that create directories. A smaller value leaves the workers idle. A larger
-value makes a deletion after a creation wait for more."""
+"""Maximum number of partitions without a waiting caller that are worked on at the same time. It is
+two batches of the workers that create directories. With a smaller value, workers are idle. With
+a larger value, the deletion of a new log waits for more creations."""
 
 
 class LogWork:

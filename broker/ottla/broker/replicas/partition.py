@@ -41,9 +41,10 @@ ACKS_ALL: Final = -1
 class Partition:
     """Replica of a partition on this broker, as a leader or a follower.
 
-    A partition whose log is still being opened or has been removed does not lead. Requests that
+    A partition whose log is still being opened, or has been removed, does not lead. Requests that
     wait for a commit watch `high_watermark_key`, and requests that wait for records watch
-    `end_offset_key`. Both keys are woken when the partition begins to lead or follow, or fails.
+    `end_offset_key`. Both keys are woken when the partition begins to lead, begins to follow or
+    fails.
     """
 
     __slots__ = (
@@ -68,8 +69,8 @@ class Partition:
         lag_ms_max: int = 30_000,
         traffic: TopicTraffic | None = None,
     ) -> None:
-        """`is_eligible(replica, broker_epoch)` returns whether a replica may be in sync: it is
-        neither fenced nor shutting down.
+        """Create the replica, without a log at first. `is_eligible(replica, broker_epoch)` returns
+        whether a replica may be in sync: it is neither fenced nor shutting down.
 
         `lag_ms_max` (`replica.lag.time.max.ms`) is the time that an in-sync follower may lag.
         `traffic` counts the topic's bytes.
@@ -91,8 +92,8 @@ class Partition:
         """Reason why the log cannot be opened: corrupt data or a failed disk. None if the log is
         usable."""
         self.damage: str | None = None
-        """Description of the last corruption that a fetch found in stored records, which cannot be
-        served."""
+        """Description of the last corruption that a fetch found in stored records, or None. Corrupt
+        records cannot be served."""
         self.config = TOPIC_DEFAULTS
         self.inspects_records = False
         """True if the records of a produced batch must be read, or recompressed with another
@@ -107,7 +108,8 @@ class Partition:
         self.is_reassigning = False
         self.isr: frozenset[NodeId] = frozenset()
         self.pending_change: IsrChange | None = None
-        """ISR change requested from the controller, until its outcome is known."""
+        """ISR change that this broker has requested from the controller, or None if the outcome of
+        the last change is known."""
         self.is_recovering = False
         """True after an unclean election, until the controller has confirmed the recovery."""
         self.unclean_leader_epoch = FIRST_EPOCH
@@ -205,8 +207,8 @@ class Partition:
     ) -> VerificationGuard | None:
         """Return the verification guard for the first batch of a transaction.
 
-        Returns None if the transaction is open here already.  Raises RefusedError if the epoch is
-        old.
+        Returns None if the transaction is already open in this partition. Raises RefusedError if
+        the producer epoch is old.
         """
         return self.leader_log().begin_verification(
             producer_id, epoch=epoch, sequence=sequence, is_bumping=is_bumping, now_ms=now_ms
@@ -223,9 +225,9 @@ class Partition:
     ) -> Offset:
         """Append batches from a coordinator on this broker in one write. Returns their end offset.
 
-        With too few in-sync replicas they are still written, and committed when there are enough.
-        `guard` is given for transactional batches, and `transaction_version` for transaction
-        markers.
+        With too few in-sync replicas, the batches are still written. They are committed when there
+        are enough. `guard` is given for transactional batches, and `transaction_version` for
+        transaction markers.
         """
         log = self.leader_log()
         info = log.append_as_leader(
@@ -257,7 +259,8 @@ class Partition:
         self._port.wake(self.high_watermark_key)
 
     def on_start_raised(self) -> None:
-        """Wake the followers' fetches, whose responses report the new log start offset."""
+        """Wake the followers' fetches after the log start offset was raised. Their responses report
+        the new offset."""
         self._port.wake(self.end_offset_key)
 
     def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
@@ -281,7 +284,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        """End offset of the committed records; 0 while there is no log."""
+        """High watermark: end offset of the committed records. It is 0 while there is no log."""
         return Offset(0) if self.log is None else self.log.high_watermark
 
     @property
@@ -384,7 +387,7 @@ class Partition:
         self._on_changed()
 
     def apply_config(self, config: TopicConfig, now_ms: int) -> None:
-        """Apply changed settings of the topic."""
+        """Apply changed settings of the topic to this partition."""
         self._apply_config(config)
         if self.is_leader:
             self.advance_high_watermark(now_ms)
@@ -661,8 +664,8 @@ class Partition:
 
 
 def check_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
-    """Raise RefusedError if a client's leader epoch differs from the partition's.  -1 stands for a
-    request without an epoch (KIP-320)."""
+    """Raise RefusedError if a client's leader epoch differs from the partition's. The value -1
+    means that the request has no epoch (KIP-320)."""
     if current_leader_epoch in (NO_EPOCH, leader_epoch):
         return
     if current_leader_epoch < leader_epoch:

@@ -26,9 +26,10 @@ class PartitionPort(NamedTuple, Generic[P]):
 
     wake: Callable[[WakeKey], object]
     on_flush_due: Callable[[P], None]
-    """Called when records wait for a flush; it must not flush before it returns."""
+    """Called with a partition when records in its log wait for a flush. The callback must not flush
+    before it returns."""
     on_isr_due: Callable[[P], None]
-    """Called when the ISR of a partition led here may have to change."""
+    """Called with a partition that this broker leads, when its ISR may have to change."""
     watched: Container[object] = AllKeys()
-    """Keys that at least one request watches. Checking this costs less than a wake-up, which is
-    rarely needed."""
+    """Keys that at least one request watches. A partition checks this set before it wakes a key,
+    which is rarely needed and costs more."""

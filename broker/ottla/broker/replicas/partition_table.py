@@ -25,9 +25,10 @@ class PartitionTable:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[UUID, dict[int, Partition]] = {}
         self.opening: dict[str, dict[Partition, None]] = {}
-        """Partitions whose logs are being opened for the first time, by topic.
+        """Partitions whose logs are being opened for the first time, by topic, in the order in
+        which they were added.
 
-        They are in the order in which they were added. A set would be ordered by memory addresses.
+        The value is a dictionary because a set would be ordered by memory addresses.
         """
 
     def __iter__(self) -> Iterator[Partition]:
@@ -60,8 +61,8 @@ class PartitionTable:
         return None if topic is None else topic.name
 
     def find(self, topic: str, index: int) -> Partition:
-        """Return a partition on this broker. If it is not here, raises RefusedError with the error
-        code that follows from the metadata image."""
+        """Return a partition that has a replica on this broker. Otherwise, raise RefusedError with
+        the error code that follows from the metadata image."""
         indexed = self.by_name.get(topic)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:
@@ -72,8 +73,8 @@ class PartitionTable:
         return partition
 
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Return a partition on this broker. If it is not here, raises RefusedError with the error
-        code that follows from the metadata image."""
+        """Return a partition, given its topic id, that has a replica on this broker. Otherwise,
+        raise RefusedError with the error code that follows from the metadata image."""
         indexed = self.by_id.get(topic_id)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:

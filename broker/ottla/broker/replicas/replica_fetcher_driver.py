@@ -63,20 +63,21 @@ RECONNECT_MS_MAX = 1_000
 sooner. A larger value spares a machine that is down."""
 
 FAILURES_TOLERATED = 6
-"""Number of consecutive failures after which it is logged, once, that a leader cannot be followed.
+"""Number of consecutive failures to fetch from a leader after which the failure is logged, once.
 They take some 2 s."""
 
 Left = Callable[[], Awaitable[None]]
-"""Callable that waits until no disk work changes the log of a partition that is no longer
+"""Function that waits until no disk work changes the log of a partition that is no longer
 followed."""
 
 LONG_POLL_MS = 20
-"""Milliseconds after which an unanswered request counts as a long poll. It may then be abandoned
-for a request that includes more partitions. A smaller value abandons responses that are on their
-way. A larger value delays failovers."""
+"""Milliseconds after which an unanswered fetch counts as a long poll. The fetcher may then abandon
+it for a request that includes more partitions. With a smaller value, it abandons responses that
+are on their way. A larger value delays failovers."""
 
 TURN_BYTES = 1 << 20
-"""Number of record bytes appended before other tasks get a turn."""
+"""Number of bytes of records appended per event-loop iteration, before other tasks get their
+turn."""
 
 PARTITIONS_PER_SLICE = 1_000
 """Number of partitions read for metrics before other tasks get a turn."""
@@ -95,7 +96,8 @@ class ReplicaFetchers:
         quota: ReplicationQuota,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`quota` is the replication quota for throttled replicas, shared by all leaders."""
+        """Create the fetchers, without partitions at first. `quota` is the replication quota for
+        throttled replicas, shared by all leaders."""
         self._config = config
         self._quota = quota
         self._table = table

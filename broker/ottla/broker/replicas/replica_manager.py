@@ -51,7 +51,7 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""Minimum milliseconds between attempts to create a log. A shorter time costs a slow disk more
+"""Minimum milliseconds between two attempts to create a log. A smaller value costs a slow disk more
 writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
@@ -87,11 +87,11 @@ class ReplicaManager:
         traffic: BrokerTraffic | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """`port` is passed to each partition.
+        """Create the publisher. `port` is passed to each partition.
 
         `on_placed` is called for each replica whose log directory is not the one in the metadata.
         `on_led` is called for each replica that begins to lead when its log is opened, perhaps long
-        after the metadata.
+        after the metadata named it leader.
         """
         self._config = config
         self._local_id = config.node_id
@@ -314,10 +314,8 @@ class ReplicaManager:
     # ---- disk work
 
     def is_opening(self, topic: str) -> bool:
-        """Return whether logs of a topic are being opened on this broker for the first time.
-
-        If so, the caller waits until they are open.
-        """
+        """Return whether logs of a topic are being opened on this broker for the first time. A
+        caller can then wait until they are open."""
         opening = self.table.opening.get(topic)
         if opening is not None:
             self._work.start_delayed(map(_name_of, opening))

@@ -11,7 +11,7 @@ from ottla.storage.losses.log_losses import LogLoss
 from ottla.storage.segments.log_config import LogConfig
 
 Left = Callable[[], Awaitable[None]]
-"""Callable that waits until no disk work changes the log of a partition that is no longer
+"""Function that waits until no disk work changes the log of a partition that is no longer
 followed."""
 
 
@@ -25,7 +25,7 @@ class ReplicaDirectory(Protocol):
 
 
 class ReplicaLogs(Protocol):
-    """Part of the log manager that replicas use."""
+    """The methods of the log manager that replicas call."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield every partition whose log is online, with that log."""
@@ -60,8 +60,8 @@ class ReplicaLogs(Protocol):
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the log of a partition. Creates it if it does not exist, unless a directory that
-        might contain it is missing."""
+        """Return the log of a partition. If the log does not exist, it is created, unless a
+        directory that might contain it is missing."""
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
@@ -78,7 +78,7 @@ class ReplicaLogs(Protocol):
 
 
 class Fetchers(Protocol):
-    """Part of the followers that the replica manager uses."""
+    """The methods of the followers that the replica manager calls."""
 
     def follow(self, partition: Partition) -> None:
         """Start to follow a partition's leader. Has no effect if it is followed already."""
@@ -91,7 +91,7 @@ class Fetchers(Protocol):
 
 
 class DiskWork(Protocol):
-    """Part of the disk workers that the replica manager uses."""
+    """The methods of the disk workers that the replica manager calls."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
         """Add a step that runs after the earlier steps of the same partition."""

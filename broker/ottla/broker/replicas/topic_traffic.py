@@ -1,7 +1,7 @@
 """Counts traffic by topic, in plain integers that the data path increments.
 
-Pure. A partition has a reference to its topic's counters, so that counting needs no lookup. Nothing
-is counted for each record. When a topic leaves this broker, its counts remain in the broker's sum,
+Pure. A partition has a reference to its topic's counters, so that counting needs no lookup. No work
+is done for each record. When a topic leaves this broker, its counts remain in the broker's sum,
 since a counter never decreases.
 """
 
@@ -25,8 +25,8 @@ COUNTS = (
     ("replication_bytes_in", "ReplicationBytesInPerSec", "Record bytes appended as a follower."),
     ("replication_bytes_out", "ReplicationBytesOutPerSec", "Record bytes that followers fetched."),
 )
-"""Counters of a topic. Each has an attribute name, Kafka's name
-(`kafka.server:type=BrokerTopicMetrics`) and a description."""
+"""Counters of a topic: the attribute name, Kafka's name (`kafka.server:type=BrokerTopicMetrics`)
+and a description of each."""
 
 
 class TopicTraffic:

@@ -37,16 +37,16 @@ RETRY_MS_MAX = 1_000
 larger value spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
-"""Number of consecutive failures after which it is logged, once, that a broker accepts no markers.
-They take some 2 s."""
+"""Number of consecutive failures to send markers to a broker after which the failure is logged,
+once. They take some 2 s."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection without markers is closed."""
+"""Seconds after which a connection to a broker is closed if it has no markers to send."""
 
 
 class MarkerSender:
-    """Sender of all transaction markers of this broker. `on_marked` is called with an order and its
-    partitions that have just received their marker."""
+    """Sender of all transaction markers of this broker. `on_marked` is called with a marker order
+    and those of its partitions that have just received their marker."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class MarkerSender:
         errors: UnexpectedErrors | None = None,
         own: Loopback | None = None,
     ) -> None:
-        """`own` is the loopback for requests that this broker sends to itself. Without it, they use
-        a connection like all others."""
+        """Create a sender without markers. `own` is the loopback for requests that this broker
+        sends to itself. Without it, they use a connection like all others."""
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
@@ -91,7 +91,8 @@ class MarkerSender:
         self._queue(order, frozenset(order.missing))
 
     def cancel(self, state_partition: int) -> None:
-        """Stop sending markers of transactions that a partition of `__transaction_state` stores."""
+        """Stop sending the markers of all transactions that are stored in one partition of
+        `__transaction_state`."""
         for order in self._orders.pop(state_partition, ()):
             order.is_cancelled = True
 
@@ -233,7 +234,7 @@ class MarkerChannel:
         self._own = own if node_id == config.node_id else None
         self.has_work = trio.Event()
         self.failure: str | None = None
-        """Reason why the broker accepts no markers at present."""
+        """Reason why the broker accepts no markers at present, or None if it accepts them."""
         self.failure_count = 0
         """Number of failures since the broker's last response."""
         self._sender = sender

@@ -32,8 +32,8 @@ SUPERSEDED = frozenset((E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENC
 error is retried."""
 
 PARTITIONS_PER_REQUEST = 2_000
-"""Maximum markers in one request. A smaller value sends more requests. A larger value blocks the
-leader's event loop longer."""
+"""Maximum number of partitions for which one request contains markers. A smaller value sends more
+requests. A larger value blocks the leader's event loop longer."""
 
 
 class MarkerOrder:
@@ -74,7 +74,8 @@ class MarkerOrder:
         """Partition of `__transaction_state` whose leader created the order."""
         self.coordinator_epoch = coordinator_epoch
         self.is_cancelled = False
-        """True if another broker, or a newer producer, ends the transaction."""
+        """True if the order must not be carried out any further, because another coordinator or a
+        newer producer ends the transaction."""
 
     def __repr__(self) -> str:
         return f"MarkerOrder({self.transactional_id}, {len(self.missing)} partitions)"
@@ -120,8 +121,8 @@ class MarkerOutcome(NamedTuple):
 
 
 class MarkerQueues:
-    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with an
-    order and its partitions that have just received their marker."""
+    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with a
+    marker order and those of its partitions that have just received their marker."""
 
     def __init__(self, on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None]) -> None:
         self._on_marked = on_marked

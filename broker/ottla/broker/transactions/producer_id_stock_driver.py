@@ -14,7 +14,7 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 FETCHED_BELOW_SHARE = 0.1
-"""Fraction of a block of producer ids below which the next block is requested."""
+"""Fraction of a block of producer ids. When fewer ids are left, the next block is requested."""
 
 RETRY_S = 1.0
 """Seconds before the next request to the controller after a failed one. Producers that wait for an
@@ -25,8 +25,8 @@ class ProducerIdStock:
     """Stock of producer ids for this broker's transactions; `run` keeps it filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
-        """`allocate` requests a block of producer ids from the controller, and raises RefusedError
-        if the request fails."""
+        """Create an empty stock. `allocate` requests a block of producer ids from the controller,
+        and raises RefusedError if the request fails."""
         self._allocate = allocate
         self._ids = ProducerIds()
         self._next: Block | None = None

@@ -22,8 +22,8 @@ OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 class StateCommit(WaitingEntry):
     """Write of the transaction coordinator that waits until the high watermark has passed it.
 
-    `on_end` is called with the outcome as an error code, which is REQUEST_TIMED_OUT if it is still
-    unknown.
+    `on_end` is called with the outcome as an error code. The code is REQUEST_TIMED_OUT if the
+    outcome is still unknown at the timeout.
     """
 
     __slots__ = ("_end_offset", "_epoch", "_on_end", "_partition", "write")

@@ -20,9 +20,10 @@ from ottla.model.values import frozen
 
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
-"""Highest producer epoch, used only by markers: the fencing epoch is one above the producer's."""
+"""Highest producer epoch. Only transaction markers use it, because a producer is fenced with the
+epoch after its own."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
-"""Epoch at which a producer gets a new producer id, whose epochs begin at 0."""
+"""Producer epoch at which a producer gets a new producer id, whose epochs begin at 0."""
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
@@ -85,15 +86,15 @@ class TransactionFacts:
 
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id before the last step.  It differs from the current one only after an overflow of
-    epochs."""
+    """Producer id before the last step. It differs from the current id only after the epochs of the
+    old id were used up."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
     """Producer id that replaces the current one in the Complete state if the epochs are used up. It
     is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Epoch before the last bump, which identifies a retry. It is not stored in the log, so that a
-    retry after a failover is fenced."""
+    """Producer epoch before the last bump, by which a retry is recognised. It is not stored in the
+    log, so that a retry after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -133,8 +134,8 @@ class Transaction:
     def prepare_epoch_bump(
         self, *, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that gives the producer a new epoch for the same producer id. Returns
-        the state after it."""
+        """Prepare the step that gives a producer a new epoch of its producer id. Returns the state
+        after the step."""
         assert 0 <= epoch < PRODUCER_EPOCH_MAX
         assert epoch in (self.facts.producer_epoch, self.facts.producer_epoch + 1)
         return self._prepare(
@@ -210,8 +211,8 @@ class Transaction:
     def prepare_fence(
         self, *, server_version: int, next_producer_id: ProducerId, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that aborts the open transaction, with an epoch above its producer's.
-        Returns the state after the step."""
+        """Prepare the step that aborts the open transaction and raises the epoch above that of its
+        producer. Returns the state after the step."""
         assert self.facts.status is S.ONGOING
         if server_version >= EPOCH_BUMPS_FROM:
             return self.prepare_end(

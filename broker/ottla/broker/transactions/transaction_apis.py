@@ -57,8 +57,8 @@ IMPLICIT_VERSION = 2
 leaders."""
 
 ID_WAIT_S = 2.0
-"""Maximum seconds that a producer waits for the first block of producer ids. After that its client
-retries."""
+"""Maximum seconds that a producer waits for the first block of producer ids. After that time, its
+client must retry."""
 
 TRANSACTION_COST = 5
 """Cost of passing one transaction's request to the coordinator, measured in entries of a
@@ -66,8 +66,8 @@ response."""
 
 
 def client_code_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
-    """Return an error code that clients of a request version know, in place of `code` if
-    necessary."""
+    """Return the error code to send for `code`: the same code, or another that clients of the
+    request version know."""
     if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
         return E.INVALID_PRODUCER_EPOCH
     return code
@@ -88,8 +88,8 @@ class TransactionApis:
         ids: ProducerIdSupply,
         create_topic: CreateTopic,
     ) -> None:
-        """`create_topic` requests the creation of a missing topic, and returns after the
-        attempt."""
+        """Create the handlers. `create_topic` requests the creation of a missing topic, and returns
+        after the attempt."""
         self._coordinator = coordinator
         self._create_topic = create_topic
         self._image = image

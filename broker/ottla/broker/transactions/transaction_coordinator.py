@@ -46,7 +46,7 @@ COMPLETION_RETRY_MS = 200
 """Milliseconds between attempts to complete transactions whose log has too few in-sync replicas."""
 
 COMMIT_AGAIN_MS = 1_000
-"""Minimum milliseconds that a write with an unknown outcome waits for its commit again."""
+"""Minimum milliseconds that a write whose outcome is unknown waits once more for its commit."""
 
 HELD_MS_MAX = 100
 """Maximum milliseconds that a request to add partitions waits for the end of the previous
@@ -84,7 +84,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         errors: UnexpectedErrors | None = None,
         turn_end: TurnEnd | None = None,
     ) -> None:
-        """`send_markers` is called with markers whose Prepare record is committed.
+        """Create a coordinator without transactions. `send_markers` is called with the order for a
+        transaction's markers, once its Prepare record is committed.
 
         `cancel_markers` is called with a partition of `__transaction_state` that this broker no
         longer coordinates.
@@ -172,10 +173,10 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         return super()._find(key)
 
     def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
-        """Call `proceed` once the transaction of `transactional_id` that is ending is complete, or
-        after HELD_MS_MAX.
+        """Call `proceed` once the ending transaction of a transactional id is complete, or after
+        HELD_MS_MAX.
 
-        Returns False, without a call, if no transaction is ending.
+        Returns False, without calling `proceed`, if no transaction of this id is ending.
         """
         if not self.shard_of(transactional_id).is_completing(transactional_id):
             return False
@@ -187,8 +188,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     # ---- markers
 
     def on_marked(self, order: MarkerOrder, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions that have received their marker from their transaction. The last
-        removal completes the transaction."""
+        """Remove partitions that have received their marker from their transaction. The removal of
+        the last partition completes the transaction."""
         led = self._led.get(order.state_partition)
         if led is None or not led.is_active or led.epoch != order.coordinator_epoch:
             return

@@ -26,7 +26,7 @@ from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 S = TransactionStatus
 
 TakeProducerId: TypeAlias = Callable[[], ProducerId]
-"""Callable that returns a new producer id. Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if
+"""Function that returns a new producer id. Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if
 no id is available."""
 
 
@@ -136,7 +136,7 @@ def decide_add(
     now_ms: int,
 ) -> TransactionFacts | None:
     """Begin the step that adds partitions to a transaction. Returns the state after the step, or
-    None if all partitions are in the transaction already."""
+    None if all of the partitions are in the transaction already."""
     # Check this before the producer id: after an overflow of epochs the new id may be pending.
     if transaction is not None and transaction.pending is not None:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -190,7 +190,8 @@ END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule]] = {
     S.COMPLETE_COMMIT: (INVALID, DONE),
     S.COMPLETE_ABORT: (DONE, INVALID),
 }
-"""Rules of EndTxn 0 to 4, by the current state of the transaction."""
+"""Rules of EndTxn versions 0 to 4, by the current state of the transaction: the rule for an abort,
+and the rule for a commit."""
 
 BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndRule]] = {
     # status: abort retried, abort, commit retried, commit

@@ -47,14 +47,15 @@ from ottla.model.settings.transactions import TransactionConfig
 logger = logging.getLogger("ottla.broker.transactions")
 
 LOOKED_AT_PER_STEP = 2_000
-"""Number of transactional ids checked per step, before other tasks get their turn: about a
-millisecond."""
+"""Number of transactional ids checked per step, before other tasks get their turn. A step takes
+about a millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
 """Maximum number of expired transactional ids in one write of tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
-"""Milliseconds after which a write that no client waits for is logged if it is not committed."""
+"""Milliseconds after which a write that no client waits for is logged if it is still not
+committed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -88,7 +89,8 @@ class TransactionShard:
         take_id: TakeProducerId,
         server_version: Callable[[], int],
     ) -> None:
-        """`server_version` returns the cluster's current transaction.version."""
+        """Create a shard without transactions. `server_version` returns the cluster's current
+        transaction.version."""
         self._config = config
         self.index = index
         """Index of the partition of `__transaction_state`."""
@@ -224,8 +226,8 @@ class TransactionShard:
         *,
         responder: Responder,
     ) -> None:
-        """Verify that partitions belong to the open transaction. The responder gets an error code
-        for all, or one for each."""
+        """Verify that partitions belong to the open transaction. The responder gets one error code
+        for all partitions, or one for each."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
