@@ -1,6 +1,8 @@
-"""Bytes, durations and times as text: the one form of each, in log lines, sentences and tables.
+"""Functions that write numbers of bytes, durations and times as text. Log lines, messages and
+tables all use these forms.
 
-Pure. A unit follows its number after a space. Times are UTC, in a form that commands accept.
+Pure. A space separates a number from its unit. Times are in UTC, in a form that Ottla's commands
+accept as input.
 """
 
 from datetime import UTC, datetime
@@ -11,7 +13,8 @@ LARGE_UNITS = ((1024 * GIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
 SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 SECOND_MS = 1_000
 MOMENT_MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999, after which ISO 8601 needs more digits."""
+"""The last millisecond of the year 9999, as milliseconds since 1970. Later times have no ISO 8601
+form with a year of four digits."""
 
 
 def amount(size_bytes: int) -> str:
@@ -24,13 +27,13 @@ def amount(size_bytes: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural if needed."""
+    """Return a count followed by its noun, in the plural unless the count is 1."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def duration(span_ms: float) -> str:
-    """Return a duration as text: `850 ms`, `12.3 s`, `5 min`. Minutes and larger units are used
-    from two units on."""
+    """Return a duration as text: `850 ms`, `12.3 s`, `5 min`. A unit of minutes or longer is used
+    if the duration is at least two of that unit."""
     for unit_ms, name in SPANS:
         if span_ms >= 2 * unit_ms:
             return f"{int(span_ms // unit_ms):,} {name}"
@@ -40,10 +43,10 @@ def duration(span_ms: float) -> str:
 
 
 def moment(time_ms: int) -> str:
-    """Return a time, in milliseconds since 1970, as text: `2026-07-31T12:00:00Z`.
+    """Return a time, given in milliseconds since 1970, as text: `2026-07-31T12:00:00Z`.
 
-    Milliseconds are shown if there are any. A time outside of the years 1970 to 9999 is shown as
-    its number.
+    Milliseconds are shown only if they are not zero. A time outside the years 1970 to 9999 is shown
+    as its number of milliseconds.
     """
     if not 0 <= time_ms <= MOMENT_MS_MAX:
         return f"{time_ms} ms"

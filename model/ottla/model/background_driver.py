@@ -1,9 +1,9 @@
-"""Restarts of background tasks: an unexpected exception is logged and counted, and the task is
-restarted.
+"""Restarts of background tasks. An unexpected exception in a task is logged and counted, and then
+the task is restarted.
 
-Without this, the exception would cancel the task's nursery and finally end the process; or the
-task's work would no longer be done. Work that must not be lost is stored by the owner of the task,
-so that the task finds it again when `work` starts.
+Without a restart, the exception would cancel the nursery of the task and end the process. If the
+exception were only ignored, the task would stop working. The owner of a task stores any state that
+must survive a restart.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,18 +15,18 @@ from ottla.model.errors import only_error
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 RESTART_PAUSE_MS = 1_000
-"""Delay in ms before a restart. With a shorter delay, a bug is repeated faster than an operator can
-read the log; with a longer delay, the work is not done for longer."""
+"""Delay in ms before a task is restarted. With a shorter delay, a bug fills the log faster than an
+operator can read it. With a longer delay, the task is out of service for longer."""
 
 BackgroundWork: TypeAlias = Callable[[], Awaitable[object]]
-"""The work of a task. It is called at each start of the task."""
+"""Async function that performs a background task. It is called at each start of the task."""
 
 
 async def run_side_by_side(
     works: Callable[[trio.Nursery], Iterable[tuple[str, BackgroundWork]]], errors: UnexpectedErrors
 ) -> None:
-    """Run tasks until cancelled, and restart each task that fails. `works` receives the nursery of
-    the tasks and yields each task with its name."""
+    """Run background tasks until cancelled, and restart each task that fails. `works` is called
+    with the nursery of the tasks, and yields each task's name and its function."""
     async with trio.open_nursery() as nursery:
         for name, work in works(nursery):
             nursery.start_soon(keep_running, name, work, errors)
@@ -42,7 +42,8 @@ async def keep_running(
     """Run a background task until it returns or is cancelled, and restart it after unexpected
     exceptions.
 
-    An exception of type `ends_with` is raised instead: the task uses it to end its nursery.
+    An exception of type `ends_with` is raised to the caller instead. A task raises it to end its
+    nursery.
     """
     while True:
         try:

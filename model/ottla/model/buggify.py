@@ -1,8 +1,8 @@
 """Rare choices that only simulations make, such as a tiny fetch or an early election.
 
-Production code offers a choice by `if buggify("name")` where the choice is legal but rarely or
-never made. While the choices are disabled, this costs one test of a global variable. A simulation
-enables the choices and decides each of them with its own random numbers.
+Production code calls `buggify("name")` where an unusual behaviour is legal but rarely or never
+occurs. Outside of simulations the call returns False and costs one test of a global variable. A
+simulation enables these choices and decides each of them with its own random numbers.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,9 @@
-"""Compiled and interpreted form of Ottla: which form is installed, and class attributes for the
-compiler mypyc.
+"""Form in which Ottla is installed, compiled or interpreted, and class attributes for the compiler
+mypyc.
 
-`mypyc_attr` has no effect on an interpreted class; mypyc reads and removes it. It replaces the
-function of the same name in the package mypy_extensions, which only the compiler needs. See
-docs/compiled.md.
+`mypyc_attr` has no effect on an interpreted class. mypyc reads it and removes it from compiled
+code. It replaces the function of the same name in the package mypy_extensions, which only the
+compiler needs. See docs/compiled.md.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,16 @@ else:
     T = TypeVar("T")
 
     def mypyc_attr(**_attributes: bool) -> Callable[[T], T]:
-        """Return a decorator that has no effect."""
+        """Return a decorator that leaves a class unchanged. The keyword arguments are hints for the
+        compiler mypyc."""
         return lambda decorated: decorated
 
 
 COMPILED_LIBRARY = "ottla__mypyc"
-"""Name of the library with the code of all compiled modules. A pure wheel does not contain it."""
+"""Name of the shared library that contains the code of all compiled modules. A pure Python wheel
+does not contain it."""
 
 
 def installed_form() -> str:
-    """Return "compiled" or "interpreted": the form of Ottla that is installed."""
+    """Return "compiled" or "interpreted", the form in which Ottla is installed."""
     return "interpreted" if find_spec(COMPILED_LIBRARY) is None else "compiled"

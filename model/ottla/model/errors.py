@@ -152,7 +152,8 @@ class ErrorCode(IntEnum):
 
 
 class Row(NamedTuple):
-    """One error: its code, its name, whether the same request may be retried, and its meaning."""
+    """Description of one error code: its number, its name, whether the same request may be retried,
+    and its meaning."""
 
     code: int
     name: str
@@ -508,18 +509,19 @@ ERRORS: dict[int, Row] = {row.code: row for row in ROWS}
 
 
 def row_of(code: int) -> Row:
-    """Return the row of an error code. An unknown code has the row of UNKNOWN_SERVER_ERROR."""
+    """Return the description of an error code. For an unknown code, returns that of
+    UNKNOWN_SERVER_ERROR."""
     return ERRORS.get(code, ERRORS[ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
 def code_of(number: int) -> ErrorCode:
-    """Return the error code with a number from a response. An unknown number gives
-    UNKNOWN_SERVER_ERROR."""
+    """Return the error code with the number in a response. Returns UNKNOWN_SERVER_ERROR for an
+    unknown number."""
     return ErrorCode(row_of(number).code)
 
 
 class OttlaError(Exception):
-    """Base class of the five families below. It is never raised itself."""
+    """Base class of Ottla's exceptions. Ottla raises only its subclasses."""
 
 
 class ProtocolError(OttlaError):
@@ -535,13 +537,13 @@ class ProtocolError(OttlaError):
 
 
 REFUSAL_CHARS_MAX = 500
-"""Maximum length of a refusal's message, in characters. A smaller limit cuts off our own longest
-messages. A longer message fits neither into the headers of a gRPC response once it is escaped, nor
-beside a long name in a Kafka response."""
+"""Maximum length of a refusal's message, in characters. A smaller limit would cut off Ottla's own
+longest messages. With a larger limit, an escaped message may not fit into the headers of a gRPC
+response, or next to a long name in a Kafka response."""
 
 
 def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
-    """Return the text, shortened in the middle if it is longer than `chars_max`."""
+    """Return `text`, with its middle left out if it is longer than `chars_max` characters."""
     if len(text) <= chars_max:
         return text
     cut = f" [{len(text)} characters] "
@@ -550,10 +552,11 @@ def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
 
 
 class RefusedError(OttlaError):
-    """A well-formed request was refused; `code` is a row of `ERRORS`.
+    """Refusal of a well-formed request, with one of Kafka's error codes.
 
-    `message` is one sentence for the person who sent the request. Its length is limited even if it
-    quotes an untrusted request. The default is the meaning in the row of the code.
+    `code` is a row of `ERRORS`. `message` is one sentence for the person who sent the request; its
+    default is the meaning of the code. The length of the message is limited, because it may quote
+    an untrusted request.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -570,8 +573,8 @@ class RefusedError(OttlaError):
 
 
 class CorruptDataError(OttlaError):
-    """Data that Ottla wrote is corrupt. The log that contains the data goes offline; all other logs
-    stay online."""
+    """Data that Ottla wrote is corrupt. The log that contains it goes offline; all other logs stay
+    online."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
@@ -579,15 +582,15 @@ class CorruptDataError(OttlaError):
 
 
 class NewerReleaseError(OttlaError):
-    """Data that a newer release of Ottla wrote, and that this release cannot interpret.  The node
-    stops with this error; the data is intact."""
+    """A newer release of Ottla wrote data that this release cannot interpret. The node stops with
+    this error. The data is intact."""
 
 
 class ConfigError(OttlaError):
-    """A setting is wrong.
+    """A setting has an invalid value.
 
-    A client raises this error when it is opened or configured. A node or a command prints its
-    message and exits.
+    A client raises this error when a program opens or configures the client. A node or a command
+    prints the message and exits.
     """
 
     def __init__(self, setting: str, problem: str) -> None:
@@ -595,7 +598,8 @@ class ConfigError(OttlaError):
         self.setting = setting
         """Kafka's key of the setting, or the command-line option."""
         self.problem = problem
-        """The wrong value, and the values that are allowed."""
+        """Description of the wrong value and of the values that are allowed, as the second part of
+        a sentence."""
 
 
 assert len(ERRORS) == len(ROWS) == len(ErrorCode)
@@ -603,7 +607,8 @@ assert all(ErrorCode(row.code).name == row.name for row in ROWS)
 
 
 def only_error(error: BaseException) -> BaseException:
-    """Return the only error in nested exception groups, or the group if there are several."""
+    """Return the only exception in nested exception groups, or the outermost group if it contains
+    several exceptions."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Error messages of one response, limited in number. Each message explains one error code.
+"""Limit on the number of error messages in one response. Each message explains one error code.
 
 A request may name any number of unknown topics or other items. With a message for each item, a
 response could be many times as large as its request. Every item still gets its error code, and the
@@ -6,13 +6,13 @@ first thousand messages are enough for any reader.
 """
 
 EXPLAINED_MAX = 1_000
-"""Maximum number of messages per response. With a smaller number, operators' tools lack messages;
-with a larger number, a request of 1 MiB can cause a response of tens of MiB."""
+"""Maximum number of error messages per response. With a smaller number, users of admin tools miss
+explanations. With a larger number, a request of 1 MiB can cause a response of tens of MiB."""
 
 
 class Explanations:
-    """The error messages of one response. After `EXPLAINED_MAX` messages, further errors have only
-    their code."""
+    """Counter of the error messages in one response. After `EXPLAINED_MAX` messages, further errors
+    get only their code."""
 
     __slots__ = ("_left",)
 

@@ -1,4 +1,4 @@
-"""Pause of the garbage collector while many long-lived objects are created."""
+"""Pause of Python's garbage collector while code creates many long-lived objects."""
 
 import gc
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause the garbage collector within the block, so that it does not visit all objects
-    repeatedly while many are created."""
+    """Pause Python's garbage collector within the block. Otherwise it would examine all existing
+    objects again and again while the block creates many more."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,5 @@
-"""Ids, offsets and epochs: distinct types for integers that must never be mixed up."""
+"""Ids, offsets and epochs. Each is a type of its own, so that a type checker finds integers that
+are mixed up."""
 
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple, NewType
@@ -12,7 +13,8 @@ Offset = NewType("Offset", int)
 `[base, end)`."""
 
 Epoch = NewType("Epoch", int)
-"""Number of a leadership, as an int32 that only increases. -1 if no epoch is known."""
+"""Leader epoch: the number of a leadership, as an int32 that only increases. -1 if no epoch is
+known."""
 
 ProducerId = NewType("ProducerId", int)
 """Id of an idempotent producer, as an int64. -1 if there is none."""
@@ -29,7 +31,8 @@ METADATA_TOPIC_ID = UUID(int=1)
 """The reserved topic id of the metadata log (Kafka's `Uuid.METADATA_TOPIC_ID`)."""
 
 RESERVED_UUIDS_BELOW = 100
-"""Kafka never assigns ids whose number is below this one."""
+"""Lower bound of the ids that may be assigned. Kafka reserves the ids whose numeric value is
+smaller."""
 
 
 def uuid_text(uuid: UUID) -> str:
@@ -40,8 +43,8 @@ def uuid_text(uuid: UUID) -> str:
 def parse_node_id(text: str) -> NodeId | None:
     """Return the node id in a text, or None if the text is not a node id.
 
-    The length of the text is checked first, because the text may be untrusted, and Python refuses
-    to parse integers of thousands of digits.
+    The length of the text is checked before it is parsed, because the text may be untrusted, and
+    Python raises an error for integers of thousands of digits.
     """
     if not text.isdecimal() or len(text) > len(str(NODE_ID_MAX)) or int(text) > NODE_ID_MAX:
         return None
@@ -49,7 +52,7 @@ def parse_node_id(text: str) -> NodeId | None:
 
 
 class TopicPartition(NamedTuple):
-    """One partition by topic name, as in files and old requests."""
+    """A partition, identified by topic name, as in files and in old versions of requests."""
 
     topic: str
     """Name of the topic."""
@@ -61,7 +64,8 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition by topic id, which distinguishes topics of the same name."""
+    """A partition, identified by topic id. A deleted topic and a new topic of the same name have
+    different ids."""
 
     topic_id: UUID
     partition: int

@@ -1,17 +1,17 @@
-"""The command that installs an optional extra of Ottla. Ottla itself is not on any package
-index."""
+"""The command that installs an optional extra of Ottla. Ottla itself is not available from a
+package index."""
 
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
-"""Directory of pyproject.toml if this module runs from a checkout."""
+"""Directory of pyproject.toml if this module runs from a source checkout."""
 
 
 def install_hint(extra: str, checkout: Path = CHECKOUT) -> str:
-    """Return the command that installs an extra in the same way as Ottla itself was installed.
+    """Return the command that installs an extra, in the same way as Ottla itself was installed.
 
-    For a checkout, it is the command in the README. For an installed wheel, it names the extra's
-    packages, which are on every index.
+    For a source checkout, it is the command in the README. For an installed wheel, the command
+    names the packages that the extra requires, which are available from every package index.
     """
     packages = [] if (checkout / "pyproject.toml").exists() else _packages_of(extra)
     if packages:

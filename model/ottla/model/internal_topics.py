@@ -1,9 +1,8 @@
-"""Topics in which brokers store their own state, by Kafka's names.
+"""Topics in which brokers store their own state, under Kafka's names.
 
-Clients may read these topics like any other topic, but may neither write to them nor delete records
-from them, because after a failover a coordinator must find only records that coordinators wrote.
-Kafka exempts one client id from that rule. A client chooses its id itself, so Ottla has no such
-exception.
+Clients may read these topics, but may neither write to them nor delete records from them. After a
+failover, a coordinator reads its topic and must find only records that coordinators wrote. Kafka
+exempts one client id from this rule. Ottla does not, because a client chooses its client id itself.
 """
 
 OFFSETS_TOPIC = "__consumer_offsets"

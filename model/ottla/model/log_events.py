@@ -60,7 +60,7 @@ EVENTS: Mapping[str, str] = {
     "certificate.refused": "A changed certificate could not be taken; the one of before holds.",
     "network.trouble": "A line about connections.",
 }
-"""Meaning of every event that nodes log, by the event's name."""
+"""Description of every event that nodes log, by the event's name."""
 
 UNNAMED = "log.line"
 
@@ -84,12 +84,13 @@ EVENT_OF_LOGGER: Mapping[str, str] = {
     "ottla.broker.transactions": "transaction.trouble",
     "ottla.node.network": "network.trouble",
 }
-"""Default event of log lines that name none, by their logger. If the logger is not listed, the
-nearest logger above it applies."""
+"""Event name of log lines that specify none, by the name of their logger. A logger that is not
+listed uses the entry of its nearest listed ancestor."""
 
 
 def event(name: str, **fields: object) -> dict[str, object]:
-    """Return the `extra` of a log call: the event's name, and its values for log.format=json."""
+    """Return the argument `extra` of a log call: the event's name, and the event's values for
+    `log.format=json`."""
     assert name in EVENTS, name
     return {"event": name, "fields": fields}
 

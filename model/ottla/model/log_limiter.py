@@ -1,15 +1,16 @@
-"""Limit of the log lines that clients on the network can cause. Pure: the time is an argument."""
+"""Limit on the log lines that clients on the network can cause. Pure: the current time is an
+argument."""
 
 LINES_PER_WINDOW_MAX = 10
-"""Number of lines that are logged per window. A smaller number hides what is happening; a larger
-number may fill a disk."""
+"""Maximum number of lines that are logged per time window. A smaller number hides what is
+happening. With a larger number, a client may fill a disk."""
 
 WINDOW_MS = 10_000
 
 
 class LogLimiter:
-    """A limiter that admits a limited number of log lines per time window and counts the suppressed
-    ones."""
+    """Limiter of log lines. It admits a fixed number of lines per time window and counts the
+    suppressed ones."""
 
     __slots__ = ("_line_count", "_lines_max", "_suppressed_count", "_window_end_ms")
 
@@ -20,8 +21,8 @@ class LogLimiter:
         self._suppressed_count = 0
 
     def admit(self, now_ms: int) -> int | None:
-        """Return whether a log line may be logged now: None if not, otherwise the number of lines
-        suppressed before it."""
+        """Decide whether a log line may be logged at `now_ms`. Returns the number of lines
+        suppressed since the last admitted one, or None if this line must be suppressed too."""
         if now_ms >= self._window_end_ms:
             self._window_end_ms = now_ms + WINDOW_MS
             self._line_count = 0

@@ -1,4 +1,4 @@
-"""Runs a coroutine that never waits, without an event loop."""
+"""Execution of a coroutine that never waits, without an event loop."""
 
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -7,7 +7,8 @@ T = TypeVar("T")
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine, which must not suspend."""
+    """Run a coroutine to its end and return its result. Raises AssertionError if the coroutine
+    waits for anything."""
     try:
         coroutine.send(None)
     except StopIteration as end:

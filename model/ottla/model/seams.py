@@ -1,7 +1,8 @@
-"""Interfaces of time, randomness and the network (the interface of the disk is in storage).
+"""Interfaces of time, randomness and the network, which simulations replace. The interface of the
+disk is in the package storage.
 
-Each interface has exactly two implementations: the real one, and one for simulations. Pure modules
-receive times and ids as arguments; only drivers use these interfaces.
+Each interface has exactly two implementations: the real one and the simulated one. Pure modules
+receive times and ids as arguments. Only drivers use these interfaces.
 """
 
 from collections.abc import Awaitable
@@ -10,10 +11,10 @@ from uuid import UUID
 
 
 class Clock(Protocol):
-    """A clock: `monotonic_ms` for durations and sessions, `wall_ms` for record timestamps."""
+    """A clock. Durations and sessions use `monotonic_ms`, record timestamps use `wall_ms`."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since an arbitrary start. The value never decreases."""
+        """Return milliseconds since an arbitrary point in time. The value never decreases."""
         ...
 
     def wall_ms(self) -> int:
@@ -22,7 +23,7 @@ class Clock(Protocol):
 
 
 class Rng(Protocol):
-    """A source of randomness: back-off jitter, placement, random ids."""
+    """A source of random numbers, used for retry jitter, replica placement and random ids."""
 
     def random(self) -> float:
         """Return a float in `[0, 1)`."""
@@ -38,35 +39,37 @@ class Rng(Protocol):
 
 
 class ByteStream(Protocol):
-    """A byte stream to and from one peer. If the peer has closed it, calls raise OSError or the
-    corresponding error of trio."""
+    """A byte stream to and from one peer. Methods raise OSError, or the corresponding error of
+    trio, if the peer has closed the connection."""
 
     async def send_all(self, data: bytes, /) -> None:
-        """Send all bytes. After a cancellation the number of bytes sent is unknown."""
+        """Send all bytes. After a cancellation, the number of bytes that were sent is unknown."""
         ...
 
     async def receive_some(self, max_bytes: int, /) -> bytes | bytearray:
-        """Return received bytes, waiting for at least one. Returns no bytes if the peer has closed
-        its side."""
+        """Wait for at least one byte and return the received bytes. Returns no bytes if the peer
+        has closed its side."""
         ...
 
     def receive_into(self, room: memoryview, /) -> Awaitable[int]:
-        """Receive as `receive_some` does, but into the caller's buffer. Returns the number of
-        bytes."""
+        """Wait for at least one byte and store the received bytes in `buffer`. Returns their
+        number, which is 0 if the peer has closed its side."""
         ...
 
     def abort(self) -> None:
-        """Close at once, and wake up the peer and all waiting tasks. Closing twice is allowed."""
+        """Close the connection at once. The peer and all waiting tasks notice it immediately. A
+        second call has no effect."""
         ...
 
     async def aclose(self) -> None:
-        """Close the stream; bytes that were sent are still delivered."""
+        """Close the stream. Bytes that were already sent are still delivered."""
         ...
 
 
 class Transport(Protocol):
-    """A source of connections to other machines."""
+    """Factory of connections to other machines."""
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect to an address, and return the stream. Raises OSError if nothing listens there."""
+        """Connect to an address, and return the stream. Raises OSError if no process listens
+        there."""
         ...

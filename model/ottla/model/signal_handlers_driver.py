@@ -15,8 +15,9 @@ def signal_handlers(handler: Handler, *numbers: int) -> Iterator[None]:
     """Handle the given signals with `handler` until the block ends, then restore the earlier
     handlers.
 
-    Does nothing outside the main thread, because Python sets handlers only there. An earlier
-    handler that was not installed by Python cannot be restored; `handler` then remains installed.
+    Does nothing outside the main thread, because Python can set handlers only in that thread. An
+    earlier handler that was not installed by Python code cannot be restored. In this case `handler`
+    stays installed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,9 +1,11 @@
-"""Layout of text tables: aligned columns, within a given width.
+"""Layout of text tables with aligned columns, within a given width.
 
-Pure. A table that is too wide is fitted by one rule: the widest columns are narrowed, and a cell
-that is longer than its column continues on the next line. Texts are narrowed before numbers.
-Invariants: WithinWidth (no line is wider than the table may be, or than 120 columns), and
-NothingLost (the parts of a cell, joined, are the cell without the spaces at which it was broken).
+Pure. If a table is too wide, its widest columns are narrowed. A cell that is longer than its column
+continues on the next line. Columns of text are narrowed before columns of numbers.
+
+Invariants: WithinWidth (no line is wider than the given width or, if that is too narrow, 120
+columns), and NothingLost (the parts of a broken cell, joined, are the cell without the spaces at
+which it was broken).
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,20 +13,22 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 TABLE_WIDTH = 120
-"""Default limit of a table's width, in characters. If a table fits a narrower terminal only with
-broken numbers or header words, it is fitted into this width, and the terminal breaks its lines."""
+"""Default width of a table, in characters. A table that would fit a narrower terminal only with
+broken numbers or header words is laid out for this width instead, and the terminal wraps its lines.
+"""
 
 GAP = "  "
 TEXT_WIDTHS_MIN = (16, 8)
-"""Widths below which text columns are not narrowed as long as numbers stay whole. The first width
-with which the table fits is used."""
+"""Minimum widths of text columns, in characters, that are tried in this order before numbers are
+broken. The first width with which the table fits is used."""
 
 JOINTS = frozenset(",;:/-._=…")
-"""Characters after which a word may be broken."""
+"""Characters after which a long word may be broken."""
 
 
 class TableLines(NamedTuple):
-    """The lines of a table: the lines of its header, and the lines of its rows."""
+    """The lines of a laid-out table, with the header's lines separate from the lines of the
+    rows."""
 
     header: list[str]
     rows: list[str]
@@ -38,9 +42,9 @@ def lay_out(
     is_identifier: Sequence[bool] = (),
     width: int = TABLE_WIDTH,
 ) -> TableLines:
-    """Return the lines of a table, with numbers aligned to the right and texts to the left.
+    """Return the lines of a table. Numbers are aligned to the right, texts to the left.
 
-    Identifiers are broken only if numbers have to be broken too, so that users can copy them.
+    Identifiers are not broken as long as numbers need not be broken, so that users can copy them.
     """
     is_whole = [
         one or other for one, other in zip_longest(is_number, is_identifier, fillvalue=False)
@@ -58,8 +62,8 @@ def fitted_widths(
     is_whole: Sequence[bool],
     width: int,
 ) -> list[int]:
-    """Return the column widths with which a table fits into `width`. Columns marked in `is_whole`
-    are narrowed last."""
+    """Return the width of each column so that the table fits into `width`. Columns for which
+    `is_whole` is true are narrowed last."""
     cells = [max((len(row[at]) for row in rows), default=0) for at in range(len(headers))]
     natural = [max(len(header), cell) for header, cell in zip(headers, cells, strict=True)]
     room = max(len(headers), width - len(GAP) * (len(headers) - 1))
@@ -77,8 +81,8 @@ def fitted_widths(
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Return a text in parts of at most `width` characters, broken at spaces where possible, else
-    after punctuation."""
+    """Split a text into parts of at most `width` characters. The text is split at spaces where
+    possible, otherwise after punctuation."""
     parts = []
     while len(text) > width:
         end = _break_of(text, width)

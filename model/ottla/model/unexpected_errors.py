@@ -1,11 +1,10 @@
-"""Counting and logging of unexpected exceptions, each of which ends only the owner in which it
-occurred.
+"""Counts and logs unexpected exceptions. Each of them ends only the owner in which it occurred.
 
-An owner is a connection, a request, a partition, a group, a publisher or a background task. Its
-outermost function catches `Exception`, reports it here, and ends only that owner. The first error
-of a kind (owner, type and raising line) is logged with its traceback. Repetitions are logged as one
-line each. After `LINES_PER_KIND_MAX` lines they are only counted, so that a client that repeats a
-request cannot fill a disk.
+An owner is a connection, a request, a partition, a group, a publisher or a background task. The
+outermost function of an owner catches `Exception`, reports it here, and ends only that owner. The
+first exception of a kind (kind of owner, exception type and raising line) is logged with its
+traceback. Repetitions are logged as one line each. After `LINES_PER_KIND_MAX` lines they are only
+counted, so that a client that repeats a request cannot fill a disk.
 """
 
 import logging
@@ -14,12 +13,12 @@ from collections import Counter
 from ottla.model.errors import shortened
 
 LINES_PER_KIND_MAX = 100
-"""Maximum number of log lines per kind of error. A smaller number hides how often the error occurs;
-a larger number fills the log."""
+"""Maximum number of log lines per kind of exception. With a smaller number, the log does not show
+how often the exception occurs. A larger number fills the log."""
 
 KINDS_MAX = 1_000
-"""Maximum number of kinds of errors that are remembered. A program has few lines that raise errors,
-so this limit is a last resort."""
+"""Maximum number of kinds of exceptions that are remembered. Few lines of the program raise
+unexpected exceptions, so this limit is rarely reached."""
 
 
 class UnexpectedErrors:
@@ -31,11 +30,11 @@ class UnexpectedErrors:
         self._logger = logger or logging.getLogger("ottla.errors")
         self._kinds: Counter[tuple[str, str, str, int]] = Counter()
         self.counts: Counter[str] = Counter()
-        """Number of errors by kind of owner."""
+        """Number of unexpected exceptions, by kind of owner."""
 
     def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        """Count and log an unexpected exception that ended `owner`. `owner_kind` is "request",
-        "partition" and so on."""
+        """Count and log an unexpected exception that ended `owner`. `owner_kind` is the kind of
+        owner: "request", "partition" and so on."""
         self.counts[owner_kind] += 1
         kind = (owner_kind, type(error).__qualname__, *_raised_at(error))
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:

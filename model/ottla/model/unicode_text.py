@@ -1,10 +1,9 @@
-r"""Detection and replacement of texts that UTF-8 cannot encode because they contain lone
-surrogates.
+r"""Detection and replacement of lone surrogates in texts, which UTF-8 cannot encode.
 
-Pure. Python's `str` may contain lone surrogates. They originate from JSON escapes (`\ud800`),
-command lines and file names. The rule: code that accepts input refuses such a text
-(`is_encodable`). Code whose output is read by others, such as `/metrics`, replaces these characters
-and raises no error (`encodable`).
+Pure. Python's `str` may contain lone surrogates. They come from JSON escapes (`\ud800`), command
+lines and file names. Code that accepts input refuses a text with lone surrogates (`is_encodable`).
+Code whose output is read by other programs, such as `/metrics`, replaces them and raises no error
+(`encodable`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text."""
+    """Return whether UTF-8 can encode a text, which is true unless it contains lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -22,7 +21,8 @@ def is_encodable(text: str) -> bool:
 
 
 def are_encodable(value: Any) -> bool:
-    """Return whether UTF-8 can encode all texts in a value: in a list, a mapping or a dataclass."""
+    """Return whether UTF-8 can encode all texts in a value, including those in lists, mappings and
+    dataclasses."""
     if isinstance(value, str):
         return is_encodable(value)
     if isinstance(value, Mapping):

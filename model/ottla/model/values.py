@@ -1,11 +1,11 @@
-"""Frozen value classes, equivalent to `dataclass(frozen=True, slots=True)`, and created in a
+"""Frozen value classes, equivalent to `dataclass(frozen=True, slots=True)`, but defined in a
 quarter of the time.
 
 `dataclass` compiles six functions per class, which takes about 0.5 ms. With the 140 value classes
-of a node, this was a quarter of the node's import time. `frozen` compiles only `__init__`; its
-other functions are the same for all classes and use a getter of the fields. `fields`, `replace`,
-`asdict`, pickling and `match` work as with `dataclass`, and so do `repr=False`, `compare=False` and
-`init=False` of a field.
+of a node, this was a quarter of the node's import time. `frozen` compiles only `__init__`; all
+other methods are shared by all classes and read the fields through a common getter. `fields`,
+`replace`, `asdict`, pickling and `match` work as with `dataclass`, and so do `repr=False`,
+`compare=False` and `init=False` of a field.
 
 Compiled modules still use `dataclass`, which the compiler knows, and so do classes with an order.
 """
@@ -26,8 +26,8 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]: ...
 def frozen(
     cls: type[T] | None = None, /, *, kw_only: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Return a class as a value class: frozen, with slots, compared and hashed by its fields.
-    Returns a decorator if only `kw_only` is given."""
+    """Make a class a value class: frozen, with slots, compared and hashed by its fields. Returns a
+    decorator if no class is given, as in `@frozen(kw_only=True)`."""
     if cls is None:
         return lambda cls: _made(cls, is_kw_only=kw_only)
     return _made(cls, is_kw_only=kw_only)

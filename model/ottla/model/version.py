@@ -1,5 +1,5 @@
-"""Ottla's version as a constant. Reading the version of an installed package would import 50
-modules."""
+"""Ottla's version as a constant. Reading the version from the metadata of the installed package
+would import 50 modules."""
 
 VERSION = "0.2.0"
 """Equals the version in pyproject.toml."""

@@ -1,9 +1,9 @@
-"""Conversion of untrusted texts for display: characters that control a terminal are shown as
-escapes.
+"""Conversion of untrusted texts for display. Invisible characters and characters that control a
+terminal are shown as escapes.
 
 Pure. Names of groups, members, clients and hosts may contain any character. A control character can
-move the cursor or set the terminal's title, a bidirectional override makes a name look like another
-one, and invisible characters hide that two names differ.
+move the cursor or set the terminal's title. A bidirectional override can make a name look like
+another one. Invisible characters can hide that two names differ.
 """
 
 import json
@@ -21,10 +21,11 @@ UNSAFE_BUT_LAYOUT = re.compile(f"(?![\n\t])[{INVISIBLE}]")
 
 
 def visible(text: str, *, keeps_layout: bool = False) -> str:
-    r"""Return a text with invisible characters as escapes: `\x1b`, `\u202e`, `\U000e0041`.
+    r"""Return a text in which invisible characters are replaced by escapes: `\x1b`, `\u202e`,
+    `\U000e0041`.
 
-    With `keeps_layout`, line ends and tabs are kept, for texts whose line ends were written by
-    Ottla itself.
+    With `keeps_layout`, line ends and tabs are kept. This is for texts whose line ends were written
+    by Ottla itself.
     """
     pattern = UNSAFE_BUT_LAYOUT if keeps_layout else UNSAFE
     return pattern.sub(_escape, text)
@@ -33,7 +34,8 @@ def visible(text: str, *, keeps_layout: bool = False) -> str:
 def visible_json(
     value: Any, *, indent: int | None = None, separators: tuple[str, str] | None = None
 ) -> str:
-    """Return a value as readable JSON that is as safe to display as the result of `visible`."""
+    """Return a value as JSON in which only the characters that `visible` would replace are escaped.
+    Other characters outside ASCII are kept."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, separators=separators)
     # JSON escapes only C0. Outside of its strings only line ends would need an escape.
     return UNSAFE_BUT_LAYOUT.sub(lambda found: json.dumps(found.group())[1:-1], text)

@@ -123,8 +123,8 @@ class FaultyServer(SocketServer):
                 await super().serve_connections()
 
     def host(self, channel: Channel, peer: Peer, now_ms: int) -> None:
-        """Create and return the connection for a newly accepted channel. The connection applies the
-        broker's faults."""
+        """Create the connection for a newly accepted channel, and give it the broker's faults to
+        apply."""
         super().host(channel, peer, now_ms)
         assert isinstance(channel.connection, FaultyConnection)
         channel.connection.faults = self.faults

@@ -1,4 +1,4 @@
-"""The planner of moves that balance a cluster or empty a broker.  Pure.
+"""Planner of replica moves that balance a cluster, or that empty a broker before its removal. Pure.
 
 cluster_load.py    input: brokers, partitions, limits
 move_plan.py       output: moves, reasons for moves not made, loads before and after

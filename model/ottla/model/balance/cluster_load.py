@@ -1,4 +1,4 @@
-"""The input of the planner: brokers, partitions and limits."""
+"""Input of the planner of balance moves: brokers, partitions and limits."""
 
 from collections.abc import Collection
 from dataclasses import field
@@ -11,7 +11,7 @@ from ottla.model.values import frozen
 
 
 class Volume(NamedTuple):
-    """Space of the file system of one log directory, in bytes."""
+    """File system that contains a log directory: its size and its used space, in bytes."""
 
     total_bytes: int
     used_bytes: int
@@ -25,34 +25,35 @@ class BrokerLoad:
     id: NodeId
     rack: str | None = None
     host: str | None = None
-    """Name of the machine.  Brokers without a name count as one machine, as in the placement of
-    new replicas."""
+    """Name of the machine that runs the broker. All brokers without a name count as running on one
+    machine, as in the placement of new replicas."""
     is_active: bool = True
     """True if the broker is neither fenced nor drained."""
     is_cordoned: bool = False
     """True if the broker accepts no new replica (KIP-1066)."""
     version: str = ""
-    """Release of the broker.  Empty if unknown."""
+    """Release of Ottla that the broker runs. Empty if unknown."""
     volumes: tuple[Volume, ...] | None = ()
-    """File systems of the log directories.  Empty if the broker reports no space; None if it did
-    not report its logs, so that nothing is known about their sizes."""
+    """File systems of the broker's log directories. Empty if the broker reports no disk space. None
+    if the broker has not described its logs, so that their sizes are unknown."""
 
     @property
     def domain(self) -> tuple[str | None, str | None]:
-        """Rack and host of the broker."""
+        """Failure domain of the broker: its rack and its host."""
         return self.rack, self.host
 
     @property
     def total_bytes(self) -> int:
-        """Size of all volumes in bytes; 0 if unknown."""
+        """Total size of the broker's volumes in bytes; 0 if unknown."""
         return sum(one.total_bytes for one in self.volumes or ())
 
     def room_bytes(self, percent_max: int) -> int | None:
-        """Return the number of bytes that the fullest volume accepts before it is `percent_max`
-        full, or None if its size is unknown.
+        """Return the number of bytes that a replica may have so that it fits on every volume of the
+        broker. A volume may be at most `percent_max` percent full. Returns None if the sizes of the
+        volumes are unknown.
 
-        The broker itself selects the directory of a new replica, so each directory must have enough
-        free space.
+        The broker itself selects the log directory of a new replica, so each volume must have
+        enough free space.
         """
         rooms = [
             one.total_bytes * percent_max // 100 - one.used_bytes
@@ -64,11 +65,11 @@ class BrokerLoad:
 
 @frozen(kw_only=True)
 class PartitionLoad:
-    """Load of one partition: its replicas, its size and its rate."""
+    """Load of one partition: its replicas, its size and its produce rate."""
 
     at: TopicPartition
     replicas: tuple[NodeId, ...]
-    """Replicas in order of preference: the first is the preferred leader."""
+    """Broker ids of the replicas in order of preference. The first is the preferred leader."""
     isr: tuple[NodeId, ...]
     leader: NodeId = NO_NODE
     size_bytes: int = 0
@@ -78,7 +79,8 @@ class PartitionLoad:
     is_moving: bool = False
     """True if a reassignment of the partition is in progress."""
     has_throttle: bool = False
-    """True if the topic has a list of throttled replicas that was not set by a balance."""
+    """True if the topic has a list of throttled replicas that was not set by a balance, but for
+    example by an administrator."""
 
 
 @frozen(kw_only=True)
@@ -86,29 +88,31 @@ class BalanceLimits:
     """Limits for one balance plan."""
 
     throttle_bytes_per_s: int | None = None
-    """Maximum rate of the moves to and from each broker, in bytes per second. None means no
-    limit."""
+    """Maximum rate at which each broker sends, and receives, the data of the moves, in bytes per
+    second. None means no limit."""
     disk_percent_max: int = 80
     """Maximum percentage of a volume that may be in use after the moves. A larger value leaves less
-    space for records that are produced meanwhile."""
+    space for records that clients produce during the moves."""
     tolerance_percent: int = 10
-    """Maximum deviation of a broker from the mean, in percent. With a smaller value, more data is
-    moved for less effect."""
+    """Maximum deviation of a broker from its share of the load, in percent. With a smaller value,
+    the moves copy more data for a smaller improvement."""
     ignored_bytes: int = 64 * MIB
-    """Deviation from the mean, in bytes, that is too small to justify copying logs."""
+    """Deviation of a broker from its share, in bytes, up to which no logs are copied to reduce
+    it."""
     moves_max: int = MOVES_MAX
-    """Maximum number of partitions in one plan."""
+    """Maximum number of partitions that one plan moves."""
     work_max: int = 1_000_000
-    """Maximum number of candidate moves that the search examines, at some µs each.  With fewer, the
-    plan of a large cluster may end before it is balanced; the next plan continues."""
+    """Maximum number of candidate moves that the search examines. Each takes some microseconds.
+    With a smaller number, the plan of a large cluster may be incomplete; the next plan then
+    continues."""
 
 
 @frozen(kw_only=True)
 class ClusterLoad:
-    """Description of a cluster for the planner of moves: its brokers and partitions."""
+    """Brokers and partitions of a cluster, as input of the planner of balance moves."""
 
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]
     leaving: Collection[NodeId] = field(default_factory=frozenset)
-    """Brokers to free of all replicas.  They get no replica, and nothing else moves while one is
-    leaving."""
+    """Ids of the brokers that must lose all their replicas. They receive no replica. If there are
+    any, the planner moves only their replicas."""

@@ -1,20 +1,22 @@
-"""Replicas that share a failure domain: a rack, or a host in it.  Pure."""
+"""Failure domains of replicas: a rack, or a host within a rack. Pure."""
 
 from collections.abc import Iterable, Mapping
 
 from ottla.model.ids import NodeId
 
 Domain = tuple[str | None, str | None]
-"""Rack and host of a broker: its failure domain."""
+"""Failure domain of a broker: the names of its rack and of its host. A name is None if it is not
+known."""
 
 NO_DOMAIN: Domain = (None, None)
 Collisions = tuple[int, int]
-"""Number of replicas that share a rack with another one, and the same for hosts."""
+"""Two counts for the replicas of one partition: surplus replicas in the same rack, and surplus
+replicas on the same host. Two replicas in one rack count as one surplus."""
 
 
 def collisions(domains: Mapping[NodeId, Domain], replicas: Iterable[NodeId]) -> Collisions:
-    """Return the number of replicas that share a rack with an earlier replica, and the number that
-    share a host with one."""
+    """Return the number of replicas that share a rack with an earlier replica, and the number of
+    replicas that share a host with an earlier replica."""
     found = [domains.get(one, NO_DOMAIN) for one in replicas]
     racks = {rack for rack, _ in found}
     return len(found) - len(racks), len(found) - len(set(found))

@@ -1,4 +1,5 @@
-"""The output of the planner: moves, reasons for moves not made, loads before and after."""
+"""Output of the planner of balance moves: moves, reasons for moves not made, and broker loads
+before and after."""
 
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from ottla.model.values import frozen
 
 @frozen
 class PlannedMove:
-    """One partition before and after a planned move."""
+    """A planned move of one partition: its replicas before and after."""
 
     at: TopicPartition
     before: tuple[NodeId, ...]
@@ -18,7 +19,7 @@ class PlannedMove:
 
     @property
     def adding(self) -> tuple[NodeId, ...]:
-        """Brokers that copy the partition."""
+        """Brokers that copy the partition during the move."""
         return tuple(one for one in self.after if one not in self.before)
 
     @property
@@ -28,21 +29,23 @@ class PlannedMove:
 
     @property
     def copied_bytes(self) -> int:
-        """Number of bytes that the new replicas copy."""
+        """Total number of bytes that all new replicas copy."""
         return len(self.adding) * self.size_bytes
 
 
 class UnmovedReason(NamedTuple):
-    """The reason why a partition, the replicas of a broker, or the whole cluster does not move."""
+    """The reason why the planner does not move a partition, the replicas of a broker, or anything
+    at all."""
 
     subject: str
-    """The partition or broker.  Empty for the whole cluster."""
+    """The partition or broker that the reason is about. Empty if the reason applies to the whole
+    cluster."""
     reason: str
 
 
 class BrokerTotals(NamedTuple):
-    """Load of one broker: bytes of its replicas, their number, and the partitions that it leads if
-    every preferred leader leads."""
+    """Load of one broker: the bytes of its replicas, their number, and the number of partitions
+    whose preferred leader it is."""
 
     size_bytes: int
     replica_count: int
@@ -51,8 +54,9 @@ class BrokerTotals(NamedTuple):
 
 @frozen(kw_only=True)
 class BalancePlan:
-    """Moves in the order in which they are to be started: first elections, then copies. Also the
-    reasons for moves not made, and the loads before and after."""
+    """Planned moves in the order in which they are started: first leader elections, then copies.
+    The plan also contains the reasons for moves not made, and the loads of brokers before and
+    after."""
 
     moves: tuple[PlannedMove, ...] = ()
     unmoved: tuple[UnmovedReason, ...] = ()
@@ -63,12 +67,12 @@ class BalancePlan:
 
     @property
     def copied_bytes(self) -> int:
-        """Number of bytes that all moves copy."""
+        """Total number of bytes that all moves copy."""
         return sum(move.copied_bytes for move in self.moves)
 
     def seconds(self, throttle_bytes_per_s: int) -> float:
-        """Return the shortest duration of the copies under a throttle, which applies to each broker
-        in each direction."""
+        """Return the shortest possible duration of all copies, in seconds. The throttle, in bytes
+        per second, limits what each broker sends and what it receives."""
         arriving: dict[NodeId, int] = {}
         leaving: dict[NodeId, int] = {}
         for move in self.moves:

@@ -1,33 +1,36 @@
-"""The throttle of a balance, adapted to the latency of producers and to the health of replicas.
+"""Throttle of a balance, adapted to the latency of Produce requests and to the health of replicas.
 
-Pure.  The throttle is halved when producers wait longer than before the moves, or when further
-replicas have fallen out of sync.  Otherwise it rises by a quarter, up to its highest value: because
-it falls faster than it rises, it stays below the rate that slows producers, as in TCP.
+Pure. The throttle is halved when Produce requests take longer than before the moves, or when more
+replicas have fallen out of sync. Otherwise it rises by a quarter, up to the configured maximum.
+Like a TCP window, it falls faster than it rises, and so stays below the rate that slows down
+producers.
 """
 
 from collections import deque
 from statistics import median
 
 WORSE_FACTOR = 1.2
-"""Ratio above which the moves are slowed down: the 99th percentile of Produce requests, divided by
-the one before the moves.  A smaller one reacts to chance; a larger one lets producers wait."""
+"""Ratio of the 99th percentile of Produce latency during the moves to the one before them, above
+which the throttle is halved. With a smaller ratio, random variation slows the moves down. With a
+larger ratio, producers wait longer."""
 
 WORSE_US_MIN = 500
-"""Minimum difference in µs that counts.  Without it, a percentile of 0.2 ms that rises to 0.3 ms
-would slow down the moves."""
+"""Minimum increase in Produce latency, in µs, that halves the throttle. Without this minimum, an
+increase from 0.2 ms to 0.3 ms would slow the moves down."""
 
 FIRST_SHARE = 4
-"""Divisor of the highest throttle at which a balance starts while there are producers.  The latency
-of producers is known only some seconds later."""
+"""Divisor of the maximum throttle. A balance starts with the quotient if there are producers,
+because their latency during the moves is measured only some seconds later."""
 
 SAMPLES_KEPT = 30
-"""Number of samples without moves (half a minute) whose median is the percentile to compare
-with."""
+"""Number of latency samples taken before the moves (half a minute), whose median is the normal
+latency of Produce requests."""
 
 
 class BalancePace:
-    """Throttle of a balance, as decided by one controller.  A controller that takes over starts
-    with the lowest percentile that it has seen."""
+    """Throttle of a balance, as one controller decides it. A controller that becomes active during
+    a balance has no samples from before the moves. It uses the lowest percentile that it has seen
+    as the normal latency."""
 
     def __init__(self) -> None:
         self._idle_us: deque[int] = deque(maxlen=SAMPLES_KEPT)
@@ -36,29 +39,30 @@ class BalancePace:
         self._under_replicated: int | None = None
 
     def note_idle(self, p99_us: int | None) -> None:
-        """Record the 99th percentile of Produce requests in µs while nothing moves. None if there
-        were no requests."""
+        """Record the 99th percentile of Produce latency, in µs, while no move is in progress. None
+        means that there were no requests."""
         self._lowest_us = self._under_replicated = None
         self._moving_us.clear()
         if p99_us is not None:
             self._idle_us.append(p99_us)
 
     def note_moving(self, p99_us: int | None) -> None:
-        """Record the 99th percentile of Produce requests in µs during the moves. None if there were
-        no requests."""
+        """Record the 99th percentile of Produce latency, in µs, while moves are in progress. None
+        means that there were no requests."""
         if p99_us is not None:
             self._moving_us.append(p99_us)
 
     def first_rate(self, *, lowest: int, highest: int) -> int:
-        """Return the throttle in bytes per second at which a new balance starts."""
+        """Return the throttle, in bytes per second, at which a new balance starts: the maximum if
+        there are no producers, otherwise a fraction of it."""
         return max(lowest, highest // FIRST_SHARE) if self._idle_us else highest
 
     def next_rate(self, rate: int, *, lowest: int, highest: int, under_replicated: int) -> int:
-        """Return the next throttle in bytes per second.
+        """Return the throttle that follows `rate`, in bytes per second.
 
-        The latency of producers is the median of the percentiles recorded since the last call,
-        because a single one is often high by chance.  `under_replicated` is the number of
-        partitions with replicas out of sync, without those that are being copied.
+        The current latency of producers is the median of the percentiles recorded since the last
+        call, because a single percentile is often high by chance. `under_replicated` is the number
+        of partitions with replicas out of sync, not counting replicas that the balance is copying.
         """
         has_lost = under_replicated > (
             under_replicated if self._under_replicated is None else self._under_replicated

@@ -1,9 +1,9 @@
-"""Text form of a balance plan, as it is stored in the metadata log.  Pure.
+"""Text form of a balance plan, as it is stored in the metadata log. Pure.
 
-The text is the value of the cluster-wide setting `ottla.balance.plan`: moves that are not complete,
-separated by semicolons.  `orders:0:1,2>1,3` moves partition 0 of topic orders from brokers 1 and 2
-to brokers 1 and 3.  A new kind of record would stop nodes of the previous release; a setting does
-not.
+The text is the value of the cluster-wide setting `ottla.balance.plan`: the moves that are not
+complete yet, separated by semicolons. `orders:0:1,2>1,3` moves partition 0 of topic orders from
+brokers 1 and 2 to brokers 1 and 3. The plan is a setting and not a new kind of metadata record,
+because nodes of the previous release would stop at an unknown record.
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ottla.model.ids import NodeId, TopicPartition
 
 MOVES_MAX = 1_000
-"""Maximum number of moves in a plan. Such a plan has some 40 kB, which every node replays whenever
-a move ends. With fewer moves, large clusters need more plans."""
+"""Maximum number of moves in a plan. The text of such a plan has about 40 kB, which every node
+reads again whenever a move ends. With fewer moves, large clusters need more plans."""
 
 _IDS = r"\d{1,10}(?:,\d{1,10})*"
 _MOVE = re.compile(rf"([a-zA-Z0-9._-]{{1,249}}):(\d{{1,10}}):({_IDS})>({_IDS})", re.ASCII)
@@ -23,7 +23,8 @@ ID_MAX = (1 << 31) - 1
 
 
 class StoredMove(NamedTuple):
-    """One move of a stored plan.  If it copies nothing, it is an election of the first replica."""
+    """One move in a stored balance plan. A move that copies nothing elects the first replica as
+    leader."""
 
     at: TopicPartition
     before: tuple[NodeId, ...]
@@ -31,12 +32,12 @@ class StoredMove(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """True if a broker must copy the partition. Otherwise the move is only an election."""
+        """True if a broker must copy the partition. False if the move is only a leader election."""
         return set(self.before) != set(self.after)
 
     @property
     def brokers(self) -> set[NodeId]:
-        """Brokers that take part in the move."""
+        """Brokers that have a replica of the partition before or after the move."""
         return {*self.before, *self.after}
 
     @property
@@ -51,7 +52,7 @@ class StoredMove(NamedTuple):
 
 
 def moves_text(moves: Iterable[StoredMove]) -> str:
-    """Return moves as the text of a stored balance plan."""
+    """Return the text form of moves, as stored in a balance plan."""
     return ";".join(
         f"{one.at.topic}:{one.at.partition}:{_ids(one.before)}>{_ids(one.after)}" for one in moves
     )
@@ -59,7 +60,11 @@ def moves_text(moves: Iterable[StoredMove]) -> str:
 
 @lru_cache(maxsize=8)
 def parse_moves(text: str) -> tuple[StoredMove, ...]:
-    """moves such as orders:0:1,2>1,3, separated by semicolons, each partition once."""
+    """moves such as orders:0:1,2>1,3, separated by semicolons, each partition once.
+
+    Returns the moves in the text form of a balance plan. Raises ValueError if the text is
+    malformed. The first line above describes the valid texts in error messages.
+    """
     # The definition of the setting quotes this docstring as the description of allowed values.
     parts = text.split(";") if text else []
     if len(parts) > MOVES_MAX:

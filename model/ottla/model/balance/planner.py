@@ -1,22 +1,24 @@
 """Planner of moves that balance a cluster or empty a broker. The same input gives the same plan.
 Pure.
 
-If brokers are leaving, only their replicas are moved. Otherwise the goals are, in order of
-importance:
+If brokers are leaving the cluster, the planner moves only their replicas. Otherwise it has four
+goals, the most important first:
 
-1. Replicas of a partition share no rack and no host, as far as there are enough.
-2. The bytes of each broker are in proportion to the size of its disks.
-3. Each broker has the same share of the replicas.
-4. Each broker leads the same share of the partitions; only elections change this.
+1. The replicas of a partition share no rack and no host, as far as there are enough racks and
+hosts.
+2. The bytes on each broker are in proportion to the size of its disks.
+3. Each broker has the same number of replicas.
+4. Each broker leads the same number of partitions. Only leader elections serve this goal.
 
-Goals 2 to 4 are reached when each broker deviates from the mean by at most the tolerance. Every
-move reduces the deviation of its goal and increases that of no earlier goal. The search therefore
-ends, and a balanced cluster gets an empty plan. It repeats the goals until none of them finds a
-move. A second plan after a complete one is therefore empty as well, unless disks were too full in
-between.
+Goals 2 to 4 are reached when each broker deviates from its share by at most the tolerance. Every
+move reduces the deviations of its goal and increases those of no earlier goal. The search therefore
+ends, and the plan for a balanced cluster is empty. The planner pursues the goals repeatedly until
+it finds no further move. If all moves of a plan are made, the next plan is therefore empty as well,
+unless disks were too full in between.
 
-Kafka has no planner. Cruise Control's goals and tolerance (10 %) are the model. Cruise Control also
-models the CPU time of replicas. This planner does not, because that model needs weeks of samples.
+Kafka has no planner. The goals and the tolerance (10 %) are modelled on Cruise Control. Cruise
+Control also models the CPU time of replicas. This planner does not, because that model needs weeks
+of samples.
 """
 
 from bisect import bisect_left
@@ -31,15 +33,16 @@ from ottla.model.balance.replica_table import Obstacle, ReplicaTable
 from ottla.model.ids import NodeId
 
 SCANNED_MAX = 500
-"""Maximum number of candidate partitions that the search examines for one pair of brokers. With
-fewer, a move is missed if many partitions already have replicas on both. With more, a pair without
-any possible move costs more time."""
+"""Maximum number of partitions that the search examines for a move from one broker to another. With
+a smaller number, the search misses a move if most partitions already have replicas on both brokers.
+With a larger number, it takes longer for two brokers between which no move is possible."""
 
 DEFAULT_LIMITS = BalanceLimits()
 
 
 def plan_moves(load: ClusterLoad, limits: BalanceLimits = DEFAULT_LIMITS) -> BalancePlan:
-    """Return the moves that balance the cluster, or that free the leaving brokers."""
+    """Return a plan of the moves that balance the cluster, or of those that free the leaving
+    brokers of all replicas."""
     table = ReplicaTable(load, limits)
     refusal = refusal_of_cluster(load)
     if refusal is not None:

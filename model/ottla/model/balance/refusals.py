@@ -1,8 +1,9 @@
-"""Conditions under which nothing may move, or one partition may not. Pure.
+"""Conditions under which the planner of balance moves must not move anything, or must not move one
+partition. Pure.
 
-A move copies a partition while clients use it. It is refused if it could reduce availability: the
-partition already lacks replicas, more than one host of the cluster is down, or an upgrade is in
-progress.
+A move copies a partition while clients use it. The planner makes no move that could reduce
+availability: if the partition already lacks replicas, if more than one host of the cluster is down,
+or during an upgrade.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,7 +13,8 @@ from ottla.model.ids import NO_NODE, NodeId
 
 
 def refusal_of_cluster(load: ClusterLoad) -> str | None:
-    """Return the reason why nothing may move now, or None if moves are permitted."""
+    """Return the reason why no partition of the cluster may move now, or None if moves are
+    permitted."""
     versions: dict[str, list[int]] = {}
     for broker in load.brokers:
         if broker.version:
@@ -39,7 +41,8 @@ def refusal_of_partition(
 ) -> str | None:
     """Return the reason why a partition may not move, or None if it may.
 
-    Offline replicas on leaving brokers are no reason, because those replicas have to be moved.
+    Offline replicas on brokers that are leaving the cluster are not a reason, because those
+    replicas have to be moved.
     """
     throttle = limits.throttle_bytes_per_s
     staying = [one for one in partition.replicas if one not in leaving]

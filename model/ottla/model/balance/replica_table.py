@@ -1,12 +1,12 @@
 """Replicas of all partitions during the search for moves, and the rules that no move may break.
 Pure.
 
-Invariants, which hold after each move and while any of the moves are under way:
+Invariants, which are true after each move and while moves are in progress:
 - OneReplicaABroker.
 - DistinctFailureDomains: a move never makes replicas of a partition share a rack, or a host, that
   did not before.
 - RoomOnDisk: a volume that receives replicas is at most `disk_percent_max` full even if no other
-  move has freed space on it.  The order of the moves therefore does not matter.
+  move has freed space on it.  The moves may therefore be made in any order.
 - Brokers that are down, cordoned or leaving receive nothing.
 """
 
@@ -31,7 +31,7 @@ class Obstacle(Enum):
 
 
 class ReplicaTable:
-    """The replicas of all partitions, with indexes by broker."""
+    """The replicas of all partitions during the search for moves, with indexes by broker."""
 
     def __init__(self, load: ClusterLoad, limits: BalanceLimits) -> None:
         self.brokers = {
@@ -44,7 +44,8 @@ class ReplicaTable:
         self.counts = dict(self.bytes)
         self.leaders = dict(self.bytes)
         self.held: dict[NodeId, list[tuple[int, int]]] = {broker: [] for broker in self.bytes}
-        """Size and index of the movable partitions on each broker, sorted."""
+        """For each broker, the partitions on it that may move, as pairs of size in bytes and
+        partition index, sorted."""
         self._rooms = {
             broker.id: broker.room_bytes(limits.disk_percent_max) for broker in load.brokers
         }
@@ -56,7 +57,7 @@ class ReplicaTable:
                 self.counts[broker] += 1
 
     def allow(self, indexes: Iterable[int]) -> None:
-        """Permit moves of the partitions with these indexes."""
+        """Permit moves of the partitions with these indexes in `partitions`."""
         for index in indexes:
             for broker in self.replicas[index]:
                 self.held[broker].append((self.partitions[index].size_bytes, index))
@@ -64,20 +65,21 @@ class ReplicaTable:
             held.sort()
 
     def totals(self) -> dict[NodeId, BrokerTotals]:
-        """Return the load of each broker: bytes, replicas and preferred leaders."""
+        """Return the load of each broker: the bytes of its replicas, their number, and the number
+        of partitions whose preferred leader it is."""
         return {
             broker: BrokerTotals(size, self.counts[broker], self.leaders[broker])
             for broker, size in self.bytes.items()
         }
 
     def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
-        """Return the number of replicas that share a rack with another one, and the number that
-        share a host."""
+        """Return the number of replicas that share a rack with an earlier replica, and the number
+        of replicas that share a host with an earlier replica."""
         return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
-        """Return the rule that forbids replacing a replica on `giver` by one on `taker`, or None if
-        no rule forbids it."""
+        """Return the rule that forbids a partition to move its replica from broker `giver` to
+        broker `taker`, or None if no rule forbids it."""
         replicas = self.replicas[index]
         if taker in replicas:
             return Obstacle.HELD
@@ -90,8 +92,8 @@ class ReplicaTable:
         return Obstacle.DOMAIN if racks > now_racks or hosts > now_hosts else None
 
     def replace(self, index: int, giver: NodeId, taker: NodeId) -> None:
-        """Replace a replica by one on another broker. The new replica has the same position in the
-        order of preference."""
+        """Move a partition's replica from broker `giver` to broker `taker`. The new replica has the
+        same position in the order of preference."""
         replicas = self.replicas[index]
         partition = self.partitions[index]
         if replicas[0] == giver:

@@ -1,4 +1,4 @@
-"""Quotas: limits of clients, and measurement of the limited rates.
+"""Client quotas: the limits, and the measurement of the rates that they limit.
 
 rates.py           a rate over sampled windows, and the time until it is below a bound
 token_bucket.py    credit that fills evenly and is spent in bursts

@@ -1,10 +1,10 @@
-"""Limits of clients that an operator's own code decides:
+"""Client quotas whose limits an operator's own Python code decides: the setting
 `client.quota.callback.class=module:Class`.
 
-The class has the methods of Kafka's ClientQuotaCallback, with Python's naming: see `QuotaCallback`.
-Exceptions in the operator's code and invalid limits are logged here, and the client then has no
-limit. A broker calls the code on its event loop, and a controller calls it during a decision. In
-neither case may the code wait for anything.
+The class has the methods of Kafka's ClientQuotaCallback under Python names: see `QuotaCallback`. If
+the operator's code raises an exception or returns an invalid limit, the error is logged and the
+client has no limit. A broker calls the code on its event loop, and a controller calls it during a
+decision. The code must therefore never wait for anything.
 """
 
 import math
@@ -20,7 +20,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 T = TypeVar("T")
 
 TAGS_MAX = 8
-"""Maximum number of tags under which a client's usage is counted."""
+"""Maximum number of tags whose values identify the usage of a client. Further tags are ignored."""
 
 CUSTOM = Level(None, None)
 
@@ -40,19 +40,20 @@ class QuotaCallback(Protocol):
     def quota_metric_tags(
         self, quota_type: str, principal: str, client_id: str
     ) -> Mapping[str, str] | None:
-        """Return the tags under which a client's usage is counted, or None if it has no limit."""
+        """Return the tags that identify the quota of a client, or None if the client has no quota.
+        Clients with the same tags share one limit."""
         ...
 
     def quota_limit(self, quota_type: str, metric_tags: Mapping[str, str]) -> float | None:
-        """Return the limit of the client with these tags, or None if it has none."""
+        """Return the limit of the clients with these tags, or None if they have none."""
         ...
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
-        """Accept a limit that was set in the cluster for `entity`."""
+        """Handle a limit that an administrator has set for `entity` in the cluster."""
         ...
 
     def remove_quota(self, quota_type: str, entity: ClientEntity) -> None:
-        """Accept the removal of a limit in the cluster for `entity`."""
+        """Handle the removal of the limit that was set for `entity` in the cluster."""
         ...
 
     def quota_reset_required(self, quota_type: str) -> bool:
@@ -61,7 +62,7 @@ class QuotaCallback(Protocol):
 
 
 class CustomLimits(Limits):
-    """The limits of one quota as decided by the operator's callback."""
+    """Limits of one quota, as decided by the operator's callback."""
 
     def __init__(self, quota_type: str, callback: QuotaCallback, errors: UnexpectedErrors) -> None:
         super().__init__()
@@ -75,8 +76,8 @@ class CustomLimits(Limits):
         return True
 
     def tell(self, limits: Limits) -> None:
-        """Pass changes of the cluster's limits to the callback: limits that were set, changed or
-        removed since the last call."""
+        """Report to the callback all limits that have been set, changed or removed in the cluster
+        since the last call."""
         now = dict(limits.by_entity)
         for entity in self._reported.keys() - now.keys():
             self._guarded(None, self._callback.remove_quota, self._type, entity)
@@ -87,12 +88,13 @@ class CustomLimits(Limits):
 
     @property
     def may_change(self) -> bool:
-        """Always True, because the callback may decide differently at each look-up."""
+        """Always True, because the callback may return another limit at each call."""
         return True
 
     @property
     def have_changed(self) -> bool:
-        """True if results of earlier look-ups may have changed."""
+        """True if the callback reports that limits have changed since this property was last
+        read."""
         return bool(self._guarded(False, self._callback.quota_reset_required, self._type))
 
     def find(self, user: str, client_id: str) -> Match | None:

@@ -1,8 +1,8 @@
-"""The limits of one quota by user and client id, and the choice of the level that applies to a
-client.
+"""Limits of one quota by user and client id, and the rule that selects the limit of a client.
 
-Pure. There are eight levels. The most specific level with a limit applies, and a client's usage is
-counted under the client's own names at that level. Two users with the limit of `<default>` may
+Pure. There are eight levels, from user and client id by name to the default client id. The most
+specific level that has a limit applies. The usage of a client is counted under the client's own
+names, even if the limit is a default. Two users to whom the limit of `<default>` applies may
 therefore each use the full limit.
 """
 
@@ -25,20 +25,22 @@ class QuotaEntity(NamedTuple):
 USER, CLIENT_ID = "user", "client-id"
 
 ClientEntity = tuple[QuotaEntity, ...]
-"""A user, a client id or both, each by name or as default. The components are sorted, as in the
-metadata image."""
+"""Entity that a client quota is for: a user, a client id, or both. Each is given by name or as the
+default. The components are sorted, as in the metadata image."""
 
 
 class Level(NamedTuple):
-    """One level of limits. Each component of the entity is given by name, by default, or not at
-    all."""
+    """One level of client quotas. It states whether the user and the client id are given by name,
+    as default, or not at all."""
 
     user: bool | None
-    """True if the user is given by name, False for the default user, None for any user."""
+    """True if the user is given by name, False for the default user, None if the level ignores the
+    user."""
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> ClientEntity:
-        """Return the entity of this level that a client belongs to."""
+        """Return the quota entity that a client with this user and client id belongs to at this
+        level."""
         parts = []
         if self.client_id is not None:
             parts.append(_part(CLIENT_ID, client_id, is_named=self.client_id))
@@ -47,7 +49,8 @@ class Level(NamedTuple):
         return tuple(parts)
 
     def counted_as(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the user and client id under which a client's usage is counted."""
+        """Return the user and the client id under which the usage of a client is counted at this
+        level. A component that the level ignores is empty."""
         return (
             "" if self.user is None else user,
             "" if self.client_id is None else client_id,
@@ -64,12 +67,12 @@ LEVELS = (
     Level(None, True),
     Level(None, False),
 )
-"""The levels, the most specific first."""
+"""The eight levels of client quotas, the most specific first."""
 
 
 class Match(NamedTuple):
-    """The limit that applies to a client, and the level and names under which its usage is
-    counted."""
+    """The quota that applies to a client: its level, its limit, and the names under which the
+    client's usage is counted."""
 
     level: Level
     limit: float
@@ -78,7 +81,7 @@ class Match(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Limits:
-    """All limits of one quota, by entity."""
+    """All limits of one quota, such as `producer_byte_rate`, by entity."""
 
     def __init__(self, by_entity: Mapping[ClientEntity, float] | None = None) -> None:
         self._by_entity = dict(by_entity or {})
@@ -86,7 +89,8 @@ class Limits:
         self._levels = self._levels_used()
 
     def changed(self, changes: Mapping[ClientEntity, float | None]) -> "Limits":
-        """Return a copy with some limits changed. The value None removes a limit."""
+        """Return a copy of these limits with some of them changed. The value None removes the limit
+        of an entity."""
         limits = Limits()
         by_entity = limits._by_entity = self._by_entity.copy()
         counts = limits._kind_counts = self._kind_counts.copy()
@@ -104,17 +108,18 @@ class Limits:
         return [level for level in LEVELS if self._kind_counts[_kind(level.entity("", ""))] > 0]
 
     def __bool__(self) -> bool:
-        """Return whether the quota has any limits."""
+        """Return whether any entity has a limit."""
         return bool(self._by_entity)
 
     @property
     def by_entity(self) -> Mapping[ClientEntity, float]:
-        """The limits of the quota by entity."""
+        """The limit of each entity that has one."""
         return self._by_entity
 
     @property
     def may_change(self) -> bool:
-        """True if the next look-up may return another limit."""
+        """True if two look-ups for the same client may return different limits. Always False for
+        limits that are set in the cluster."""
         return False
 
     @property
@@ -124,8 +129,8 @@ class Limits:
         return False
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the limit of the most specific level that has one for this client, or None if no
-        level has one."""
+        """Return the limit that applies to a client: the one of the most specific level. Returns
+        None if no level has a limit for this client."""
         for level in self._levels:
             limit = self._by_entity.get(level.entity(user, client_id))
             if limit is not None:
@@ -133,15 +138,16 @@ class Limits:
         return None
 
     def considered(self, user: str, client_id: str) -> Iterator[tuple[ClientEntity, float | None]]:
-        """Yield each level's entity for a client and its limit, the most specific first."""
+        """Yield, for each level, the entity that a client belongs to and the entity's limit. The
+        most specific level comes first. The limit is None if there is none."""
         for level in LEVELS:
             entity = level.entity(user, client_id)
             yield entity, self._by_entity.get(entity)
 
 
 def limits_of(quotas: Mapping[ClientEntity, Mapping[str, float]], key: str) -> Limits:
-    """Return the limits for users and client ids that the quotas of a metadata image set under one
-    key."""
+    """Return the limits by user and client id that a metadata image contains for one quota, such as
+    `producer_byte_rate`."""
     return Limits({entity: limits[key] for entity, limits in quotas.items() if key in limits})
 
 

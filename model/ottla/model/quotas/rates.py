@@ -1,7 +1,7 @@
-"""A rate over sampled windows, as in Kafka's quotas.
+"""Rates measured over several time windows, as in Kafka's quotas.
 
-Pure; the time is an argument. A `SampledRate` keeps several windows: the complete ones and the one
-that is being filled.
+Pure: the current time is an argument. A `SampledRate` keeps the windows that are complete and the
+one that is in progress.
 """
 
 from collections import deque
@@ -10,34 +10,36 @@ from typing import NamedTuple
 from ottla.model.limits import INT32_MAX
 
 THROTTLE_MS_MAX = INT32_MAX
-"""Longest throttle time in ms, 24 days. Responses contain it as an int32. One large request under a
-low limit can exceed it, and a longer time could then not be encoded although the request has been
-processed."""
+"""Maximum throttle time in ms, 24 days. Responses contain the throttle time as an int32. One large
+request under a low limit can lead to a longer time, which could then not be encoded although the
+request has been processed."""
 
 IDLE_MS_MAX = 3_600_000
-"""Time in ms without usage after which a client's measured usage is deleted, as in Kafka."""
+"""Time in ms without requests after which a client's measured usage is deleted, as in Kafka."""
 
 LOOKS_KEPT_MAX = 60
-"""Number of samples of a counter that are kept to compute its rate, at about 150 bytes each. With
-fewer samples, the time that the rate covers is less exact."""
+"""Maximum number of samples of a counter that are kept to compute its rate, at about 150 bytes
+each. With fewer samples, the period that the rate covers is less exact."""
 
 
 class WindowShape(NamedTuple):
-    """The windows of a sampled rate: `quota.window.num` and `quota.window.size.seconds`."""
+    """Number and length of the windows of a sampled rate: `quota.window.num` and
+    `quota.window.size.seconds`."""
 
     window_count: int = 11
-    """Number of windows: the complete ones and the one that is being filled."""
+    """Number of windows, including the one that is in progress."""
     window_ms: int = 1_000
 
     @property
     def span_ms(self) -> int:
-        """Time in ms for which a recorded value counts towards the rate."""
+        """Total length of all windows in ms. A recorded value counts towards the rate for this
+        time."""
         return self.window_count * self.window_ms
 
     @property
     def credit_ms(self) -> int:
-        """Time in ms whose quota may be used at once: the time of all windows but one, or of the
-        window if there is only one."""
+        """Length in ms of all windows but one, or of the only window. A client may use its quota
+        for this time in one burst."""
         return max(1, self.window_count - 1) * self.window_ms
 
 
@@ -51,7 +53,7 @@ class _Window:
 
 
 class SampledRate:
-    """Rate of recently recorded values, per second."""
+    """Rate per second of the values recorded within the last windows."""
 
     __slots__ = ("_measured_ms_min", "_shape", "_span_ms", "_total", "_window_ms", "_windows")
 
@@ -64,7 +66,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value at a time. A negative value cancels an earlier one."""
+        """Record a value at the time `now_ms`. A negative value cancels an earlier one."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._window_ms:
             self._drop_old(now_ms)
@@ -75,12 +77,12 @@ class SampledRate:
         self._total += value
 
     def per_second(self, now_ms: int) -> float:
-        """Return the rate over the windows that still count."""
+        """Return the rate per second over the windows that have not expired at `now_ms`."""
         measured_ms = self.measured_ms(now_ms)
         return self._total * 1_000 / measured_ms
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """Return the delay, in ms, after which the rate is back at a bound if no further value is
+        """Return the delay, in ms, after which the rate falls to `bound` if no further value is
         recorded."""
         if self._total * 1_000 <= bound * self._measured_ms_min:
             return 0  # the usual case, even if old windows still counted
@@ -88,10 +90,10 @@ class SampledRate:
         return throttle_ms(self._total * 1_000 / measured_ms, bound, measured_ms)
 
     def measured_ms(self, now_ms: int) -> int:
-        """Return the time, in ms, over which the rate is measured.
+        """Return the length, in ms, of the period over which the rate is measured.
 
-        It is at least all windows but one, so that the first requests of a client do not count as a
-        burst.
+        It is at least the length of all windows but one. Otherwise the first requests of a client
+        would count as a burst.
         """
         self._drop_old(now_ms)
         shape = self._shape
@@ -109,11 +111,11 @@ class SampledRate:
 
 
 class SimpleRate(SampledRate):
-    """A rate that is measured from its first recorded value on. Unused time before that gives no
-    credit.
+    """A rate that is measured from its first recorded value on. The time before that value gives no
+    credit for a burst.
 
-    Replication is measured in this way. If its rate were measured over all windows but one, a limit
-    would have no effect for ten seconds.
+    Replication is measured in this way. If its rate were measured over at least all windows but
+    one, a limit would have no effect for the first ten seconds.
     """
 
     __slots__ = ()
@@ -123,17 +125,18 @@ class SimpleRate(SampledRate):
         self._measured_ms_min = shape.window_ms
 
     def measured_ms(self, now_ms: int) -> int:
-        """Return the time over which the rate is measured: at least one window."""
+        """Return the length, in ms, of the period over which the rate is measured: at least one
+        window."""
         self._drop_old(now_ms)
         elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else 0
         return max(elapsed_ms, self._shape.window_ms)
 
     def excess_ms(self, bound: float, now_ms: int) -> int:
-        """Return the time, in ms, for which no value may be recorded until the rate is at its
-        bound.
+        """Return the delay, in ms, after which the rate falls to `bound` if no further value is
+        recorded.
 
-        It is `throttle_ms` plus the rest of the first window, if that has not ended: waiting during
-        it does not lower the rate.
+        The delay is `throttle_ms` plus the rest of the first window if that window is still in
+        progress. The rate does not fall before the first window ends.
         """
         measured_ms = self.measured_ms(now_ms)
         elapsed_ms = now_ms - self._windows[0].start_ms if self._windows else measured_ms
@@ -142,21 +145,22 @@ class SimpleRate(SampledRate):
 
 
 class RateBetweenLooks:
-    """Rate of increase of a counter, computed from samples of its value.
+    """Rate at which a counter increases, computed from samples of its value.
 
-    The code that counts does not need a clock. If samples are further apart than `span_ms`, the
-    rate is measured over the time between them.
+    The code that increases the counter does not need a clock. If two samples are further apart than
+    `span_ms`, the rate is measured over the time between them.
     """
 
     def __init__(self, *, span_ms: int, begun_ms: int) -> None:
-        """Create a rate that is measured over `span_ms`. The counter is 0 at `begun_ms`."""
+        """Create a rate that is measured over the last `span_ms`. The counter was 0 at the time
+        `begun_ms`."""
         self._span_ms = span_ms
         self._apart_ms = max(1, span_ms // LOOKS_KEPT_MAX)
         self._looks = deque([(begun_ms, 0)])
 
     def per_second(self, count: int, now_ms: int) -> float:
-        """Add a sample of the counter. Returns its rate of increase, over at least half of the
-        span."""
+        """Add a sample of the counter. Returns the counter's increase per second, measured over at
+        least half of `span_ms`."""
         looks = self._looks
         while len(looks) > 1 and now_ms - looks[1][0] >= self._span_ms:
             looks.popleft()
@@ -167,10 +171,10 @@ class RateBetweenLooks:
 
 
 def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:
-    """Return the delay that brings a rate back to its bound: (rate - bound) / bound * measured
-    time.
+    """Return the delay, in ms, after which a rate falls to its bound: (rate - bound) / bound *
+    measured time.
 
-    Returns 0 if the rate is within its bound.
+    Returns 0 if the rate does not exceed the bound.
     """
     if rate <= bound:
         return 0
@@ -178,5 +182,6 @@ def throttle_ms(rate: float, bound: float, measured_ms: int) -> int:
 
 
 def whole_ms(delay_ms: float) -> int:
-    """Return a delay as an integer for responses: rounded, and at most `THROTTLE_MS_MAX`."""
+    """Return a delay in ms as an integer for a response, rounded and limited to
+    `THROTTLE_MS_MAX`."""
     return round(min(delay_ms, THROTTLE_MS_MAX))

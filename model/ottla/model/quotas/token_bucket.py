@@ -1,17 +1,17 @@
-"""A token bucket: credit that accumulates evenly and is spent in bursts (KIP-599, for controller
-mutations).
+"""A token bucket: tokens accumulate at a constant rate, and operations spend them in bursts
+(KIP-599, for controller mutations).
 
-Pure; the time is an argument. A burst puts the bucket into debt by at most its own size. The debt
-is paid off at the rate of the quota; in a sampled rate, in contrast, the burst would count until
-its window ends.
+Pure: the current time is an argument. The number of tokens may become negative, by at most the size
+of the bucket. This debt is paid off at the rate of the quota. In a sampled rate, by contrast, a
+burst would count until its window ends.
 """
 
 from ottla.model.quotas.rates import whole_ms
 
 
 class TokenBucket:
-    """Remaining tokens of a quota of `per_second`. The bucket contains at most the tokens of
-    `burst_ms`."""
+    """Token bucket of a quota of `per_second` tokens. It contains at most the tokens that
+    accumulate in `burst_ms`."""
 
     __slots__ = ("_at_ms", "_burst_s", "per_second", "tokens")
 
@@ -28,23 +28,24 @@ class TokenBucket:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the debt is at least half of the tokens of a millisecond.
+        """True if the number of tokens is negative by at least half of what accumulates in a
+        millisecond.
 
-        Because of this tolerance, a client that waited for `throttle_ms` is never refused because
-        of a rounding error.
+        Because of this tolerance, rounding errors cannot cause the refusal of a client that has
+        waited for `throttle_ms`.
         """
         return self.throttle_ms > 0
 
     @property
     def is_full(self) -> bool:
-        """True if the bucket is full, and so equal to a new one."""
+        """True if the bucket contains its maximum number of tokens, like a new bucket."""
         return self.tokens >= self.burst
 
     def spend(self, value: float, now_ms: int) -> int:
-        """Add the tokens up to `now_ms`, then remove `value` tokens, or return them to the bucket
-        if `value` is negative.
+        """Add the tokens that have accumulated up to `now_ms`, then remove `value` tokens. A
+        negative `value` returns tokens.
 
-        Returns the time in ms until the debt is paid off.
+        Returns the time in ms until the number of tokens is no longer negative.
         """
         rate = self.per_second
         tokens = self.tokens
@@ -58,12 +59,12 @@ class TokenBucket:
         return whole_ms(-tokens / rate * 1_000) if tokens < 0 else 0
 
     def tokens_at(self, now_ms: int) -> float:
-        """Return the number of tokens at a time, without changing the bucket."""
+        """Return the number of tokens at the time `now_ms`, without changing the bucket."""
         elapsed_ms = max(0, now_ms - self._at_ms)
         return min(self.burst, self.tokens + self.per_second * elapsed_ms / 1_000)
 
     def fill(self, now_ms: int) -> None:
-        """Add the tokens that have accumulated since the last call."""
+        """Add the tokens that have accumulated between the last call and `now_ms`."""
         elapsed_ms = now_ms - self._at_ms
         if elapsed_ms > 0:
             self._at_ms = now_ms
@@ -74,5 +75,5 @@ class TokenBucket:
 
     @property
     def throttle_ms(self) -> int:
-        """Time in ms until the bucket's debt is paid off."""
+        """Time in ms until the number of tokens is no longer negative."""
         return whole_ms(-self.tokens / self.per_second * 1_000) if self.tokens < 0 else 0

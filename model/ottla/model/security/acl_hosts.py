@@ -1,7 +1,8 @@
-"""The hosts that an ACL entry applies to: all hosts, one address, or a range. Pure.
+"""Hosts that an ACL entry applies to: all hosts, one address, or an address range. Pure.
 
-Ranges are in CIDR notation (KIP-1276), in the forms that Kafka accepts. Unlike in Kafka, addresses
-are not compared as text, so that `2001:db8::1` and `2001:db8:0:0:0:0:0:1` are the same host.
+Ranges are in CIDR notation (KIP-1276), in the forms that Kafka accepts. Kafka compares addresses as
+text. Ottla compares their numeric values, so that `2001:db8::1` and `2001:db8:0:0:0:0:0:1` are the
+same host.
 """
 
 import re
@@ -16,7 +17,7 @@ BITS = {4: 32, 6: 128}
 
 
 class Address(NamedTuple):
-    """An IP address as a number, with its version."""
+    """An IP address as an integer, with its IP version."""
 
     version: int
     """IP version, 4 or 6."""
@@ -31,7 +32,7 @@ class HostPattern(NamedTuple):
     mask: int
 
     def holds(self, address: Address | None) -> bool:
-        """Return whether an address matches the pattern. Returns False for None."""
+        """Return whether an address is in the range. Returns False for None."""
         return (
             address is not None
             and address.version == self.version
@@ -40,7 +41,8 @@ class HostPattern(NamedTuple):
 
 
 def address_of(host: str) -> Address | None:
-    """Return the address in a text, or None if the text is not an address, such as a host name."""
+    """Return the IP address in a text, or None if the text is something else, such as a host
+    name."""
     try:
         found = ip_address(host)
     except ValueError:
@@ -49,7 +51,7 @@ def address_of(host: str) -> Address | None:
 
 
 def range_of(text: str) -> HostPattern | None:
-    """Return the range in a text in CIDR notation, or None if the text is not a range.
+    """Return the address range in CIDR notation, or None if the text is not in this notation.
 
     Host bits may be set, as in Kafka: `10.0.0.5/8` is the range `10.0.0.0/8`.
     """
@@ -73,7 +75,8 @@ def range_of(text: str) -> HostPattern | None:
 
 
 def host_pattern_of(host: str) -> HostPattern | None:
-    """Return the range or address in an entry's host, or None if the host is compared as text."""
+    """Return the host of an ACL entry as an address range, where one address is a range of one.
+    Returns None if the host is a name, which is compared as text."""
     if host == WILDCARD:
         return None
     if "/" in host:

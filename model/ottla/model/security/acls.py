@@ -1,7 +1,7 @@
 """ACL entries: their fields with Kafka's codes, and filters. Pure.
 
-An `Authorizer` (authorizer.py) makes the decisions; the entries themselves are records of the
-metadata log. The codes are the same as in Kafka's AclBinding classes and never change.
+An `Authorizer` (authorizer.py) makes the decisions. The entries are stored in the metadata log. The
+codes are the numbers of Kafka's AclBinding classes and never change.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ CLUSTER_NAME = "kafka-cluster"
 """Name of the only resource of type CLUSTER."""
 
 WILDCARD = "*"
-"""Wildcard in ACL entries. A literal resource name `*` matches every resource of the type, and a
-host `*` matches every host."""
+"""Wildcard `*` in ACL entries. As a literal resource name it matches every resource of the type,
+and as a host it matches every host."""
 
 ANONYMOUS_USER = "ANONYMOUS"
-"""The user of unauthenticated clients and nodes, as in Kafka."""
+"""User name of clients and nodes that have not authenticated, as in Kafka."""
 
 ANONYMOUS = f"User:{ANONYMOUS_USER}"
-"""The principal of unauthenticated clients and nodes."""
+"""Principal of clients and nodes that have not authenticated."""
 
 ANY_USER = "User:*"
-"""The principal of ACL entries that apply to every user."""
+"""Principal `User:*` in ACL entries that apply to every user."""
 
 
 class ResourceType(IntEnum):
@@ -41,7 +41,8 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Rule by which the name in an ACL entry is compared with the name of a resource."""
+    """Rule by which an ACL entry's resource name is compared with the name of a resource. LITERAL
+    compares the whole name, PREFIXED its start. MATCH and ANY occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,7 +73,7 @@ class AclOperation(IntEnum):
 
 
 class AclPermission(IntEnum):
-    """Effect of an ACL entry: it denies or allows."""
+    """Effect of an ACL entry: it allows or denies the operation."""
 
     UNKNOWN = 0
     ANY = 1
@@ -118,7 +119,7 @@ field of these (Kafka's AclEntry.supportedOperations)."""
 
 
 def of_code(kind: type[E], code: int) -> E:
-    """Return the enum member of a code, or UNKNOWN if there is none."""
+    """Return the member of an enum with a code from a request, or UNKNOWN if there is none."""
     try:
         return kind(code)
     except ValueError:
@@ -127,35 +128,36 @@ def of_code(kind: type[E], code: int) -> E:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class AclEntry:
-    """One ACL entry, as stored."""
+    """One ACL entry, as it is stored in the metadata log."""
 
     resource_type: ResourceType
     resource_name: str
     pattern_type: PatternType
     principal: str
-    """The principal as Kafka writes it: `User:alice`, or `User:*`."""
+    """Principal in Kafka's notation, such as `User:alice`, or `User:*` for every user."""
     host: str
-    """An address, a CIDR range (KIP-1276), or `*`."""
+    """Host that the entry applies to: an IP address, a CIDR range (KIP-1276), or `*` for every
+    host."""
     operation: AclOperation
     permission: AclPermission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """A filter of ACL entries with the rules of Kafka's AclBindingFilter.
+    """Filter that selects ACL entries, with the rules of Kafka's AclBindingFilter.
 
-    None, and the code ANY, match everything.
+    A field with the value None or ANY matches every entry.
     """
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
     pattern_type: PatternType = PatternType.ANY
-    """MATCH selects entries that apply to the resource of that name; ANY selects entries with any
-    pattern type."""
+    """Pattern type of the entries. MATCH selects all entries that apply to the resource with the
+    filter's name, and ANY selects entries of all pattern types."""
     principal: str | None = None
     host: str | None = None
-    """Host of the ACL entry, compared as text. A filter for an address does not match a range that
-    contains the address."""
+    """Host of the entries, compared as text. A filter for an address does not match an entry for a
+    range that contains the address."""
     operation: AclOperation = AclOperation.ANY
     permission: AclPermission = AclPermission.ANY
 
@@ -184,12 +186,12 @@ class AclFilter:
 
     @property
     def has_unknown_pattern(self) -> bool:
-        """True if the filter's code of a resource type or pattern type is unknown to Kafka."""
+        """True if the filter has a resource type or a pattern type with an unknown code."""
         return not self.resource_type or not self.pattern_type
 
     @property
     def has_unknown_entry(self) -> bool:
-        """True if the filter's code of an operation or permission is unknown to Kafka."""
+        """True if the filter has an operation or a permission with an unknown code."""
         return not self.operation or not self.permission
 
     def matches(self, entry: AclEntry) -> bool:

@@ -1,8 +1,8 @@
-"""The authorizer interface: decides whether an operation of a request is allowed. Pure.
+"""The authorizer interface, which decides whether a request may perform an operation. Pure.
 
-A broker's handlers and a controller's decisions call an `Authorizer`. The authorizer that evaluates
-ACLs belongs to the metadata image, so that a revoked entry loses its effect with the image that
-contains the change. `AllowAll` is used if `authorizer.class.name` is empty.
+A broker's request handlers and a controller call an `Authorizer`. The authorizer that evaluates
+ACLs belongs to a metadata image. A deleted ACL entry therefore has no effect from the image that
+contains the deletion on. `AllowAll` is used if `authorizer.class.name` is empty.
 """
 
 from typing import Protocol
@@ -11,20 +11,22 @@ from ottla.model.security.acls import OPERATIONS, AclOperation, ResourceType
 
 
 class Authorizer(Protocol):
-    """Authorizer, which decides the operations that a principal at a host may perform. All methods
-    are pure and never wait.
+    """Authorizer: decides the operations that a principal at a host may perform. All methods are
+    pure and never wait.
 
-    `principal` is as Kafka writes it (`User:alice`); `host` is the client's address as text.
+    `principal` is in Kafka's notation (`User:alice`). `host` is the client's IP address as text.
     """
 
     @property
     def is_active(self) -> bool:
-        """True if operations can be denied. Hot paths check this first."""
+        """True if the authorizer may deny operations. Frequently executed code checks this
+        first."""
         ...
 
     @property
     def logs_allowed(self) -> bool:
-        """True if allowed operations are also logged, so that each operation must be checked."""
+        """True if the authorizer logs allowed operations too. Callers must then check every
+        operation."""
         ...
 
     def is_allowed(
@@ -37,24 +39,23 @@ class Authorizer(Protocol):
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether the operation on one resource is allowed.
+        """Return whether a principal may perform an operation on one resource.
 
-        A denial is written to the audit log if `is_logged`. Pass False if the request did not name
-        the resource (a list that is filtered).
+        A denial is written to the audit log if `is_logged`. Callers pass False if the request did
+        not name the resource, for example when they filter a list of topics.
         """
         ...
 
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return whether the operation is allowed on at least one resource of the type, as Kafka's
-        `authorizeByResourceType` does.
-        """
+        """Return whether a principal may perform an operation on at least one resource of the type,
+        as Kafka's `authorizeByResourceType` does."""
         ...
 
 
 class AllowAll:
-    """The authorizer of a cluster in which none is configured. It allows every operation."""
+    """Authorizer of a cluster that configures none. It allows every operation."""
 
     is_active = False
     logs_allowed = False
@@ -82,7 +83,8 @@ class AllowAll:
 def authorized_operations(
     authorizer: Authorizer, principal: str, host: str, resource_type: ResourceType, name: str
 ) -> int:
-    """Return the allowed operations as the bit field `authorizedOperations` of responses."""
+    """Return the operations that a principal may perform on a resource, as the bit field
+    `authorizedOperations` of responses."""
     return sum(
         1 << operation
         for operation in OPERATIONS[resource_type]

@@ -1,8 +1,8 @@
 """Delegation tokens (KIP-48): owner, renewers, expiry, and HMAC. Pure.
 
-The metadata log stores a token without its HMAC, which is computed from the token's id and a secret
-of the cluster (`delegation.token.secret.key`). Clients use the HMAC as the password of a SCRAM
-login.
+The metadata log stores tokens without their HMACs. The HMAC of a token is computed from its id and
+a secret of the cluster (`delegation.token.secret.key`). Clients use the HMAC as the password of a
+SCRAM login.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from ottla.model.values import frozen
 USER_TYPE = "User"
 
 KEPT_MAX = 1 << 17
-"""Number of cached HMACs, enough for all tokens of a cluster. A renewal looks up its token by HMAC,
-and computing one takes about 10 µs. With a smaller number, HMACs are computed again; a larger
-number uses more memory."""
+"""Maximum number of HMACs in the cache, enough for all tokens of a cluster. A renewal searches for
+its token by HMAC, and computing an HMAC takes about 10 µs. With a smaller number, HMACs are
+computed repeatedly. A larger number uses more memory."""
 
 
 @frozen(kw_only=True)
 class DelegationToken:
-    """One delegation token, without its HMAC. Principals are as Kafka writes them (`User:alice`);
-    times are in milliseconds since the Unix epoch."""
+    """One delegation token, without its HMAC. Principals are in Kafka's notation (`User:alice`).
+    Times are in milliseconds since the Unix epoch."""
 
     id: str
     owner: str
     requester: str
-    """Principal that requested the token; often the owner."""
+    """Principal that requested the token. Usually it is the owner."""
     renewers: tuple[str, ...] = ()
     issued_ms: int
     max_ms: int
@@ -36,7 +36,7 @@ class DelegationToken:
     expires_ms: int
 
     def may_be_renewed_by(self, principal: str) -> bool:
-        """Return whether a principal may renew or expire the token."""
+        """Return whether a principal may renew the token or make it expire."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: str) -> bool:
@@ -44,16 +44,16 @@ class DelegationToken:
         return principal in (self.owner, self.requester) or principal in self.renewers
 
     def holds_at(self, now_ms: int) -> bool:
-        """Return whether the token is valid at a time."""
+        """Return whether the token is valid at a time, given in ms since the Unix epoch."""
         return now_ms <= min(self.expires_ms, self.max_ms)
 
 
 @lru_cache(maxsize=KEPT_MAX)
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """Return the HMAC that proves possession of a token."""
+    """Return the HMAC of a token. Clients that know it may use the token."""
     return hmac.digest(secret.encode(), token_id.encode(), hashlib.sha512)
 
 
 def token_password(secret: str, token_id: str) -> str:
-    """Return a token's HMAC as the password that clients log in with."""
+    """Return the password with which clients log in by a token: the token's HMAC as text."""
     return b64encode(token_hmac(secret, token_id)).decode()

@@ -1,7 +1,8 @@
-"""Checks of the claims of a token whose signature has been verified. Pure.
+"""Checks of the claims of an OAuth token whose signature has already been verified. Pure.
 
 The rules are the same as in Kafka's broker. A token needs an expiry time and an issue time that are
-consistent with the broker's clock, a subject, and the issuer and audience that the settings name.
+consistent with the broker's clock, a subject, and the issuer and audience that the settings
+require.
 """
 
 from collections.abc import Mapping
@@ -11,11 +12,12 @@ from typing import Any, NamedTuple
 from ottla.model.values import frozen
 
 SUBJECT_CHARS_MAX = 1_024
-"""Maximum length of a subject; every broker shows it with each connection."""
+"""Maximum length of a token's subject, in characters. The subject becomes the user name, which
+every broker shows with each connection."""
 
 SECONDS_MAX = 1 << 40
-"""Maximum time in a claim, in seconds since the Unix epoch. Larger times would overflow when they
-are converted to milliseconds."""
+"""Maximum time in a claim, in seconds since the Unix epoch. Larger times would overflow when
+converted to milliseconds."""
 
 
 class TokenFault(Enum):
@@ -33,7 +35,7 @@ class TokenFault(Enum):
 
 
 class TokenFaultError(Exception):
-    """A token is rejected because of one of its claims."""
+    """An OAuth token is rejected because of one of its claims."""
 
     def __init__(self, fault: TokenFault) -> None:
         super().__init__(fault.value)
@@ -42,10 +44,11 @@ class TokenFaultError(Exception):
 
 @frozen(kw_only=True)
 class ClaimRules:
-    """Requirements on the claims of a client's OAuth token."""
+    """Requirements that the claims of a client's OAuth token must satisfy."""
 
     audiences: tuple[str, ...] = ()
-    """The token must have at least one of these audiences. If empty, any audience is accepted."""
+    """Accepted audiences, of which the token must have at least one. If empty, any audience is
+    accepted."""
     issuer: str | None = None
     skew_ms: int = 30_000
     """Allowed difference between the clocks of the token's issuer and of the broker, in ms."""
@@ -54,15 +57,16 @@ class ClaimRules:
 
 
 class ProvenToken(NamedTuple):
-    """Principal of an accepted OAuth token, and its expiry in ms since the Unix epoch."""
+    """Result of a successful check of an OAuth token: its principal, and its expiry in ms since the
+    Unix epoch."""
 
     user: str
     ends_ms: int
 
 
 def check_claims(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> ProvenToken:
-    """Return the principal and expiry of a token. Raises TokenFaultError if the claims violate the
-    rules."""
+    """Check the claims of an OAuth token. Returns the token's principal and expiry. Raises
+    TokenFaultError if the claims violate the rules."""
     ends_ms = _time_ms(claims, "exp")
     _time_ms(claims, "iat")
     if ends_ms + rules.skew_ms <= now_ms:

@@ -1,8 +1,9 @@
-"""OAUTHBEARER's messages (RFC 7628, KIP-255), and the token itself (RFC 7515). Pure.
+"""Messages of the SASL mechanism OAUTHBEARER (RFC 7628, KIP-255), and the parts of a signed token
+(RFC 7515). Pure.
 
-A client's only message contains its token. A server that rejects it answers with a JSON text, which
-the client acknowledges with one byte before the login fails. All input is untrusted: its size is
-limited, and invalid input raises `ProtocolError`.
+A client's only message contains its token. A server that rejects the token answers with a JSON
+text. The client acknowledges that answer with one byte, and then the login fails. All input is
+untrusted: its size is limited, and invalid input raises `ProtocolError`.
 """
 
 import json
@@ -20,14 +21,14 @@ from ottla.model.values import frozen
 OAUTHBEARER = "OAUTHBEARER"
 
 TOKEN_CHARS_MAX = 64 * KIB
-"""Maximum length of a token, in characters. Tokens of identity providers are below 10 kB; parsing a
-longer token blocks the event loop."""
+"""Maximum length of a token, in characters. Tokens of identity providers are smaller than 10 kB.
+Parsing a longer token would block the event loop."""
 
 ACKNOWLEDGEMENT = b"\x01"
-"""Response of a client to an error, before the login fails."""
+"""Message with which a client acknowledges a server's error, before the login fails."""
 
 INVALID_TOKEN = b'{"status":"invalid_token"}'
-"""A server's response to a rejected token."""
+"""Answer of a server to a token that it rejects."""
 
 SEPARATOR = "\x01"
 AUTH_KEY = "auth"
@@ -44,44 +45,46 @@ class BearerMessage(NamedTuple):
     authorization_id: str
     token: str
     extensions: Mapping[str, str]
-    """Further name-value pairs (KIP-342)."""
+    """SASL extensions: further name-value pairs that the client sends (KIP-342)."""
 
 
 @frozen
 class BearerToken:
-    """A client's OAuth token with its expiry."""
+    """An OAuth token of a client, and the time at which it expires."""
 
     value: str = field(repr=False)
-    """The token itself."""
+    """The token's text, as sent to the server."""
     expires_at_s: float | None = None
-    """Seconds since the Unix epoch, or None if the expiry is not known."""
+    """Expiry time in seconds since the Unix epoch, or None if it is not known."""
 
 
 @frozen
 class SignedToken:
-    """A JWS in compact form, split into its parts. Nothing in it has been verified."""
+    """A JWS token in compact form, split into its parts. Neither the signature nor the claims have
+    been verified."""
 
     header: Mapping[str, Any]
     payload: bytes = field(repr=False)
     signed: bytes = field(repr=False)
-    """Signed part of the token."""
+    """The part of the token that the signature covers: header and payload."""
     signature: bytes = field(repr=False)
 
     @property
     def algorithm(self) -> str:
-        """The algorithm named by the token, or "" if there is none."""
+        """Name of the signature algorithm in the token's header, or "" if there is none."""
         found = self.header.get("alg")
         return found if isinstance(found, str) else ""
 
     @property
     def key_id(self) -> str | None:
-        """The id of the signing key named by the token, or None."""
+        """Id of the signing key in the token's header, or None if there is none."""
         found = self.header.get("kid")
         return found if isinstance(found, str) else None
 
 
 def parse_bearer_message(message: bytes) -> BearerMessage:
-    """Return a client's first message. Raises ProtocolError if it is malformed."""
+    """Decode a client's first message in an OAUTHBEARER login. Raises ProtocolError if it is
+    malformed."""
     try:
         text = message.decode()
     except UnicodeDecodeError:
@@ -106,8 +109,8 @@ def parse_bearer_message(message: bytes) -> BearerMessage:
 
 
 def bearer_message(token: str, extensions: Mapping[str, str] | None = None) -> bytes:
-    """Return the encoding of a client's first message. Raises ValueError for a token that cannot be
-    sent."""
+    """Encode a client's first message in an OAUTHBEARER login. Raises ValueError if the token
+    cannot be sent."""
     if _BEARER.fullmatch(f"Bearer {token}") is None:
         raise ValueError("the token has characters that no bearer token has")
     pairs = {AUTH_KEY: f"Bearer {token}", **(extensions or {})}
@@ -116,7 +119,7 @@ def bearer_message(token: str, extensions: Mapping[str, str] | None = None) -> b
 
 
 def parse_token(token: str) -> SignedToken:
-    """Return the parts of a JWS. Raises ProtocolError if it is malformed."""
+    """Split a JWS token into its parts. Raises ProtocolError if it is malformed."""
     parts = token.split(".") if len(token) <= TOKEN_CHARS_MAX else []
     if len(parts) != 3:
         raise ProtocolError("a token has three parts")
@@ -126,11 +129,11 @@ def parse_token(token: str) -> SignedToken:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Return a JSON object in UTF-8 (RFC 7519, 7.2).
+    """Decode a JSON object in UTF-8 (RFC 7519, 7.2).
 
     Raises ProtocolError if the data is not a JSON object, or if a text in it is not valid Unicode.
-    Otherwise a subject with a lone surrogate could become a principal, which neither metrics nor
-    responses could contain.
+    Without the latter check, a subject with a lone surrogate could become a principal, which
+    neither metrics nor responses could contain.
     """
     try:
         found = json.loads(data.decode())

@@ -1,8 +1,9 @@
 """SCRAM (RFC 5802, RFC 7677): keys, messages, and the client's side of an exchange. Pure.
 
-A server stores a `ScramCredential`, from which the password cannot be computed; the server's side
-of an exchange is in the package of the broker. Names are encoded as in Kafka: UTF-8 with `,` and
-`=` escaped, not normalised. Messages of a peer are bounded by the size of its requests.
+A server stores a `ScramCredential`, from which the password cannot be computed. The server's side
+of an exchange is in the broker package. User names are encoded as in Kafka: as UTF-8 with `,` and
+`=` escaped, without Unicode normalisation. Messages of a peer are bounded by the size of its
+requests.
 """
 
 import hashlib
@@ -16,19 +17,20 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 from ottla.model.values import frozen
 
 ITERATIONS_MIN = 4_096
-"""Minimum number of iterations that Kafka's servers accept. With fewer iterations, a stolen
-credential is easy to break."""
+"""Minimum number of hash iterations that Kafka's servers accept. With fewer iterations, an attacker
+can easily compute the password from a stolen credential."""
 
 ITERATIONS_MAX = 16_384
-"""Maximum number of iterations that Kafka's controllers store. With more iterations, each login
-takes more time of the client."""
+"""Maximum number of hash iterations that Kafka's controllers store. With more iterations, the
+client needs more time for each login."""
 
 CLIENT_ITERATIONS_MAX = 1_000_000
-"""Maximum number of iterations that a client computes for a server, which takes about a second.
+"""Maximum number of hash iterations that a client performs for a server; they take about a second.
 With a larger limit, a hostile server could demand hours of computation."""
 
 TOKEN_EXTENSION = "tokenauth=true"
-"""Extension of a client's first message that marks its password as a delegation token's HMAC."""
+"""Extension in a client's first message. It states that the client logs in with a delegation token,
+whose HMAC is the password."""
 
 NO_BINDING = "n"
 BINDING_NOT_OFFERED = "y"
@@ -42,11 +44,11 @@ class ScramHash(NamedTuple):
     hash_name: str
 
     def digest(self, data: bytes) -> bytes:
-        """Return the hash of some data: H(data) in RFC 5802."""
+        """Return the hash of `data`: H(data) in RFC 5802."""
         return hashlib.new(self.hash_name, data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return the HMAC of some data with a key."""
+        """Return the HMAC of `data` with a key."""
         return hmac.digest(key, data, self.hash_name)
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
@@ -56,7 +58,7 @@ class ScramHash(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Length in bytes of a key that the mechanism's hash function returns."""
+        """Length in bytes of the hashes and keys of this mechanism."""
         return hashlib.new(self.hash_name).digest_size
 
 
@@ -69,7 +71,7 @@ SCRAM_BY_NUMBER = {one.number: one for one in SCRAM_BY_NAME.values()}
 
 @frozen
 class ScramCredential:
-    """Stored credential of a user, without the password."""
+    """Stored credential of a user, from which the password cannot be computed."""
 
     salt: bytes
     stored_key: bytes
@@ -80,7 +82,7 @@ class ScramCredential:
     def from_salted(
         cls, hashing: ScramHash, salted_password: bytes, salt: bytes, iterations: int
     ) -> "ScramCredential":
-        """Return the credential of a salted password."""
+        """Return the credential for a salted password."""
         client_key = hashing.hmac(salted_password, b"Client Key")
         server_key = hashing.hmac(salted_password, b"Server Key")
         return cls(salt, hashing.digest(client_key), server_key, iterations)
@@ -89,7 +91,7 @@ class ScramCredential:
     def of_password(
         cls, hashing: ScramHash, password: str, salt: bytes, iterations: int
     ) -> "ScramCredential":
-        """Return the credential of a password."""
+        """Return the credential for a password, with the given salt and number of iterations."""
         salted = hashing.salted_password(password, salt, iterations)
         return cls.from_salted(hashing, salted, salt, iterations)
 
@@ -105,8 +107,8 @@ class ClientFirst(NamedTuple):
     user: str
     nonce: str
     bare: str
-    """The message without its header. It is the first part of the text that the client's proof
-    covers."""
+    """The message without its GS2 header (client-first-message-bare in RFC 5802). The client's
+    proof covers it."""
     is_token: bool = False
     """True if the user name is the id of a delegation token."""
 
@@ -130,7 +132,7 @@ _SERVER_FINAL = re.compile(r"v=([A-Za-z0-9+/=]+)(?:,.*)?")
 
 
 def parse_client_first(token: bytes) -> ClientFirst:
-    """Return a client's first message. Raises ProtocolError if it is malformed or requests channel
+    """Decode a client's first message. Raises ProtocolError if it is malformed or requests channel
     binding."""
     text = _text_of(token)
     header = _GS2.match(text)
@@ -151,7 +153,7 @@ def parse_client_first(token: bytes) -> ClientFirst:
 
 
 def parse_client_final(token: bytes) -> ClientFinal:
-    """Return a client's second message. Raises ProtocolError if it is malformed."""
+    """Decode a client's second message. Raises ProtocolError if it is malformed."""
     found = _FINAL.fullmatch(_text_of(token))
     if found is None:
         raise ProtocolError("client-final-message")
@@ -159,12 +161,13 @@ def parse_client_final(token: bytes) -> ClientFinal:
 
 
 def escape(name: str) -> str:
-    """Return a name in the escaped form that SCRAM messages use."""
+    """Return a user name in the escaped form that SCRAM messages use."""
     return name.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescape(text: str) -> str:
-    """Return the name in an escaped text. Raises ProtocolError if an escape is invalid."""
+    """Return the user name that an escaped text stands for. Raises ProtocolError if an escape
+    sequence is invalid."""
     parts = text.split("=")
     for part in parts[1:]:
         if not part.startswith(("2C", "3D")):
@@ -180,7 +183,8 @@ def exclusive_or(one: bytes, other: bytes) -> bytes:
 
 
 class ScramClient:
-    """A client's side of one SCRAM exchange, which checks the server's messages."""
+    """The client's side of one SCRAM exchange. It creates the client's messages and checks the
+    server's messages."""
 
     def __init__(
         self, hashing: ScramHash, user: str, nonce: str, *, is_token: bool = False
@@ -198,10 +202,10 @@ class ScramClient:
         return f"{NO_BINDING},,{self._bare}".encode()
 
     def on_server_first(self, token: bytes) -> tuple[bytes, int]:
-        """Return the salt and the number of iterations for the password.
+        """Return the salt and the number of iterations that the server's first message contains.
 
-        Raises RefusedError if the server's message is malformed, or if it demands too few or too
-        many iterations.
+        Raises RefusedError if the message is malformed, or if it demands too few or too many
+        iterations.
         """
         found = _SERVER_FIRST.fullmatch(_text_of(token))
         if found is None:
@@ -228,7 +232,8 @@ class ScramClient:
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
     def check_server_final(self, token: bytes) -> None:
-        """Raise RefusedError unless the server proved that it knows the user's keys."""
+        """Check the server's final message. Raises RefusedError unless it proves that the server
+        knows the user's keys."""
         found = _SERVER_FINAL.fullmatch(_text_of(token))
         if found is None or not hmac.compare_digest(_bytes_of(found[1]), self._server_signature):
             raise _refused("it does not know the user's keys")

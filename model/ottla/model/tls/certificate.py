@@ -1,8 +1,8 @@
-"""Contents of an X.509 certificate: subject, hosts, validity.
+"""Contents of an X.509 certificate: subject, host names, validity period.
 
-Pure. The module reads DER that OpenSSL has verified, or the node's own certificate, and checks no
-signature. Names have the form of Java's `X500Principal.getName()` (RFC 2253), because Kafka's
-principals and mapping rules use that form.
+Pure. The module reads DER data of certificates that OpenSSL has verified, and of the node's own
+certificate. It does not check signatures. Names have the form of Java's `X500Principal.getName()`
+(RFC 2253), because Kafka's principals and mapping rules use that form.
 """
 
 import base64
@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ottla.model.values import frozen
 
 CERTIFICATE_BYTES_MAX = 64 * 1024
-"""Maximum size of a certificate. OpenSSL accepts chains of at most 100 KiB from a client."""
+"""Maximum size of a certificate, in bytes. OpenSSL accepts certificate chains of at most 100 KiB
+from a client."""
 
 SEQUENCE = 0x30
 SET = 0x31
@@ -28,7 +29,7 @@ GENERALIZED_TIME = 0x18
 VERSION = 0xA0
 EXTENSIONS = 0xA3
 TEXT_TAGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""DER tags of texts: UTF8String, PrintableString, T61String, IA5String, GeneralString,
+"""DER tags of text values: UTF8String, PrintableString, T61String, IA5String, GeneralString,
 BMPString."""
 
 KEYWORDS = {
@@ -42,8 +43,8 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-"""Keywords of RFC 2253 by attribute type. Attribute types without a keyword are written as
-numbers."""
+"""Keywords of RFC 2253, such as CN, by the object id of the attribute type. Names show other
+attribute types by their object id."""
 
 SUBJECT_ALTERNATIVE_NAMES = "2.5.29.17"
 MAIL_NAME, DNS_NAME, URI_NAME, IP_NAME = 0x81, 0x82, 0x86, 0x87
@@ -55,7 +56,7 @@ CERTIFICATE_LABELS = ("CERTIFICATE", "X509 CERTIFICATE")
 
 
 class Element(NamedTuple):
-    """One DER element: its tag, the range of its content, and its start."""
+    """One DER element: its tag, the range of its content, and its start, as byte offsets."""
 
     tag: int
     begin: int
@@ -68,14 +69,14 @@ class Certificate:
     """A certificate's subject, issuer, names, and validity period."""
 
     subject: str
-    """The subject's distinguished name, in RFC 2253's form."""
+    """The subject's distinguished name, in the form of RFC 2253."""
     issuer: str
     names: tuple[str, ...]
     """The subject alternative names, each as `DNS:host`, `IP:address`, `URI:…`, `email:…`."""
     not_before: datetime
     not_after: datetime
     fingerprint: str
-    """SHA-256 of the certificate, in hexadecimal digits."""
+    """SHA-256 fingerprint of the certificate, in hexadecimal digits."""
 
     def problem_at(self, now: datetime) -> str | None:
         """Return the reason why the certificate is not valid at a time, or None if it is."""
@@ -87,8 +88,7 @@ class Certificate:
 
 
 def read_certificate(der: bytes) -> Certificate:
-    """Return the contents of a certificate. Raises ValueError if the bytes are not a
-    certificate."""
+    """Decode a certificate in DER. Raises ValueError if the bytes are not a certificate."""
     if len(der) > CERTIFICATE_BYTES_MAX:
         raise ValueError("a certificate of more than 64 KiB")
     try:
@@ -98,17 +98,19 @@ def read_certificate(der: bytes) -> Certificate:
 
 
 def pem_blocks(text: str) -> list[tuple[str, str]]:
-    """Return the PEM blocks in a text, each with its label, e.g. CERTIFICATE."""
+    """Return the PEM blocks in a text, each with its label, such as CERTIFICATE."""
     return [(found[1], found[0]) for found in _BLOCK.finditer(text)]
 
 
 def certificates_in(text: str) -> list[bytes]:
-    """Return the certificates of a PEM text as DER. Raises ValueError if one cannot be decoded."""
+    """Return the certificates in a PEM text, each in DER. Raises ValueError if one cannot be
+    decoded."""
     return [der_of(block) for label, block in pem_blocks(text) if label in CERTIFICATE_LABELS]
 
 
 def der_of(block: str) -> bytes:
-    """Return the bytes in a PEM block without headers. Raises ValueError if they are damaged."""
+    """Return the bytes that a PEM block without headers encodes. Raises ValueError if the block is
+    damaged."""
     body = "".join(block.splitlines()[1:-1])
     try:
         return base64.b64decode("".join(body.split()), validate=True)
@@ -117,8 +119,8 @@ def der_of(block: str) -> bytes:
 
 
 def subject_of(der: bytes) -> str:
-    """Return the subject's distinguished name of a certificate. Raises ValueError if it is
-    invalid."""
+    """Return the distinguished name of a certificate's subject. Raises ValueError if the
+    certificate is invalid."""
     return read_certificate(der).subject
 
 

@@ -1,19 +1,19 @@
-"""Detection of changed files. Files are checked at most once in `LOOK_INTERVAL_S`."""
+"""Detection of files that have changed. The files are checked at most once in `LOOK_INTERVAL_S`."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
 
 LOOK_INTERVAL_S = 1.0
-"""Shortest interval between checks, in seconds. A shorter interval detects a new certificate
-sooner; a longer interval needs fewer checks."""
+"""Minimum time between two checks, in seconds. With a shorter time, a new certificate is detected
+sooner. With a longer time, there are fewer system calls."""
 
 Stamp = tuple[str, int, int, int]
 Stamps = tuple[Stamp, ...]
 
 
 class ChangedFiles:
-    """A set of files, and their state at the last change that was detected."""
+    """A set of files whose changes are detected, and their state at the last check."""
 
     def __init__(
         self, paths: Sequence[str], *, now_s: Callable[[], float] = time.monotonic
@@ -24,8 +24,8 @@ class ChangedFiles:
         self._stamps = stamps_of(self._paths)
 
     def look(self, *, is_due: bool = False) -> bool:
-        """Return whether any file has changed since this method last returned True. With `is_due`,
-        checks the files even if the last check was a moment ago."""
+        """Return whether any file has changed since the last check. Returns False without a check
+        if the last one was less than `LOOK_INTERVAL_S` ago, unless `is_due`."""
         now_s = self._now_s()
         if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
             return False
@@ -35,7 +35,8 @@ class ChangedFiles:
 
 
 def stamps_of(paths: Sequence[str]) -> Stamps:
-    """Return a value that changes when one of these files is replaced, created or removed."""
+    """Return a value that changes when one of the files at `paths` is modified, replaced, created
+    or removed."""
     return tuple(_stamp_of(path) for path in paths)
 
 

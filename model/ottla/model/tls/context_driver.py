@@ -1,9 +1,9 @@
 """Reads certificates and keys, and creates the `ssl.SSLContext` of a server or a client.
 
 Each file is read only once, and OpenSSL loads the bytes that were read. If a file is replaced in
-the meantime, the certificate of one version is therefore never used with the key of another.
-Unusable input raises a ConfigError that names the setting, the problem and the remedy. It never
-contains keys or passwords.
+the meantime, the certificate of one version is therefore never used with the key of another. If a
+file or a text is unusable, a ConfigError names the setting, the problem and the remedy. The error
+never contains keys or passwords.
 """
 
 import os
@@ -42,18 +42,19 @@ from ottla.model.tls.certificate import (
 from ottla.model.values import frozen
 
 PEM_BYTES_MAX = 4 * MIB
-"""Maximum size in bytes of a file of certificates. A bundle of all public CAs has about 200 KiB."""
+"""Maximum size in bytes of a PEM file. A bundle of all public CA certificates has about 200 KiB."""
 
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
 DER_SEQUENCE = b"\x30\x82"
-"""First bytes of a DER file, by which a PKCS12 store is recognised."""
+"""First bytes of a file in DER, such as a PKCS12 key store."""
 
 PARTIAL_CHAIN = ssl.VerifyFlags(0x80000)
-"""X509_V_FLAG_PARTIAL_CHAIN: a chain may end at any trusted certificate, as in Java."""
+"""OpenSSL's flag X509_V_FLAG_PARTIAL_CHAIN: verification may end at any trusted certificate, not
+only at a root CA, as in Java."""
 
 VERSION_OF = {TLS_1_2: ssl.TLSVersion.TLSv1_2}
 HANDSHAKE_STEPS_MAX = 4
-"""Maximum number of steps of both ends together until a handshake is complete."""
+"""Maximum number of steps that client and server together need to complete a handshake."""
 
 READABLE_BY_ALL = stat.S_IROTH | stat.S_IWOTH
 
@@ -64,19 +65,20 @@ class TlsMaterial:
     settings."""
 
     chain: str = ""
-    """The certificate of this end, followed by the certificates up to the CA, as PEM. Empty if
-    there is no certificate."""
+    """The certificate of this end, followed by the intermediate certificates up to the CA, as PEM.
+    Empty if there is no certificate."""
     key: str = field(default="", repr=False)
-    """The private key, as PEM."""
+    """The private key of this end's certificate, as PEM."""
     trusted: str = ""
-    """The certificates of the trusted CAs, as PEM; empty for the system's CAs."""
+    """The certificates of the trusted CAs, as PEM. If empty, the CAs of the operating system are
+    trusted."""
     certificate: Certificate | None = None
-    """Contents of this end's own certificate, or None if it has none."""
+    """Decoded certificate of this end, or None if it has none."""
     authorities: tuple[Certificate, ...] = ()
-    """Contents of the trusted certificates."""
+    """Decoded certificates of the trusted CAs."""
 
     def warnings(self, now: datetime) -> list[str]:
-        """Return the certificates that are not valid at a time, as one sentence each."""
+        """Return one sentence for each certificate that is not valid at the time `now`."""
         found = []
         if self.certificate is not None and (problem := self.certificate.problem_at(now)):
             found.append(f"the own certificate, {self.certificate.subject}, {problem}; renew it")
@@ -87,7 +89,8 @@ class TlsMaterial:
 
 
 def read_material(config: TlsConfig) -> TlsMaterial:
-    """Return the certificates and the key of one end. Raises ConfigError if they are unusable."""
+    """Read the certificates and the key of one end of a connection. Raises ConfigError if they are
+    unusable."""
     chain = key = trusted = ""
     key_setting, chain_setting = KEY, CERTIFICATE_CHAIN
     if config.certificate_location:
@@ -132,9 +135,9 @@ def read_material(config: TlsConfig) -> TlsMaterial:
 
 
 def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Create and return the SSL context of a server. Raises ConfigError if that is impossible.
+    """Create the SSL context of a server. Raises ConfigError if that is impossible.
 
-    A server presents its certificate, and requests its clients' certificates according to
+    The server presents its certificate, and requests its clients' certificates according to
     `client_auth`.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -151,9 +154,10 @@ def server_context(config: TlsConfig, material: TlsMaterial | None = None) -> ss
 
 
 def client_context(config: TlsConfig, material: TlsMaterial | None = None) -> ssl.SSLContext:
-    """Create and return the SSL context of a client. Raises ConfigError if that is impossible.
+    """Create the SSL context of a client. Raises ConfigError if that is impossible.
 
-    A client trusts the system's CAs if none are given, and presents a certificate if it has one.
+    The client trusts the CAs of the operating system if no trusted certificates are given. It
+    presents a certificate if it has one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config.checks_names
@@ -307,10 +311,11 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def check_own_trust(config: TlsConfig, material: TlsMaterial) -> None:
-    """Raise ConfigError if this node would not accept its own certificate from another node.
+    """Raise ConfigError if this node would reject its own certificate when another node presented
+    it.
 
-    Nodes that share a configuration connect to each other. The error gives the reason why the
-    connection would fail.
+    Nodes with the same configuration connect to each other, so they must accept each other's
+    certificates. The error states why the connection would fail.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(replace(config, checks_names=False), material)

@@ -1,12 +1,14 @@
-"""`ssl.principal.mapping.rules`: the user that a certificate's distinguished name maps to.
+"""The setting `ssl.principal.mapping.rules`, which maps the distinguished name of a client's
+certificate to a user.
 
 Pure. The setting is a comma-separated list of `DEFAULT` (the name unchanged) and
-`RULE:PATTERN/REPLACEMENT/[L|U]`. The first rule whose pattern matches the whole name in RFC 2253's
-form applies. If no rule matches, the client is not authenticated.
+`RULE:PATTERN/REPLACEMENT/[L|U]`. The first rule whose pattern matches the whole name, in the form
+of RFC 2253, applies. If no rule matches, the client is not authenticated.
 
-Patterns have RE2's syntax, because no name can make RE2 slow. Look-around and back references
-within a pattern are refused at the start. Replacements have the meaning of Java's `replaceAll`, as
-in Kafka (`$1`, a backslash as escape, every match replaced).
+Patterns have RE2's syntax, because RE2's running time is linear in the length of the name. RE2 has
+no look-around and no back references, so a node refuses to start with such patterns. Replacements
+have the meaning of Java's `replaceAll`, as in Kafka: `$1` is a group, a backslash is the escape
+character, and every match is replaced.
 """
 
 import re
@@ -19,13 +21,13 @@ from ottla.model.values import frozen
 DEFAULT_RULE = "DEFAULT"
 
 RULE_COUNT_MAX = 500
-"""Maximum number of rules of one listener. They are limited because each login tries them in
-order."""
+"""Maximum number of rules for one listener. The number is limited because each login tries the
+rules in order."""
 
 NAME_LENGTH_MAX = 1_024
-"""Maximum length of a distinguished name that rules are applied to. A client chooses the name, and
-a rule may replace each character separately. X.520 allows 64 characters for a common name or an
-organisation."""
+"""Maximum length, in characters, of a distinguished name to which rules are applied. A client
+chooses the name, and a rule may replace each character separately. For comparison, X.520 allows 64
+characters for a common name or an organisation."""
 
 _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/"
@@ -36,7 +38,7 @@ _REFERENCE = re.compile(
 )
 
 Replacement = tuple[str | int, ...]
-"""Parsed replacement of a rule: literal texts and group numbers, in order."""
+"""Parsed replacement text of a rule: literal texts and group numbers, in order."""
 
 
 @frozen
@@ -47,7 +49,7 @@ class PrincipalRule:
     replacement: Replacement = ()
     letter_case: str = ""
     text: str = DEFAULT_RULE
-    """The text of the rule in the setting."""
+    """The rule as written in the setting."""
 
     def apply(self, name: str) -> str | None:
         """Return the user for a distinguished name, or None if the rule does not match it."""
@@ -67,7 +69,7 @@ class PrincipalRule:
 
 @frozen
 class PrincipalRules:
-    """The rules of one listener's `ssl.principal.mapping.rules`, in order."""
+    """Rules of one listener from `ssl.principal.mapping.rules`, in order."""
 
     rules: tuple[PrincipalRule, ...] = (PrincipalRule(),)
 
@@ -90,7 +92,11 @@ class PrincipalRules:
 
 
 def parse_principal_rules(text: str) -> PrincipalRules:
-    """a list of DEFAULT or RULE:PATTERN/REPLACEMENT/[L|U], first match first."""
+    """a list of DEFAULT or RULE:PATTERN/REPLACEMENT/[L|U], first match first.
+
+    Returns the parsed rules of `ssl.principal.mapping.rules`. Raises ValueError if the text is
+    malformed. The first line above describes the valid texts in error messages.
+    """
     rules: list[PrincipalRule] = []
     text = text.strip()
     at = 0

@@ -1,18 +1,18 @@
-"""The server's end of one TLS connection in memory. It decrypts the ciphertext that arrives, and
+"""The server's end of one TLS connection in memory: decrypts the ciphertext that arrives, and
 encrypts the plaintext to send.
 
-OpenSSL reads from a buffer in memory and never from a socket. One `SSL_read` consumes records
-without application data until its source is empty. If a client sends KeyUpdate records (27 bytes,
-22 µs) faster than OpenSSL consumes them, it could block the event loop for any length of time. To
-prevent this, the session reads the header of each record (5 bytes, RFC 8446 §5.1), passes a few
-records at a time to OpenSSL, and counts the records that yielded no data.
+OpenSSL reads from a buffer in memory and never from a socket. One call of `SSL_read` consumes
+records without application data until its buffer is empty. A client that sends KeyUpdate records
+(27 bytes, 22 µs each) faster than OpenSSL consumes them could therefore block the event loop for
+any length of time. To prevent this, the session reads the header of each record (5 bytes, RFC 8446
+§5.1), passes a few records at a time to OpenSSL, and counts the records that yielded no data.
 
 Invariants:
-* RecordsWithoutDataAreBounded: a client may send at most `RECORDS_WITHOUT_DATA_MAX` records without
-  data beyond the number of its records with data, and at most `HANDSHAKE_RECORDS_MAX` in a
-  handshake.
+* RecordsWithoutDataAreBounded: the number of a client's records without data exceeds the number of
+    its records with data by at most `RECORDS_WITHOUT_DATA_MAX`. In a handshake, a client may send
+    at most `HANDSHAKE_RECORDS_MAX` records.
 * DecryptingIsBounded: one call processes at most `RECORDS_PER_CALL_MAX` records, and starts no
-  further record after `DECRYPT_NS_MAX`. The remaining ciphertext is kept for the next call.
+    further record after `DECRYPT_NS_MAX`. The remaining ciphertext is kept for the next call.
 """
 
 import ssl
@@ -27,32 +27,31 @@ RECORD_BYTES = 16 * KIB
 """Maximum size of the plaintext of one TLS record, in bytes."""
 
 RECORDS_WITHOUT_DATA_MAX = 32
-"""Maximum number of records without data that a client may send beyond the number of its records
-with data.
+"""Maximum number by which a client's records without data may exceed its records with data.
 
-OpenSSL has the same limit for empty records, and BoringSSL for KeyUpdate. A smaller number cuts off
-clients that change keys often.
+OpenSSL has the same limit for empty records, and BoringSSL for KeyUpdate. With a smaller number,
+clients that change keys often would lose their connections.
 """
 
 HANDSHAKE_RECORDS_MAX = 256
-"""Maximum number of a client's records in one handshake. A certificate chain of 100 KiB, the most
-that OpenSSL reads, has 200 records of 512 bytes."""
+"""Maximum number of records that a client may send in one handshake. A certificate chain of 100
+KiB, the largest that OpenSSL accepts, fits into 200 records of 512 bytes."""
 
 RECORDS_PER_CALL_MAX = 512
 """Maximum number of records that one call decrypts. With a smaller number, clients that send small
-records cost more event-loop iterations."""
+records need more event-loop iterations."""
 
 DECRYPT_NS_MAX = 500_000
-"""Time in ns after which a call passes no further records to OpenSSL. 64 KiB in full records take
-0.1 ms."""
+"""Time in ns after which a call passes no further records to OpenSSL. For comparison, decrypting 64
+KiB in records of full size takes 0.1 ms."""
 
 RECORDS_PER_PIECE = 16
-"""Number of records that are passed to OpenSSL at once. This is the most that one `SSL_read` can
-consume (0.4 ms)."""
+"""Number of records that are passed to OpenSSL at once. One call of `SSL_read` can consume all of
+them, which takes at most 0.4 ms."""
 
 PIECE_BYTES = 16 * KIB
-"""Number of bytes that are passed to OpenSSL at once, up to the end of a record. The memory buffer
-keeps the capacity of its largest piece as long as the connection exists."""
+"""Number of bytes after which no further record is passed to OpenSSL in the same step. OpenSSL's
+memory buffer keeps the capacity of its largest content for as long as the connection exists."""
 
 HEADER_BYTES = 5
 CIPHERTEXT_BYTES_MAX = RECORD_BYTES + 2 * KIB
@@ -60,11 +59,11 @@ CIPHERTEXT_BYTES_MAX = RECORD_BYTES + 2 * KIB
 bytes)."""
 
 FIRST_TYPE, LAST_TYPE = 20, 24
-"""First and last content type of a TLS record: change_cipher_spec, alert, handshake,
-application_data, heartbeat."""
+"""Lowest and highest content type of a TLS record. The types are change_cipher_spec, alert,
+handshake, application_data and heartbeat."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""OpenSSL errors that mean that the client has closed the connection."""
+"""Python's ssl exceptions that mean that the client has closed the connection."""
 
 NOTHING = memoryview(b"")
 
@@ -76,7 +75,7 @@ class TlsFloodError(ProtocolError):
 
 
 class TlsSession:
-    """One TLS connection of a server, without its socket."""
+    """The server's end of one TLS connection, without its socket."""
 
     __slots__ = (
         "_bytes_missing",
@@ -94,7 +93,8 @@ class TlsSession:
     )
 
     def __init__(self, context: ssl.SSLContext, now_ns: Callable[[], int]) -> None:
-        """Create a session. `now_ns` is the clock for `DECRYPT_NS_MAX`."""
+        """Create a session with the SSL context of a server. `now_ns` is the clock that measures
+        `DECRYPT_NS_MAX`."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._now_ns = now_ns
@@ -116,13 +116,13 @@ class TlsSession:
 
     @property
     def has_unread(self) -> bool:
-        """True if there may be data to decrypt without further ciphertext."""
+        """True if `decrypt` may return data without further ciphertext."""
         return self._record_count > 0 or self.holds_ciphertext
 
     @property
     def holds_ciphertext(self) -> bool:
-        """True if a limit has left ciphertext unprocessed. It must be processed before any other
-        ciphertext."""
+        """True if ciphertext is left because a call reached its limit. It must be decrypted before
+        new ciphertext is passed."""
         return self._held_at < len(self._held)
 
     @property
@@ -131,20 +131,21 @@ class TlsSession:
         return self._outgoing.pending > 0
 
     def take_output(self) -> bytes:
-        """Return the TLS records to send to the client, and clear them."""
+        """Return the TLS records to send to the client, and remove them from the session."""
         return self._outgoing.read()
 
     def certificate(self) -> bytes | None:
-        """Return the client's certificate (DER), or None if it presented none."""
+        """Return the client's certificate in DER, or None if the client presented none."""
         return self._tls.getpeercert(binary_form=True)
 
     # ---- handshake
 
     def shake_hands(self, ciphertext: memoryview = NOTHING) -> bool:
-        """Continue the handshake with new ciphertext. Returns True once it is complete.
+        """Continue the handshake with new ciphertext. Returns True once the handshake is complete.
 
-        Ciphertext after the handshake is kept. Raises ssl.SSLError if the handshake fails, and
-        TlsFloodError if there are too many records. After either error there may be output to send.
+        Ciphertext that follows the handshake is kept for `decrypt`. Raises ssl.SSLError if the
+        handshake fails, and TlsFloodError if the client sends too many records. After either error
+        there may be output to send.
         """
         data, at = self._unread(ciphertext)
         while at < len(data):
@@ -165,12 +166,12 @@ class TlsSession:
     # ---- plaintext
 
     def decrypt(self, room: memoryview, ciphertext: memoryview = NOTHING) -> int:
-        """Decrypt ciphertext into `room`, within the bounds of one call. Returns the number of
-        bytes of plaintext.
+        """Decrypt ciphertext into the buffer `room`, within the limits of one call. Returns the
+        number of bytes of plaintext.
 
-        New ciphertext may be passed only if none is left from the previous call. Raises
-        TlsFloodError if the client sends too many records without data, and ssl.SSLError if a
-        record is forged or malformed.
+        New ciphertext may be passed only if the previous call has left none. Raises TlsFloodError
+        if the client sends too many records without data, and ssl.SSLError if a record is forged or
+        malformed.
         """
         data, at = self._unread(ciphertext)
         size = count = 0
@@ -188,8 +189,8 @@ class TlsSession:
         return size
 
     def encrypt(self, data: memoryview) -> bytes:
-        """Return pending output, followed by the records with the given plaintext of at most
-        `RECORD_BYTES`.
+        """Encrypt at most `RECORD_BYTES` of plaintext. Returns the pending output followed by the
+        new records.
 
         Raises ssl.SSLError if the connection is closed for writing.
         """
@@ -197,7 +198,7 @@ class TlsSession:
         return self._outgoing.read()
 
     def take_close_notify(self) -> bytes:
-        """Return pending output, followed by a close_notify."""
+        """Close the TLS session. Returns the pending output followed by the close_notify alert."""
         with suppress(ssl.SSLError, ValueError):
             self._tls.unwrap()
         return self._outgoing.read()

@@ -1,7 +1,7 @@
 """The server's end of a TLS connection as a trio stream, with the limits of `session_driver`.
 
-`trio.SSLStream` lets OpenSSL consume received bytes without a limit on the number of records, so
-that with an endless series of KeyUpdates a read would never return.
+`trio.SSLStream` is not used, because it lets OpenSSL consume any number of received records in one
+read. With an endless series of KeyUpdate records, a read would never return.
 """
 
 import ssl
@@ -13,15 +13,16 @@ from ottla.model.limits import KIB
 from ottla.model.tls.session_driver import NOTHING, RECORD_BYTES, TlsSession
 
 RECEIVE_BYTES = 16 * KIB
-"""Number of bytes of ciphertext per system call, and of plaintext per read without a given size."""
+"""Maximum number of bytes of ciphertext per system call, and of plaintext per read if the caller
+gives no size."""
 
 
 class TlsServerStream(trio.abc.Stream):
-    """A TLS stream for use by one task at a time. The handshake happens at the first read.
+    """TLS stream of a server, for use by one task at a time. The first read performs the handshake.
 
-    Raises trio.BrokenResourceError if the client has closed the connection or violates TLS,
-    TlsFloodError if it sends more records without data than allowed. A connection that ends without
-    close_notify counts as ended, as in HTTPS.
+    Methods raise trio.BrokenResourceError if the client has closed the connection or violates TLS,
+    and TlsFloodError if it sends more records without data than allowed. As in HTTPS, the end of a
+    connection without close_notify counts as the end of the stream.
     """
 
     def __init__(self, below: trio.abc.Stream, context: ssl.SSLContext) -> None:
@@ -59,7 +60,7 @@ class TlsServerStream(trio.abc.Stream):
             ciphertext = memoryview(data)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all bytes, record by record."""
+        """Encrypt and send all bytes, record by record."""
         if self._is_shaking:
             raise trio.BrokenResourceError("the handshake has not ended")
         view = memoryview(data)
