@@ -1,7 +1,7 @@
 """Cluster-wide settings of a balance in progress. Pure.
 
-`ottla cluster balance` sets them, and the active controller performs the moves of the plan. Setting
-a plan starts it; removing it cancels the moves in progress.
+`ottla cluster balance` sets them, and the active controller performs the moves in the plan. Setting
+a plan starts the balance. Removing the plan cancels the moves in progress.
 """
 
 from collections.abc import Iterable
@@ -22,15 +22,18 @@ DEFAULT_RATE_MIN = 1_000_000
 
 
 def parse_plan(text: str) -> str:
-    """moves such as orders:0:1,2>1,3, separated by semicolons, each partition once, 1,000 at
-    most."""
+    """moves such as orders:0:1,2>1,3, separated by semicolons, each partition once, at most 1,000.
+
+    Checks the plan of a balance and returns its text unchanged. Raises ValueError if the text is
+    malformed. Error messages quote the first line as the description of valid texts.
+    """
     parse_moves(text)
     return text
 
 
 def check_not_in_file(keys: Iterable[str]) -> None:
-    """Raise ConfigError if a settings file contains a setting of a balance, because these are set
-    only in the cluster."""
+    """Raise ConfigError if a settings file contains a setting of a balance. These settings may be
+    set only in the cluster."""
     for key in keys:
         if key.startswith(BALANCE_PREFIX):
             raise ConfigError(key, "belongs in no file; 'ottla cluster balance' sets it")
@@ -38,7 +41,7 @@ def check_not_in_file(keys: Iterable[str]) -> None:
 
 @frozen(kw_only=True)
 class BalanceSettings:
-    """Plan and throttle of a balance in progress."""
+    """Settings of a balance in progress: its plan and its throttle."""
 
     plan: str = setting(
         "",

@@ -56,7 +56,7 @@ from ottla.model.settings.transactions import TransactionConfig
 from ottla.model.values import frozen
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
-"""Wildcard addresses, which are valid for listening but not for connecting."""
+"""Wildcard addresses. A broker can listen on them, but no client can connect to them."""
 
 
 FAILURE_DOMAIN_HOST = "ottla.failure.domain.host"
@@ -69,13 +69,13 @@ ORDERED = (
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("socket.request.max.bytes", QUEUED_MAX_REQUEST_BYTES),
 )
-"""Pairs of settings. In each pair, the second value must not be below the first."""
+"""Pairs of field names. In each pair, the value of the second field must not be below that of the
+first."""
 
 
 @frozen(kw_only=True)
 class BrokerConfig:
-    """Settings of one broker process. Each component of the broker receives its own group of
-    settings."""
+    """All settings of one broker process, grouped by the broker's components."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -453,16 +453,16 @@ class BrokerConfig:
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
-    """Authorization of the broker's clients."""
+    """Settings of the authorizer that checks the requests of clients."""
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
     sasl: SaslConfig = NO_SASL
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     """Settings of delegation tokens, with which clients may log in."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """TLS settings of the listeners that use it, by listener name."""
+    """TLS settings by listener name, for the listeners that use TLS."""
     dial_tls: TlsConfig | None = None
-    """TLS settings of calls to controllers, or None if these are not encrypted."""
+    """TLS settings of connections to controllers, or None if these are not encrypted."""
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
@@ -470,25 +470,26 @@ class BrokerConfig:
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The topic settings in this broker's own file, by topic key."""
+    """Default topic settings that this broker's own file contains, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The text of every key in the file, for DescribeConfigs."""
+    """Values in the settings file as text, by key, for DescribeConfigs."""
 
     @property
     def is_rack_aware(self) -> bool:
-        """True if consumers may be sent to a replica in their rack (KIP-392)."""
+        """True if consumers may fetch from a replica in their own rack (KIP-392)."""
         return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def controllers(self) -> tuple[ConfiguredVoter, ...]:
-        """Controllers from which this broker finds the quorum."""
+        """Controllers that this broker asks for the leader of the quorum: the voters and bootstrap
+        servers in its settings."""
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )
 
     @property
     def controller_listener(self) -> str:
-        """Name of the controllers' listener to which this broker connects."""
+        """Name of the controller listener that this broker connects to."""
         dialled = dialled_listener(self.texts, node_listeners(self.texts, is_broker=True))
         return CONTROLLER_LISTENER if dialled is None else dialled.name
 
@@ -524,7 +525,7 @@ class BrokerConfig:
 
     @property
     def is_controller(self) -> bool:
-        """True if the process of this broker also has the controller role."""
+        """True if the process of this broker is also a controller."""
         return has_both_roles(self.texts)
 
     @property
@@ -555,7 +556,7 @@ def _check_distinct(log_dirs: Sequence[str]) -> None:
 
 
 def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]]:
-    """Return a broker's settings from the keys of its file, and the unknown keys.
+    """Return the broker's settings from its file's texts by key, and the unknown keys in the file.
 
     Raises ConfigError for the first invalid or missing setting.
     """

@@ -1,4 +1,5 @@
-"""Settings of clients: batching and retries of a producer, fetches of a consumer."""
+"""Settings of clients: batches and retries of a producer, fetches of a consumer, timeouts of an
+admin client."""
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import INT32_MAX, KIB, MIB
@@ -9,11 +10,12 @@ from ottla.model.settings.offset_reset import offset_reset_text
 from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""Maximum number of requests in flight of an idempotent producer. A broker remembers the last five
-batches of a producer; with more in flight, a retried batch could be mistaken for a new one."""
+"""Maximum number of requests that an idempotent producer may have in flight. A broker remembers the
+last five batches of each producer. With more in flight, it could take a retried batch for a new
+one."""
 
 ON_MISSING = "ottla.on.missing"
-"""Key of `on_missing`.  Kafka's clients have no such setting."""
+"""Key of the setting `on_missing`. Kafka's clients have no such setting."""
 
 
 @suggests_fields

@@ -1,8 +1,8 @@
-"""Settings of connections: the number that a broker keeps open and the number that it accepts per
-second, in total and per address.
+"""Settings of connections: how many a broker keeps open, and how many it accepts per second, in
+total and per IP address.
 
-`max.connections` and `max.connection.creation.rate` may also be set for one listener, with
-`listener.name.NAME.` before the key.
+`max.connections` and `max.connection.creation.rate` may also be set for a single listener. The key
+then starts with `listener.name.NAME.`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,11 @@ LISTENER_KEYS = (MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE)
 
 
 def parse_overrides(text: str) -> tuple[tuple[str, int], ...]:
-    """a comma-separated list of ADDRESS:COUNT."""
+    """a comma-separated list of ADDRESS:COUNT.
+
+    Returns the maximum number of connections by address. Raises ValueError if the text is
+    malformed. Error messages quote the first line as the description of valid texts.
+    """
     found: dict[str, int] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         host, _, count = part.rpartition(":")
@@ -37,7 +41,8 @@ def parse_overrides(text: str) -> tuple[tuple[str, int], ...]:
 
 @frozen(kw_only=True)
 class ConnectionConfig:
-    """Bounds on a broker's open connections, and on the connections accepted per second."""
+    """Limits on the open connections of a broker, and on the connections that it accepts per
+    second."""
 
     max_connections: int = setting(
         INT32_MAX,
@@ -74,7 +79,8 @@ class ConnectionConfig:
         "listener.name.NAME., the maximum of one listener.",
     )
     texts_by_listener: Mapping[str, str] = field(default_factory=dict)
-    """Settings for single listeners, by full key of the setting."""
+    """Settings for single listeners as text, by full key: `listener.name.NAME.` and the setting's
+    key."""
 
     def __post_init__(self) -> None:
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
@@ -86,21 +92,23 @@ class ConnectionConfig:
 
 @frozen(kw_only=True)
 class ConnectionBounds:
-    """The limits of connections that are currently in effect."""
+    """Limits on connections that are currently in effect."""
 
     count_max: int = INT32_MAX
     count_max_per_ip: int = INT32_MAX
     count_max_of_ips: Mapping[str, int] = field(default_factory=dict)
-    """Limits of single addresses, which replace `count_max_per_ip`."""
+    """Maximum number of connections of single IP addresses. For these addresses it replaces
+    `count_max_per_ip`."""
     rate_max: float = INT32_MAX
     count_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """Limits of single listeners, by lower-case listener name, as in keys of settings."""
+    """Maximum number of connections of single listeners, by listener name in lower case, as in keys
+    of settings."""
     rate_max_of_listeners: Mapping[str, float] = field(default_factory=dict)
 
 
 def listener_definition(key: str) -> Definition | None:
-    """Return the definition of a setting for one listener, or None if the key is not such a
-    setting."""
+    """Return the declaration of a connection setting for one listener, or None if the key is not of
+    this kind."""
     if not key.startswith(LISTENER_PREFIX):
         return None
     name, _, own_key = key.removeprefix(LISTENER_PREFIX).partition(".")
@@ -110,12 +118,14 @@ def listener_definition(key: str) -> Definition | None:
 
 
 def is_connection_bound(key: str) -> bool:
-    """Return whether a key sets a bound on connections, of a node or of one of its listeners."""
+    """Return whether a key is a setting that limits connections, of the whole node or of one
+    listener."""
     return key in definitions(ConnectionConfig) or listener_definition(key) is not None
 
 
 def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of single listeners. Raises ConfigError for an invalid value."""
+    """Return the settings in `texts` that limit the connections of one listener. Raises ConfigError
+    for an invalid value."""
     found = {}
     for key, text in texts.items():
         definition = listener_definition(key)
@@ -126,8 +136,8 @@ def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def listener_values(texts: Mapping[str, str], own_key: str) -> Iterator[tuple[str, int]]:
-    """Yield the listeners, in lower case, that have their own value of a setting, with that
-    value."""
+    """Yield each listener that has its own value of the setting `own_key`, in lower case, together
+    with that value."""
     for key, text in texts.items():
         definition = listener_definition(key)
         if definition is not None and key.endswith(f".{own_key}"):

@@ -54,7 +54,7 @@ METADATA_LOG_DIR = "metadata.log.dir"
 
 @frozen(kw_only=True)
 class ControllerConfig:
-    """Settings of one controller process."""
+    """All settings of one controller process."""
 
     node_id: NodeId = setting(
         NodeId(-1),
@@ -191,64 +191,66 @@ class ControllerConfig:
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
-    """The limits within which a group may have settings of its own."""
+    """Bounds on the settings that a single group may have."""
     authorizer: AuthorizerConfig = field(default_factory=AuthorizerConfig)
-    """Authorization of forwarded requests."""
+    """Settings of the authorizer, which checks requests that brokers forward for clients."""
     connections: ConnectionConfig = field(default_factory=ConnectionConfig)
-    """Bounds on the connections of clients. Connections of nodes do not count."""
+    """Limits on connections of clients. Connections of other nodes do not count."""
     mutation_quotas: MutationQuotaConfig = field(default_factory=MutationQuotaConfig)
     tokens: DelegationTokenConfig = field(default_factory=DelegationTokenConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     exporters: ExporterConfig = field(default_factory=ExporterConfig)
     log_output: LogOutputConfig = field(default_factory=LogOutputConfig)
     tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """TLS settings for nodes, by name of the listener. Only listeners that use TLS are included."""
+    """TLS settings by listener name, for connections of other nodes. Only listeners that use TLS
+    are included."""
     listener_tls: Mapping[str, TlsConfig] = field(default_factory=dict)
-    """TLS settings for clients, by name of the listener. Only listeners that use TLS are
+    """TLS settings by listener name, for connections of clients. Only listeners that use TLS are
     included."""
     sasl: SaslConfig = NO_SASL
-    """The listeners on which clients log in."""
+    """Settings of the listeners on which clients log in by SASL."""
     dial_tls: TlsConfig | None = None
-    """TLS settings of calls to other controllers, or None if these are not encrypted."""
+    """TLS settings of connections to other controllers, or None if these are not encrypted."""
     disks: DiskConfig = field(default_factory=DiskConfig)
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    """The topic settings in this controller's own file, by topic key."""
+    """Default topic settings that this controller's own file contains, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The text of every key in the file."""
+    """Values in the settings file as text, by key."""
 
     @property
     def controllers(self) -> tuple[ConfiguredVoter, ...]:
-        """Controllers from which this controller finds the quorum."""
+        """Controllers that this one asks for the leader of the quorum: the voters and bootstrap
+        servers in its settings."""
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )
 
     @property
     def quota_windows(self) -> WindowShape:
-        """Windows over which the quotas of clients and of connections are measured."""
+        """Measurement windows for the quotas of clients and connections."""
         return WindowShape(self.quota_window_count, self.quota_window_s * 1_000)
 
     @property
     def inter_broker_listener(self) -> str:
-        """Always empty: controllers call each other only by gRPC, not on a listener for Kafka's
-        protocol."""
+        """Always empty. Controllers connect to each other only by gRPC, not on a listener for
+        Kafka's protocol."""
         return ""
 
     @property
     def dialled_listener(self) -> ListenAddress:
-        """The listener by which this controller connects to other controllers: the first one in
-        `controller.listener.names`, or else in `listeners`."""
+        """Name of the listener to which other controllers connect: the first in
+        `controller.listener.names` or, if that is not set, in `listeners`."""
         found = dialled_listener(self.texts, self.listeners)
         assert found is not None
         return found
 
     @property
     def advertised_addresses(self) -> tuple[ListenAddress, ...]:
-        """Addresses at which other nodes reach the listeners of this controller, beginning with the
-        one by which controllers connect to each other.
+        """Addresses at which other nodes reach this controller, one per listener. The listener to
+        which other controllers connect comes first.
 
-        The entry in `controller.quorum.voters` is the address of that listener, whatever is
-        advertised for it. Listeners whose host is unknown are left out.
+        The address of that listener is the one in `controller.quorum.voters`, even if another
+        address is advertised for it. Listeners whose host is unknown are left out.
         """
         advertised = {one.name: one for one in self.advertised_listeners}
         entries = [one for one in self.controller_quorum_voters if one.id == self.node_id]
@@ -264,9 +266,10 @@ class ControllerConfig:
 
 
 def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, set[str]]:
-    """Return a controller's settings from the keys of its file, and the unknown keys.
+    """Return the controller's settings from the texts of its file by key, and the unknown keys in
+    the file.
 
-    Raises ConfigError for the first invalid or missing setting.
+    Raises ConfigError for the first setting that is invalid or missing.
     """
     if has_both_roles(texts):
         texts = controller_texts(texts)

@@ -1,8 +1,9 @@
-"""Declarations of settings. Each is a dataclass field with its Kafka key, its kind, its bounds and
-its meaning.
+"""Declarations of settings. Each setting is a dataclass field, with its Kafka key, type, bounds and
+description.
 
-Texts are parsed only here. An invalid value therefore gets the same error in a file, on the command
-line and in a remote AlterConfigs. The error contains the key, the value, and the allowed values.
+Texts of settings are parsed only in this module. An invalid value therefore leads to the same error
+in a file, on the command line and in AlterConfigs. The error contains the key, the value, and the
+allowed values.
 """
 
 import dataclasses
@@ -21,10 +22,10 @@ C = TypeVar("C")
 
 
 class SettingKind(IntEnum):
-    """Kafka's config types, numbered as DescribeConfigs v3 sends them."""
+    """Types of settings, with the numbers of Kafka's config types in DescribeConfigs v3."""
 
     UNKNOWN = 0
-    """Kind of a name that has no declaration."""
+    """Type of a key for which there is no declaration."""
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -44,15 +45,15 @@ BOUNDS = {
 
 
 BLANKS = "".join(map(chr, range(ord(" ") + 1)))
-"""The characters that Java's String.trim removes."""
+"""Characters that Java's String.trim removes: all up to and including the space."""
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 _FRACTION = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|Infinity)", re.ASCII)
 
 
 @frozen(kw_only=True)
 class Definition:
-    """One declared setting. `default` is the text that a user would write, or None for "not
-    set"."""
+    """Declaration of one setting. `default` is the default value as text, or None if the setting
+    has no default."""
 
     key: str
     field_name: str
@@ -63,27 +64,27 @@ class Definition:
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
     none_of: tuple[int, ...] = ()
-    """Numbers within the bounds that are not allowed."""
+    """Numbers between the bounds that are nevertheless not allowed."""
     is_blank_allowed: bool = True
     """True if a list may be empty, or a text may consist of blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
-    """Broker keys that supply a topic setting's default. The first key that is set applies. For a
-    setting of a single listener: the key without its prefix."""
+    """Broker keys that supply the default of a topic setting. The first one that is set applies.
+    For a setting of a single listener, this is the key without the listener's prefix."""
     is_dynamic: bool = False
-    """True if a running broker applies changes of the setting. Always True for topic settings."""
+    """True if a running broker applies a changed value. Always True for topic settings."""
     has_no_effect_yet: str = ""
     """Reason why the setting is accepted but has no effect yet; empty if it has an effect."""
     no_effect_values: tuple[str, ...] = ()
-    """The values that have no effect, if the setting has an effect with other values."""
+    """Values that have no effect, for a setting whose other values have an effect."""
     is_internal: bool = False
-    """True if the setting is omitted from descriptions."""
+    """True if DescribeConfigs and the documentation omit the setting."""
     default_only_because: str = ""
     """Reason why only the default is allowed; empty if other values are allowed."""
 
     @property
     def documentation(self) -> str:
-        """The meaning, with a remark if the setting has no effect yet."""
+        """Description of the setting for users, with a remark if the setting has no effect yet."""
         if not self.has_no_effect_yet:
             return self.doc
         subject = f"The value {' or '.join(self.no_effect_values)}" if self.no_effect_values else ""
@@ -91,19 +92,20 @@ class Definition:
 
     @property
     def full_name(self) -> str:
-        """Name of the config field, followed by the Kafka key if that differs."""
+        """Name of the config field, followed by the Kafka key in parentheses if that differs."""
         return self.key if self.field_name == self.key else f"{self.field_name} ({self.key})"
 
     def missing_effect(self, text: str) -> str | None:
-        """Return the reason why the given text has no effect, or None if it has an effect."""
+        """Return the reason why the setting has no effect if set to `text`, or None if it has an
+        effect."""
         values = {part.strip() for part in text.split(",")}
         if self.no_effect_values and values.isdisjoint(self.no_effect_values):
             return None
         return self.has_no_effect_yet or None
 
     def value_of(self, text: str) -> Any:
-        """Return the value that a text stands for. Raises ConfigError, with the allowed values, if
-        the text is invalid."""
+        """Parse the text of the setting and return the value. Raises ConfigError, which names the
+        allowed values, if the text is invalid."""
         given = "not readable" if self.kind is SettingKind.PASSWORD else repr(text)
         try:
             value = self._parsed(text.strip(BLANKS))
@@ -118,7 +120,8 @@ class Definition:
         return value
 
     def allowed(self) -> str:
-        """Return a description of the allowed values."""
+        """Return a description of the allowed values for error messages, such as "an integer of at
+        least 1"."""
         if self.one_of and self.kind is SettingKind.LIST:
             return f"a list of any of {', '.join(self.one_of)}"
         if self.one_of:
@@ -201,9 +204,10 @@ class Definition:
 
 
 def whole_number(text: str) -> int:
-    """Return the integer in a text. Raises ValueError if Kafka would not accept the notation.
+    """Return the integer that a text contains. Raises ValueError if Kafka would not accept the
+    notation.
 
-    Python alone would also accept `1_000`, and blanks that Java does not strip.
+    Python's `int` also accepts `1_000`, and surrounding blanks that Java does not remove.
     """
     if _WHOLE_NUMBER.fullmatch(text) is None:
         raise ValueError(text)
@@ -211,10 +215,11 @@ def whole_number(text: str) -> int:
 
 
 def fraction(text: str) -> float:
-    """Return the decimal number in a text. Raises ValueError if the text is not such a number.
+    """Return the decimal number that a text contains. Raises ValueError if the text is not a
+    number.
 
-    Python alone would also accept `1_0` and `inf`. Java's suffixes and hexadecimal digits are not
-    accepted.
+    Unlike Python's `float`, this function refuses `1_0` and `inf`. It also refuses Java's type
+    suffixes and hexadecimal numbers.
     """
     if _FRACTION.fullmatch(text) is None:
         raise ValueError(text)
@@ -251,9 +256,9 @@ def setting(
 ) -> Any:
     """Declare one setting as a dataclass field.
 
-    `default` is the value, and `text` is its notation if that differs from `str(default)`.
-    `is_null_by_default` is for a default without a notation. `kind` is inferred from the default if
-    possible (an int is INT).
+    `default` is the default value, and `text` is its notation if that differs from `str(default)`.
+    `is_null_by_default` is True if the default cannot be written as text. If `kind` is not given,
+    it follows from the type of the default: an int is INT.
     """
     if kind is None:
         kind = _kind_of(default)
@@ -305,8 +310,8 @@ def _text_of(default: Any) -> str | None:
 
 @cache
 def definitions(config: type) -> Mapping[str, Definition]:
-    """Return the settings that a config class declares, by Kafka key, in the order of
-    declaration."""
+    """Return the declarations of all settings of a config class by Kafka key, in the order of the
+    fields."""
     return {
         part.metadata["setting"]["key"]: Definition(
             field_name=part.name, **part.metadata["setting"]
@@ -319,7 +324,7 @@ def definitions(config: type) -> Mapping[str, Definition]:
 def settings_without_effect(
     known: Mapping[str, Definition], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of `texts` that are accepted but have no effect yet, each with the
+    """Return the keys in `texts` whose settings are accepted but have no effect yet, each with the
     reason."""
     return {
         key: reason
@@ -331,10 +336,10 @@ def settings_without_effect(
 def allowed_texts(
     known: Mapping[str, Definition], texts: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, ConfigError]]:
-    """Return the stored texts that are valid, by key, and the errors of all other texts, by key.
+    """Return the valid texts by key, and the errors of the invalid texts by key.
 
-    Only texts of known keys are considered. An invalid text may have been stored by a release with
-    other bounds.
+    Texts of unknown keys are ignored. A stored text may be invalid because a release with other
+    bounds has stored it.
     """
     found: dict[str, str] = {}
     errors: dict[str, ConfigError] = {}
@@ -349,9 +354,10 @@ def allowed_texts(
 
 
 def check_fields(config: Any) -> None:
-    """Check the values of a config that was created by field names and not from texts.
+    """Check the values of a config object that a program created by field names, not from texts.
 
-    Raises ConfigError, with the field and the key, for a value that its setting does not allow.
+    Raises ConfigError, which names the field and the key, for a value that its setting does not
+    allow.
     """
     check_texts(config)
     for definition in definitions(cast("type", type(config))).values():
@@ -366,16 +372,18 @@ def check_fields(config: Any) -> None:
 
 
 def check_texts(config: Any) -> None:
-    """Raise ConfigError, naming the field and the key, for a text that is not valid Unicode."""
+    """Raise ConfigError, which names the field and the key, if a text in a config object is not
+    valid Unicode."""
     for definition in definitions(cast("type", type(config))).values():
         if not are_encodable(getattr(config, definition.field_name)):
             raise ConfigError(definition.full_name, "has characters that UTF-8 cannot encode")
 
 
 def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
-    """Return the values that `texts` set, by field name, and the keys that `config` does not have.
+    """Parse `texts`, which are given by Kafka key. Returns the values by field name, and the keys
+    that the class `config` does not have.
 
-    Raises ConfigError for a value that is invalid or not Unicode text.
+    Raises ConfigError for a value that is invalid or not valid Unicode.
     """
     known = definitions(config)
     for key, text in texts.items():
@@ -390,6 +398,7 @@ def values_of(config: type, texts: Mapping[str, str]) -> tuple[dict[str, Any], s
 
 
 def load(config: type[C], texts: Mapping[str, str]) -> tuple[C, set[str]]:
-    """Return a config created from texts by Kafka key, and the keys that it does not have."""
+    """Create a config object from texts by Kafka key. Returns the object and the keys that its
+    class does not have."""
     values, unknown = values_of(config, texts)
     return cast("Any", config)(**values), unknown

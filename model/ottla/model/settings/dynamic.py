@@ -1,7 +1,7 @@
-"""Checks of settings that are changed while the cluster runs (IncrementalAlterConfigs).
+"""Checks of settings that clients change while the cluster runs (IncrementalAlterConfigs).
 
-The error codes are Kafka's: INVALID_REQUEST for a setting that may not be set on a broker
-(KAFKA-13609), and INVALID_CONFIG for a setting that may not be set on a topic or a group.
+The error codes are Kafka's: INVALID_REQUEST for a setting that may not be changed on a broker
+(KAFKA-13609), and INVALID_CONFIG for one that may not be set on a topic or a group.
 """
 
 from collections.abc import Mapping
@@ -66,8 +66,8 @@ from ottla.model.settings.transactions import TransactionConfig
 
 @cache
 def broker_definitions() -> Mapping[str, Definition]:
-    """Return all broker settings that have an effect, by key: the settings of the broker, of its
-    components, and of topics."""
+    """Return the declarations of all broker settings that have an effect, by key. They include the
+    default topic settings."""
     own = definitions(BrokerConfig)
     return {
         **own,
@@ -95,13 +95,13 @@ def broker_definitions() -> Mapping[str, Definition]:
 
 @cache
 def described_definitions() -> Mapping[str, Definition]:
-    """Return all known broker settings by key, including Kafka's settings without effect in
-    Ottla."""
+    """Return the declarations of all known broker settings by key, including Kafka's settings that
+    have no effect in Ottla."""
     return {**idle_definitions(), **broker_definitions()}
 
 
 def definitions_of(resource_type: ConfigKind) -> Mapping[str, Definition]:
-    """Return all settings of a resource type by key."""
+    """Return the declarations of all settings of a resource type by key."""
     match resource_type:
         case ConfigKind.TOPIC:
             return TOPIC_DEFINITIONS
@@ -122,10 +122,9 @@ def check_texts(
     groups: GroupConfig,
     is_of_all_brokers: bool = False,
 ) -> None:
-    """Raise RefusedError if the resource does not have one of the settings, or if a value is
-    invalid.
+    """Raise RefusedError if a resource of this type has no such setting, or if a value is invalid.
 
-    `given` contains the settings that are being set. `in_all` contains all settings that the
+    `given` contains the settings that the request sets. `in_all` contains all settings that the
     resource will have afterwards.
     """
     match resource_type:
@@ -142,17 +141,17 @@ def check_texts(
 
 
 def of_one_listener(key: str) -> Definition | None:
-    """Return the definition of a broker's setting for one listener, or None if the key is not such
-    a setting."""
+    """Return the declaration of a broker setting for one listener, or None if the key is not of
+    this kind."""
     return listener_definition(key) or listener_tls_definition(key)
 
 
 def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> None:
     """Raise RefusedError(INVALID_REQUEST) for a setting that a running broker does not accept.
 
-    `is_of_all` means the cluster-wide default of all brokers. As in Kafka, an unknown name is
-    accepted, unless it is the name of a security setting: the operator would rely on an effect that
-    Ottla does not provide.
+    `is_of_all` is True for the cluster-wide default of all brokers. As in Kafka, unknown keys are
+    accepted. An unknown security setting is refused, because the operator would rely on an effect
+    that it does not have.
     """
     for key, text in texts.items():
         reason = reason_tls_refused(key, text)
@@ -179,11 +178,11 @@ def check_broker_texts(texts: Mapping[str, str], *, is_of_all: bool = False) -> 
 
 
 ONE_BROKERS_KEYS = (LISTENER_PREFIX, CORDONED_LOG_DIRS, KERBEROS_PREFIX)
-"""Prefixes of keys that can only be set for a single broker."""
+"""Prefixes of the keys that can be set only for a single broker, not for all brokers."""
 
 AT_LEAST_ONE = frozenset({MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS_PER_IP})
-"""Settings that may be zero in a file, but not while a broker runs, since no client could connect
-to set them back."""
+"""Keys of settings that may be zero in a file, but not on a running broker: no client could then
+connect to change the value back."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Settings that are lists of addresses: listeners and the voters of the quorum."""
+"""Settings that are lists of addresses: listeners, quorum voters and bootstrap servers."""
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
@@ -9,25 +9,28 @@ from ottla.model.settings.declare import items
 
 PORT_MAX = 65_535
 HOST_CHARS_MAX = 253
-"""Maximum length of a host name (RFC 1035), without the final dot. IP addresses are shorter."""
+"""Maximum length of a host name in characters (RFC 1035), without the final dot. IP addresses are
+shorter."""
 PRINTABLE = (0x21, 0x7E)
-"""First and last byte allowed in a host name: neither spaces nor control characters."""
+"""Lowest and highest byte allowed in a host name. The range excludes spaces and control
+characters."""
 LISTENER_PREFIX = "listener.name."
-"""Prefix of the keys of settings for one listener."""
+"""Prefix of the keys that set a value for one listener only: `listener.name.NAME.KEY`."""
 FIRST_UNNAMED_ID = -2
-"""Id under which a node contacts the first bootstrap server (Kafka's convention). Further servers
-have lower ids."""
+"""Node id that stands for the first bootstrap server, whose real id is unknown (Kafka's
+convention). Further bootstrap servers have lower ids."""
 SASL_SSL = "SASL_SSL"
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, SASL_SSL: 3}
-"""Kafka's numbers of security protocols."""
+"""Security protocols by name, with Kafka's number for each."""
 CONTROLLER_LISTENER = "CONTROLLER"
-"""Name of the controllers' listener, if `controller.listener.names` names no other."""
+"""Name of the controller listener if `controller.listener.names` is not set."""
 CLIENT_FILE = "client.properties"
-"""File with settings for clients of a secure local cluster, in the cluster's directory."""
+"""Name of the file with settings for clients, in the directory of a secure local cluster."""
 
 
 class ListenAddress(NamedTuple):
-    """One listener. `host` is empty for all interfaces; `port` 0 requests any free port."""
+    """One listener: its name, address and security protocol. An empty `host` means all interfaces.
+    With `port` 0, the operating system chooses a free port."""
 
     name: str
     host: str
@@ -39,7 +42,7 @@ class ListenAddress(NamedTuple):
 
 
 class ConfiguredVoter(NamedTuple):
-    """One voter of the quorum and its gRPC address."""
+    """One voter of the quorum: its node id and its gRPC address."""
 
     id: NodeId
     host: str
@@ -50,17 +53,17 @@ class ConfiguredVoter(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """Return a host in the form in which it precedes `:port`, with brackets around an IPv6
-    address."""
+    """Return a host as it is written before `:port`: an IPv6 address in brackets, any other host
+    unchanged."""
     return f"[{host}]" if ":" in host else host
 
 
 def is_host(host: str) -> bool:
-    """Return whether a host has the syntax of a host name or an IP address.
+    """Return whether a text has the syntax of a host name or an IP address.
 
-    Python's resolver raises UnicodeError, not OSError, for a name that is not valid text or that
-    has a label that is empty or longer than 63 bytes. The running time is limited by the length of
-    `host`.
+    This check prevents a UnicodeError of Python's resolver for a name that is not valid text, or
+    that has a label that is empty or longer than 63 bytes. The length of `host` is limited, so that
+    the check is fast.
     """
     if not 0 < len(host) <= HOST_CHARS_MAX:
         return False
@@ -74,9 +77,9 @@ def is_host(host: str) -> bool:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return the host and port in `host:port` or `[v6]:port`; the host may be empty.
+    """Split `host:port` or `[v6]:port` into host and port. The host may be empty.
 
-    Raises ValueError if the text is neither, or if the host is invalid.
+    Raises ValueError if the text has neither form, or if the host is invalid.
     """
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:
@@ -93,8 +96,8 @@ def parse_address(text: str) -> tuple[str, int]:
 def controllers_of(
     voters: Iterable[ConfiguredVoter], bootstrap: Iterable[tuple[str, int]]
 ) -> tuple[ConfiguredVoter, ...]:
-    """Return the controllers in a node's settings: the voters and the bootstrap servers. The latter
-    have negative ids, because their real ids are unknown."""
+    """Return the controllers that a node's settings name: the voters and the bootstrap servers.
+    Bootstrap servers have negative ids, because their real ids are unknown."""
     unnamed = (
         ConfiguredVoter(NodeId(FIRST_UNNAMED_ID - at), host, port)
         for at, (host, port) in enumerate(bootstrap)
@@ -103,7 +106,11 @@ def controllers_of(
 
 
 def parse_listeners(text: str) -> tuple[ListenAddress, ...]:
-    """a list of NAME://host:port, each name once."""
+    """a list of NAME://host:port, each name once.
+
+    Returns the listeners. Raises ValueError if the text is malformed. Error messages quote the
+    first line as the description of valid texts.
+    """
     found = tuple(_listener(part) for part in _parts(text))
     if not found or len({endpoint.name for endpoint in found}) != len(found):
         raise ValueError(text)
@@ -111,7 +118,11 @@ def parse_listeners(text: str) -> tuple[ListenAddress, ...]:
 
 
 def parse_voters(text: str) -> tuple[ConfiguredVoter, ...]:
-    """a list of id@host:port, each id once."""
+    """a list of id@host:port, each id once.
+
+    Returns the voters. Raises ValueError if the text is malformed. Error messages quote the first
+    line as the description of valid texts.
+    """
     voters = []
     for part in _parts(text):
         identity, at, address = part.partition("@")
@@ -125,7 +136,11 @@ def parse_voters(text: str) -> tuple[ConfiguredVoter, ...]:
 
 
 def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
-    """a list of host:port."""
+    """a list of host:port.
+
+    Returns the hosts and ports of the bootstrap servers. Raises ValueError if the text is
+    malformed. Error messages quote the first line as the description of valid texts.
+    """
     return tuple(parse_address(part) for part in _parts(text))
 
 
@@ -142,7 +157,8 @@ def _parts(text: str) -> Iterable[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address, as IPv4, IPv6 or mapped IPv4, or `localhost`."""
+    """Return whether a host is `localhost` or a loopback address: IPv4, IPv6, or IPv4 mapped into
+    IPv6."""
     if host == "localhost":
         return True
     try:

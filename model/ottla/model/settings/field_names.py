@@ -1,7 +1,7 @@
-"""Suggestion of a field of a config for an unknown keyword argument.
+"""Suggestion of the right field name for an unknown keyword argument of a config class.
 
-Programs often give a setting by Kafka's key with underscores, as other Python clients name their
-arguments (`batch_size`); the field may have another name (`batch_bytes`).
+Programs often write a setting as Kafka's key with underscores, as other Python clients do
+(`batch_size`), although the field has another name (`batch_bytes`).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ CONSTRUCTOR = "__init__"
 
 
 def suggests_fields(config: type[T]) -> type[T]:
-    """Replace the constructor of a config class. Returns the class.
+    """Class decorator that improves the constructor of a config class. Returns the class.
 
-    The TypeError of the new constructor for an unknown argument names the field that was probably
-    meant.
+    If the constructor receives an unknown argument, its TypeError suggests the field that was
+    probably meant.
     """
     construct: Callable[..., None] = getattr(config, CONSTRUCTOR)
 

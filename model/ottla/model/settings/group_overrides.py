@@ -1,7 +1,8 @@
 """Settings of one group: the resource GROUP (KIP-848).
 
-The brokers' own `group.consumer.*` and `group.share.*` settings are the defaults. Invariant:
-WithinTheBounds (a setting of a group is between the minimum and the maximum of the cluster).
+The defaults are the brokers' own `group.consumer.*` and `group.share.*` settings. Invariant:
+WithinTheBounds (the setting of a group is between the minimum and the maximum that the brokers
+set).
 """
 
 from collections.abc import Callable, Mapping
@@ -44,14 +45,14 @@ class GroupSettings:
         doc="Minimum interval between two assignments of the group.",
     )
     share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
-    """Settings that count if the group is a share group."""
+    """Settings that apply if the group is a share group."""
 
 
 GROUP_DEFINITIONS: Mapping[str, Definition] = {
     **definitions(GroupSettings),
     **definitions(ShareGroupSettings),
 }
-"""All settings of a group by key."""
+"""Declarations of all settings of a group, by key."""
 
 
 def group_settings_of(
@@ -59,10 +60,11 @@ def group_settings_of(
     config: GroupConfig,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> GroupSettings:
-    """Return the effective settings of a group on which `texts` are set.
+    """Return the effective settings of a group. `texts` are the settings of this group, and
+    `config` contains the defaults.
 
-    Texts that are invalid for groups are ignored, because a release with other rules may have
-    stored them. `warn` is called with a sentence for each value outside the cluster's bounds.
+    Invalid texts are ignored, because a release with other rules may have stored them. `warn` is
+    called with one sentence for each value outside the bounds that the brokers set.
     """
     ours, _errors = allowed_texts(GROUP_DEFINITIONS, texts)
     values, _unknown = values_of(GroupSettings, ours)
@@ -82,8 +84,8 @@ def group_settings_of(
 
 
 def check_broker_intervals(texts: Mapping[str, str], config: GroupConfig) -> None:
-    """Raise RefusedError(INVALID_REQUEST) if a dynamic assignment interval of brokers is outside
-    the bounds of `config`."""
+    """Raise RefusedError(INVALID_REQUEST) if a dynamic broker setting of an assignment interval is
+    outside the bounds in `config`."""
     for noun, part, field_name in (
         ("group.consumer", config, "consumer_assignment_interval_ms"),
         ("group.share", config.share, "assignment_interval_ms"),

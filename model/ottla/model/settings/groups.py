@@ -18,14 +18,19 @@ ORDERED = (
     ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
     ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
 )
-"""Pairs of settings. In each pair, the second value must not be below the first."""
+"""Pairs of field names. In each pair, the value of the second field must not be below that of the
+first."""
 
 
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
 def migration_policy(text: str) -> str:
-    """one of bidirectional, upgrade, downgrade, disabled, in either case."""
+    """one of bidirectional, upgrade, downgrade, disabled, in either case.
+
+    Returns the value of `group.consumer.migration.policy` in lower case. Raises ValueError for any
+    other text. Error messages quote the first line as the description of valid texts.
+    """
     found = text.lower()
     if found not in MIGRATION_POLICIES:
         raise ValueError(text)
@@ -34,7 +39,7 @@ def migration_policy(text: str) -> str:
 
 @frozen(kw_only=True)
 class GroupConfig:
-    """Settings of the group coordinator; all brokers should have the same."""
+    """Settings of the group coordinator. All brokers should have the same values."""
 
     session_timeout_ms_min: int = setting(
         6_000,
@@ -224,12 +229,13 @@ class GroupConfig:
 
     @property
     def offsets_retention_ms(self) -> int:
-        """Retention of offsets, in milliseconds."""
+        """Time in ms for which the committed offsets of a group without members are kept."""
         return self.offsets_retention_minutes * 60_000
 
 
 def group_config_of(texts: Mapping[str, str]) -> tuple[GroupConfig, set[str]]:
-    """Return the settings of groups of all kinds, and the keys that are none of them."""
+    """Return the settings of classic, consumer and share groups from texts by key, and the keys
+    that are none of these settings."""
     groups, unknown = values_of(GroupConfig, texts)
     share, unknown_to_share = values_of(ShareGroupConfig, texts)
     return GroupConfig(**groups, share=ShareGroupConfig(**share)), unknown & unknown_to_share

@@ -1,7 +1,8 @@
-"""Settings of a client from the keys and values of Kafka's Java clients and of librdkafka.
+"""Conversion of the settings of Kafka's Java clients and of librdkafka to the settings of Ottla's
+clients.
 
-Pure.  A key either has its effect, or is refused with the reason. Keys that only tune another
-implementation and change no result are named in one warning (`WITHOUT_EFFECT`).
+Pure. Each key either has its effect or is refused with the reason. Keys that only tune another
+implementation, and change no result, lead to one warning that names them (`WITHOUT_EFFECT`).
 """
 
 import logging
@@ -33,9 +34,10 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "queue.buffering.max.kbytes": "buffer.memory",
     }
 )
-"""Kafka's key for each key of librdkafka that has a different name."""
+"""Keys of librdkafka that differ from Kafka's, each with Kafka's key for the same setting."""
 KIBIBYTES = frozenset({"queue.buffering.max.kbytes"})
-"""librdkafka's keys whose unit is KiB.  The unit of Kafka's corresponding key is bytes."""
+"""Keys of librdkafka whose values are in KiB. The values of Kafka's corresponding keys are in
+bytes."""
 
 _CONSUMER = "org.apache.kafka.clients.consumer."
 _SERIALIZATION = "org.apache.kafka.common.serialization."
@@ -61,10 +63,12 @@ VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Kafka's value for each value that librdkafka writes in another way, by Kafka's key."""
+"""Values that librdkafka writes in another way than Kafka, each with Kafka's value, grouped by
+Kafka's key."""
 
 ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
-"""Addresses of brokers: the first argument of `open_producer`, `open_consumer`, `open_admin`."""
+"""Key of the bootstrap addresses. Ottla's clients have no such setting: the addresses are the first
+argument of `open_producer`, `open_consumer` and `open_admin`."""
 
 BYTE_CLASSES = frozenset(
     f"{_SERIALIZATION}{name}"
@@ -75,7 +79,8 @@ BYTE_CLASSES = frozenset(
         "BytesDeserializer",
     )
 )
-"""Names of serializers that leave bytes unchanged, as Ottla's clients do."""
+"""Java class names of serializers that leave bytes unchanged. Ottla's clients accept them because
+they do the same."""
 
 WITHOUT_EFFECT = frozenset(
     {
@@ -118,8 +123,8 @@ WITHOUT_EFFECT = frozenset(
         "topic.metadata.refresh.sparse",
     }
 )
-"""Keys that only tune another implementation and change no result. One warning names the keys of
-this kind that a program sets."""
+"""Keys that only tune another implementation and change no result. If a program sets any of them,
+one warning names these keys."""
 
 _SERIALIZERS = "use SerializingProducer and DeserializingConsumer of ottla.client"
 _CALLBACK = "await the delivery that send returns"
@@ -146,17 +151,17 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "logger": "configure the logger 'ottla.client' of Python's logging",
     }
 )
-"""Keys that have no counterpart in Ottla, each with another way to achieve the same."""
+"""Keys that have no counterpart in Ottla, each with advice on how to achieve the same effect."""
 
 
 def config_from_kafka(
     kind: type[C], settings: Mapping[str, object], aliases: Mapping[str, str]
 ) -> C:
-    """Return the settings of a client from a mapping of Kafka's or librdkafka's keys.
+    """Return the settings of a client from a mapping with Kafka's or librdkafka's keys.
 
-    `aliases` gives Kafka's key for further keys.  Raises ConfigError for an invalid value.  Keys
-    that are unknown or have no counterpart also raise ConfigError: a single error names them all,
-    as the caller wrote them.
+    `aliases` contains further keys with Kafka's key for each. Raises ConfigError for an invalid
+    value. If keys are unknown or have no counterpart in Ottla, one ConfigError names all of them as
+    the caller wrote them.
     """
     aliases = {**ALIASES, **aliases}
     known = definitions(cast("type", kind))

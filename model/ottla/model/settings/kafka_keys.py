@@ -1,10 +1,10 @@
-"""Keys of a Kafka broker's file that have no effect in Ottla, and keys that are refused because
-operators would rely on an effect that Ottla does not provide.
+"""Keys of a Kafka broker that have no effect in Ottla, and keys that Ottla refuses because
+operators would rely on an effect that it does not provide.
 
-Pure. The keys without effect are keys of Kafka 4.4 that no config class declares: threads,
-purgatories, and features that Ottla lacks. A file may contain them, and a running broker accepts
-the keys that a Kafka broker accepts. Their values are checked by Kafka's own bounds, stored and
-described. One warning names the keys.
+Pure. The keys without effect are those keys of Kafka 4.4 that no config class of Ottla declares,
+for example for thread pools, purgatories and features that Ottla lacks. A file may contain them,
+and a running broker accepts changes of those that a Kafka broker accepts. Their values are checked
+against Kafka's bounds, stored, and described. One warning names the keys that are set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -162,12 +162,13 @@ THREAD_POOLS = frozenset(
         "remote.log.reader.threads",
     }
 )
-"""Sizes of thread pools, which a running Kafka broker changes by at most half to double."""
+"""Keys of thread pool sizes. As in Kafka, a running broker changes such a size at most to half or
+to double."""
 
 
 @cache
 def idle_definitions() -> Mapping[str, Definition]:
-    """Return the declarations of Kafka 4.4's keys without effect in Ottla, by key."""
+    """Return the declarations of the keys of Kafka 4.4 that have no effect in Ottla, by key."""
     rows = (row.split() for row in _IDLE_KEYS.strip().splitlines())
     return {row[0]: _idle_definition(*row) for row in rows}
 
@@ -192,8 +193,8 @@ def _idle_definition(key: str, kind: str, default: str, *rest: str) -> Definitio
 
 
 def check_idle(texts: Mapping[str, str]) -> None:
-    """Check the keys without effect by Kafka's own bounds. Raises ConfigError if Kafka would refuse
-    a value."""
+    """Check the keys that have no effect in Ottla. Raises ConfigError if Kafka would refuse a
+    value."""
     for key, definition in idle_definitions().items():
         if key in texts:
             definition.value_of(texts[key])
@@ -212,7 +213,7 @@ zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.reques
 zookeeper.metadata.migration.enable zookeeper.session.timeout.ms zookeeper.sync.time.ms
 """
 FORMER_KEYS = frozenset(_FORMER_KEYS.split())
-"""Keys of older Kafka versions that Kafka 4.4 does not have."""
+"""Keys of older Kafka versions that no longer exist in Kafka 4.4."""
 
 _NO_CODE = "code of the JVM is not run here"
 
@@ -223,17 +224,17 @@ UNKEPT_PROMISES: Mapping[str, str] = {
     "remote.log.storage.system.enable": "tiered storage is not served, so no segment would be "
     "copied to it",
 }
-"""Keys whose effect an operator relies on, each with the reason why Ottla cannot provide it."""
+"""Keys on whose effect an operator relies but which Ottla cannot provide, each with the reason."""
 
 
 def check_promises(texts: Mapping[str, str]) -> None:
-    """Refuse settings that would do harm because they have no effect. Raises ConfigError for the
-    first of them."""
+    """Raise ConfigError for the first setting whose effect Ottla cannot provide although an
+    operator would rely on it."""
     for key, reason in UNKEPT_PROMISES.items():
         if texts.get(key, "").strip().lower() not in ("", "false"):
             raise ConfigError(key, f"is set, but {reason}; remove it")
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return, sorted, the given keys that Kafka has and that have no effect in Ottla."""
+    """Return, sorted, those of the given keys that exist in Kafka but have no effect in Ottla."""
     return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

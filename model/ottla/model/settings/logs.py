@@ -1,4 +1,4 @@
-"""Settings of a process's log messages: level, form, target."""
+"""Settings of the log messages of a process: level, format and destination."""
 
 import logging
 from collections.abc import Mapping
@@ -14,11 +14,15 @@ LEVELS: Mapping[str, int] = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's level names with Python's level numbers."""
+"""Kafka's log level names, each with the number of Python's corresponding level."""
 
 
 def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
-    """a list of LOGGER:LEVEL, levels TRACE, DEBUG, INFO, WARN, ERROR or FATAL."""
+    """a list of LOGGER:LEVEL, levels TRACE, DEBUG, INFO, WARN, ERROR or FATAL.
+
+    Returns the level of each logger. Raises ValueError if the text is malformed. Error messages
+    quote the first line as the description of valid texts.
+    """
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, level = part.partition(":")
@@ -30,7 +34,7 @@ def parse_levels(text: str) -> tuple[tuple[str, str], ...]:
 
 @frozen(kw_only=True)
 class LogOutputConfig:
-    """Level, form and target of a node's log messages."""
+    """Settings of a node's log messages: level, format and destination."""
 
     level: str = setting(
         "INFO",

@@ -1,4 +1,5 @@
-"""Recovery of a client whose metadata leads nowhere or to another cluster (KIP-899, 1102, 1242)."""
+"""Settings for clients whose metadata has become unusable: no known broker is reachable, or the
+brokers belong to another cluster (KIP-899, KIP-1102, KIP-1242)."""
 
 from ottla.model.settings.declare import setting
 from ottla.model.settings.security.client_security import ClientSecurity
@@ -10,8 +11,8 @@ STRATEGIES = ("none", REBOOTSTRAP)
 
 @frozen(kw_only=True)
 class RecoveringClient(ClientSecurity):
-    """Settings of a client that starts again from its bootstrap addresses if its metadata is
-    wrong."""
+    """Settings that decide when a client discards its metadata and starts again from its bootstrap
+    addresses."""
 
     metadata_recovery_strategy: str = setting(
         REBOOTSTRAP,

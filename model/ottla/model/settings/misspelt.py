@@ -1,21 +1,23 @@
-"""Suggestion of a valid key for a misspelt one that differs from it by one edit. Pure."""
+"""Suggestion of a valid key for a key with one typing error. Pure."""
 
 from collections.abc import Iterable
 
 LENGTH_MIN = 6
-"""Minimum number of characters of a key for which a suggestion is made. A shorter key is one edit
-away from too many words."""
+"""Minimum length, in characters, of a key for which a suggestion is made. Shorter keys are similar
+to too many other words."""
 
 
 def meant_key(key: str, known: Iterable[str]) -> str | None:
-    """Return the valid key from which `key` differs by one typing error, or None."""
+    """Return the valid key that differs from `key` by one typing error, or None if there is
+    none."""
     if len(key) < LENGTH_MIN:
         return None
     return next((one for one in sorted(known) if is_one_edit(key, one)), None)
 
 
 def is_one_edit(one: str, other: str) -> bool:
-    """Return whether two words differ by one letter, or by a swap of two adjacent letters."""
+    """Return whether two words differ by one added, missing or changed letter, or by a swap of two
+    adjacent letters."""
     if one == other or abs(len(one) - len(other)) > 1:
         return False
     short, long = sorted((one, other), key=len)

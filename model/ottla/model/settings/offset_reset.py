@@ -1,7 +1,8 @@
-"""`auto.offset.reset`: the offset at which a consumer starts if it has no offset, or an invalid
-one.
+"""The setting `auto.offset.reset`: the offset at which a consumer starts if its group has no valid
+committed offset.
 
-Pure. `by_duration:` takes an ISO-8601 duration as `java.time.Duration` parses it (KIP-1106).
+Pure. The value `by_duration:` is followed by an ISO-8601 duration in the form that
+`java.time.Duration` accepts (KIP-1106).
 """
 
 import re
@@ -15,21 +16,22 @@ DURATION = re.compile(
     rf"(?:T(?=[-+0-9])(?:({NUMBER})H)?(?:({NUMBER})M)?(?:({NUMBER})(?:[.,]([0-9]{{0,9}}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-"""Groups: sign, days, hours, minutes, seconds and their fraction."""
+"""Pattern of an ISO-8601 duration. Its groups are the sign, days, hours, minutes, seconds and the
+fraction of seconds."""
 
 SECONDS_MAX = 2**63 - 1
-"""Longest duration of Java, in seconds."""
+"""Longest duration that Java's Duration can represent, in seconds."""
 
 
 class OffsetReset(NamedTuple):
-    """A strategy of `auto.offset.reset`, and the duration if the strategy is `by_duration`."""
+    """Value of `auto.offset.reset`: a strategy and, for the strategy `by_duration`, a duration."""
 
     strategy: str
     duration_ms: int | None = None
 
 
 def parse_offset_reset(text: str) -> OffsetReset:
-    """Return the strategy in a setting's text. Raises ValueError if it is invalid."""
+    """Parse the text of `auto.offset.reset`. Raises ValueError if it is invalid."""
     strategy, colon, duration = text.partition(":")
     if strategy == BY_DURATION and colon:
         return OffsetReset(strategy, parse_duration_ms(duration))
@@ -39,15 +41,19 @@ def parse_offset_reset(text: str) -> OffsetReset:
 
 
 def offset_reset_text(text: str) -> str:
-    """earliest, latest, none or by_duration:DURATION, an ISO-8601 duration such as PT1H30M."""
+    """earliest, latest, none or by_duration:DURATION, an ISO-8601 duration such as PT1H30M.
+
+    Checks the text of `auto.offset.reset` and returns it. Raises ValueError for any other text.
+    Error messages quote the first line as the description of valid texts.
+    """
     parse_offset_reset(text)
     return text
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds of an ISO-8601 duration of days, hours, minutes and seconds.
+    """Return the length, in ms, of an ISO-8601 duration of days, hours, minutes and seconds.
 
-    Raises ValueError if the text is malformed, or the duration is negative.
+    Raises ValueError if the text is malformed or the duration is negative.
     """
     found = DURATION.fullmatch(text)
     if found is None or not any(found.group(2, 3, 4, 5)):

@@ -1,4 +1,4 @@
-"""Timeouts of the quorum, and the interval of its snapshots (KIP-595, KIP-630)."""
+"""Timeouts of the controller quorum, and the intervals of its snapshots (KIP-595, KIP-630)."""
 
 from ottla.model.limits import GIB, MIB
 from ottla.model.settings.declare import SettingKind, setting
@@ -7,7 +7,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class QuorumConfig:
-    """Settings that every member of one quorum should share."""
+    """Settings of the controller quorum. All its members should have the same values."""
 
     election_timeout_ms: int = setting(
         1_000,

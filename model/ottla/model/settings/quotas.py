@@ -1,4 +1,5 @@
-"""Settings of quotas: the measurement windows, and the limits that an entity may have."""
+"""Settings of quotas: the measurement windows, and the limits that users, client ids and IP
+addresses may have."""
 
 import math
 
@@ -17,22 +18,26 @@ WHOLE_LIMITS = {
     CONSUMER_BYTE_RATE: INT64_MAX,
     CONNECTION_CREATION_RATE: INT32_MAX,
 }
-"""Limits that must be whole numbers, with the maximum of each."""
+"""Keys of the limits that must be whole numbers, with the maximum of each."""
 
 CLIENT_KEYS = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 )
-"""Keys of the limits that a user, a client id or both may have."""
+"""Keys of the limits that may be set for a user, a client id, or both together."""
 
 IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
-"""Keys of the limits that an IP address may have."""
+"""Keys of the limits that may be set for an IP address."""
 
 
 CALLBACK_CLASS = "client.quota.callback.class"
 
 
 def parse_callback(text: str) -> str | None:
-    """module:Class, a class in Python; one of Java cannot be loaded."""
+    """module:Class, a class in Python; one of Java cannot be loaded.
+
+    Checks the name of a quota callback class and returns it. Raises ValueError if the text is
+    malformed. Error messages quote the first line as the description of valid texts.
+    """
     if not text:
         return None
     module, _, name = text.partition(":")
@@ -42,7 +47,7 @@ def parse_callback(text: str) -> str | None:
 
 
 def limit_problem(key: str, value: float) -> str | None:
-    """Return the reason why a quota cannot have this limit, or None if it can."""
+    """Return the reason why a quota cannot have this limit, or None if the limit is valid."""
     if not math.isfinite(value):
         return f"{key} must be a finite number, not {value}"
     # An address may have a limit of zero, which refuses all its connections; no other entity may.
@@ -62,7 +67,7 @@ NO_REMOTE_STORAGE = "there is no remote storage"
 
 @frozen(kw_only=True)
 class QuotaConfig:
-    """Windows over which a broker measures its clients and its replicas."""
+    """Measurement windows of a broker's quotas for clients and for replication."""
 
     window_count: int = setting(
         11,
@@ -160,8 +165,8 @@ class QuotaConfig:
 
 @frozen(kw_only=True)
 class MutationQuotaConfig:
-    """Windows over which the active controller measures how many partitions clients create and
-    delete."""
+    """Measurement windows of the quota for created and deleted partitions, which the active
+    controller enforces."""
 
     window_count: int = setting(
         11,

@@ -1,7 +1,7 @@
-"""Types of resources with settings, and types of changes, by Kafka's numbers.
+"""Types of resources that have settings, and types of changes of a setting, with Kafka's numbers.
 
-This module is quick to import, for commands that change a setting and need no definitions of
-settings.
+This module is fast to import. Commands that change settings use it without importing the
+declarations of all settings.
 """
 
 from enum import IntEnum
@@ -19,7 +19,7 @@ class ConfigKind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Source of a setting's value (Kafka's ConfigSource, int8)."""
+    """Source from which a setting has its effective value (Kafka's ConfigSource, int8)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -33,7 +33,7 @@ class ConfigSource(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """Type of a change of one setting by IncrementalAlterConfigs (Kafka's AlterConfigOp.OpType,
+    """Type of change of one setting in IncrementalAlterConfigs (Kafka's AlterConfigOp.OpType,
     int8)."""
 
     SET = 0

@@ -1,8 +1,9 @@
-"""The roles of a process (`process.roles`), and the settings of each role in a file with both.
+"""The roles of a process (`process.roles`: broker, controller or both), and the settings of each
+role in a file for both.
 
 Pure. A process with both roles has one node id, one metadata log and one list of listeners, as in
 Kafka. The listeners in `controller.listener.names` belong to the controller, all others to the
-broker. Each role is configured by the keys that a file for this role alone would have.
+broker. Each role gets the keys that a file for this role alone would contain.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,8 @@ BOTH = frozenset((BROKER, CONTROLLER))
 
 
 def roles_of(texts: Mapping[str, str], default: str = "") -> frozenset[str]:
-    """Return the roles that a file gives to its process. `default` is the role if none is set.
+    """Return the roles that a settings file gives to its process. If `process.roles` is not set,
+    the role is `default`.
 
     Raises ConfigError for an unknown role, a role that is listed twice, or no role at all.
     """
@@ -46,7 +48,8 @@ def roles_of(texts: Mapping[str, str], default: str = "") -> frozenset[str]:
 
 
 def has_both_roles(texts: Mapping[str, str]) -> bool:
-    """Return whether a file gives both roles to its process. An invalid value counts as no."""
+    """Return whether a settings file gives its process both roles, broker and controller. Returns
+    False if `process.roles` is invalid."""
     return frozenset(_names(texts.get(PROCESS_ROLES, ""))) == BOTH
 
 
@@ -55,7 +58,7 @@ def _names(text: str) -> list[str]:
 
 
 def broker_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of the broker role of a file with both roles.
+    """Return the settings of the broker role, by key, from a file for both roles.
 
     Raises ConfigError if the listeners cannot be divided between the roles.
     """
@@ -76,8 +79,8 @@ def broker_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def controller_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys of the controller role of a file with both roles: without the keys that only
-    secure the broker's listeners.
+    """Return the settings of the controller role, by key, from a file for both roles. Settings that
+    only secure the broker's listeners are left out.
 
     Raises ConfigError if the listeners cannot be divided between the roles.
     """

@@ -34,7 +34,7 @@ NOT_FOR_SHARE_GROUPS: Mapping[str, str] = MappingProxyType(
         "interceptor.classes": "wrap the handler instead",
     }
 )
-"""Kafka's keys of consumers that a share consumer refuses, each with the reason."""
+"""Keys of Kafka's consumer settings that a share consumer refuses, each with the reason."""
 
 
 @suggests_fields
@@ -132,8 +132,8 @@ class ShareConsumerConfig(RecoveringClient):
     def from_kafka(cls, settings: Mapping[str, object]) -> Self:
         """Return the configuration for a dict with the keys of Kafka's Java clients or librdkafka.
 
-        Works as `ClientSecurity.from_kafka`, and refuses settings of consumers that a share group
-        does not have, each with the reason.
+        Follows the rules of `ClientSecurity.from_kafka`. Consumer settings that share groups do not
+        have raise ConfigError with the reason.
         """
         refused = [
             f"{key} is not for share groups: {NOT_FOR_SHARE_GROUPS[key]}"

@@ -1,4 +1,4 @@
-"""Settings of share groups (KIP-932): of the cluster, and of one group."""
+"""Settings of share groups (KIP-932): those of the cluster, and those of a single group."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,13 +9,13 @@ from ottla.model.settings.offset_reset import LATEST, NONE, offset_reset_text
 from ottla.model.values import frozen
 
 BACKOFF_MS_MAX = 24 * 3_600_000
-"""Longest back-off between two deliveries of a record: a day."""
+"""Maximum back-off between two deliveries of a record, in ms: one day."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 @frozen(kw_only=True)
 class ShareGroupConfig:
-    """Settings of all share groups; all brokers should have the same."""
+    """Settings that apply to all share groups. All brokers should have the same values."""
 
     session_timeout_ms: int = setting(
         45_000,
@@ -197,33 +197,33 @@ class ShareGroupConfig:
 
 
 class ShareBound(NamedTuple):
-    """Setting of a share group that has a minimum and a maximum in the cluster."""
+    """A setting of share groups for which the cluster has a default, a minimum and a maximum."""
 
     noun: str
     field_name: str
 
     @property
     def key(self) -> str:
-        """Key of the cluster's default for the setting."""
+        """Broker key that sets the default value for all share groups."""
         return f"group.share.{self.noun}"
 
     @property
     def group_key(self) -> str:
-        """Key of the setting of one group."""
+        """Key that sets the value for one share group."""
         return f"share.{self.noun}"
 
     @property
     def min_key(self) -> str:
-        """Key of the cluster's minimum for the setting."""
+        """Broker key that sets the minimum value for all share groups."""
         return f"group.share.min.{self.noun}"
 
     @property
     def max_key(self) -> str:
-        """Key of the cluster's maximum for the setting."""
+        """Broker key that sets the maximum value for all share groups."""
         return f"group.share.max.{self.noun}"
 
     def values_of(self, config: ShareGroupConfig) -> tuple[int, int, int]:
-        """Return the cluster's minimum, default and maximum for the setting."""
+        """Return the minimum, the default and the maximum of the setting in `config`."""
         return (
             getattr(config, f"{self.field_name}_min"),
             getattr(config, self.field_name),
@@ -242,7 +242,11 @@ BOUNDED = (
 
 
 def share_offset_reset(text: str) -> str:
-    """earliest, latest or by_duration:DURATION, an ISO-8601 duration such as PT1H30M."""
+    """earliest, latest or by_duration:DURATION, an ISO-8601 duration such as PT1H30M.
+
+    Checks the text of `share.auto.offset.reset` and returns it. Raises ValueError for any other
+    text. Error messages quote the first line as the description of valid texts.
+    """
     if text == NONE:
         raise ValueError(text)
     return offset_reset_text(text)
@@ -372,12 +376,12 @@ SHARE_GROUP_DEFINITIONS = definitions(ShareGroupSettings)
 def capped(
     values: Mapping[str, Any], config: ShareGroupConfig
 ) -> tuple[ShareGroupSettings, list[str]]:
-    """Return the effective settings of a group, and a warning for each value that is outside the
-    cluster's bounds.
+    """Return the effective settings of a share group, and a warning for each of its values that is
+    outside the cluster's bounds.
 
-    `values` are the values that the group sets, by field. A value may have been stored before the
-    cluster's bounds excluded it. It then counts as the nearest allowed value, as in Kafka
-    (KIP-1240).
+    `values` contains the values that are set for the group, by field name. A value may have been
+    stored before the cluster's bounds excluded it. The nearest allowed value is then used, as in
+    Kafka (KIP-1240).
     """
     effective: dict[str, Any] = dict(values)
     warnings = []
@@ -394,8 +398,8 @@ def capped(
 
 
 def check_share_texts(settings: ShareGroupSettings, config: ShareGroupConfig) -> None:
-    """Raise RefusedError(INVALID_CONFIG) if a setting of a group is outside the cluster's bounds,
-    or if its dead letter topic is an internal one."""
+    """Raise RefusedError(INVALID_CONFIG) if a setting of a share group is outside the cluster's
+    bounds, or if the group's dead letter topic is an internal topic."""
     for bound in BOUNDED:
         value = getattr(settings, bound.field_name)
         low, _, high = bound.values_of(config)

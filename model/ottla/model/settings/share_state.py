@@ -1,4 +1,5 @@
-"""Settings of the share coordinator and of the topic with the state of share groups."""
+"""Settings of the share coordinator, and of the topic in which it stores the state of share
+groups."""
 
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
@@ -7,7 +8,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ShareStateConfig:
-    """Settings of the share coordinator (KIP-932); all brokers should have the same."""
+    """Settings of the share coordinator (KIP-932). All brokers should have the same values."""
 
     topic_num_partitions: int = setting(
         50,

@@ -1,4 +1,5 @@
-"""Settings of the coordination of transactions, and of the log with the states of transactions."""
+"""Settings of the transaction coordinator, and of the topic in which it stores the states of
+transactions."""
 
 from ottla.model.limits import MIB
 from ottla.model.settings.declare import SettingKind, setting
@@ -7,7 +8,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class TransactionConfig:
-    """Settings of the transaction coordinator; all brokers should have the same."""
+    """Settings of the transaction coordinator. All brokers should have the same values."""
 
     timeout_ms_max: int = setting(
         900_000,

@@ -1,4 +1,4 @@
-"""Settings of the authorizer: Kafka's StandardAuthorizer, or none."""
+"""Settings of the authorizer: Kafka's StandardAuthorizer or no authorizer, and the super users."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,18 +12,26 @@ SUPER_USERS = "super.users"
 ALLOW_EVERYONE = "allow.everyone.if.no.acl.found"
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The only available authorizer, under Kafka's name for it."""
+"""Java class name of Kafka's StandardAuthorizer, the only authorizer that Ottla implements."""
 
 
 def parse_authorizer(text: str) -> str:
-    """org.apache.kafka.metadata.authorizer.StandardAuthorizer, or empty."""
+    """org.apache.kafka.metadata.authorizer.StandardAuthorizer, or empty.
+
+    Checks the name of the authorizer class and returns it. Raises ValueError for any other name.
+    Error messages quote the first line as the description of valid texts.
+    """
     if text not in ("", STANDARD_AUTHORIZER):
         raise ValueError(text)
     return text
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """principals as Type:name, such as User:admin, with a semicolon between two."""
+    """principals as Type:name, such as User:admin, with a semicolon between two.
+
+    Returns the principals. Raises ValueError if the text is malformed. Error messages quote the
+    first line as the description of valid texts.
+    """
     found = frozenset(part.strip() for part in text.split(";") if part.strip())
     for principal in found:
         kind, _, name = principal.partition(":")
@@ -34,7 +42,7 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 @frozen(kw_only=True)
 class AuthorizerConfig:
-    """Authorizer settings of a node. Brokers and controllers must have the same settings."""
+    """Settings of a node's authorizer. Brokers and controllers must have the same values."""
 
     class_name: str = setting(
         "",
@@ -61,14 +69,15 @@ class AuthorizerConfig:
 
     @property
     def is_on(self) -> bool:
-        """True if an authorizer is set."""
+        """True if the node has an authorizer."""
         return bool(self.class_name)
 
 
 def authorizer_values(texts: Mapping[str, str]) -> tuple[dict[str, Any], set[str]]:
-    """Return the authorizer settings of a node's file, and the remaining keys.
+    """Return the authorizer settings in the texts of a node's file, and the texts with all other
+    keys.
 
-    Raises ConfigError for an invalid value, or if the other settings are given without the
+    Raises ConfigError for an invalid value, or if the file sets other authorizer settings but no
     authorizer.
     """
     values, unknown = values_of(AuthorizerConfig, texts)

@@ -1,4 +1,5 @@
-"""Security protocol and login of a client, by the keys of Kafka and of librdkafka."""
+"""Encryption and login of a client, configured by the keys of Kafka's Java clients and of
+librdkafka."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -54,13 +55,13 @@ LIBRDKAFKA_KEYS = {
     f"{PREFIX}token.endpoint.url": TOKEN_URL,
     **LIBRDKAFKA_TLS_KEYS,
 }
-"""Kafka's setting for each of librdkafka's names."""
+"""Security settings by librdkafka's key, each with Kafka's key for the same setting."""
 SECURITY_PREFIXES = ("sasl.", "ssl.", "security.")
 
 
 @frozen(kw_only=True)
 class ClientSecurity(ClientTls):
-    """Settings of a client's encryption and login."""
+    """Settings of a client for encryption and login."""
 
     security_protocol: str = setting(
         "PLAINTEXT",
@@ -149,10 +150,10 @@ class ClientSecurity(ClientTls):
         "those of the system.",
     )
     sasl_token_provider: TokenProvider | None = None
-    """A function that returns a BearerToken for OAUTHBEARER, in place of a URL.
+    """Function that returns a BearerToken for OAUTHBEARER. It replaces the token URL.
 
-    An async function is awaited on trio's event loop. Any other function is called in a worker
-    thread, and may block. With `ottla.client.aio` it must be a synchronous one.
+    An async function is awaited in trio's event loop. A synchronous function is called in a worker
+    thread and may block. Clients of `ottla.client.aio` accept only a synchronous function.
     """
 
     def __post_init__(self) -> None:
@@ -162,17 +163,18 @@ class ClientSecurity(ClientTls):
     def from_kafka(cls, settings: Mapping[str, object]) -> Self:
         """Return the configuration for a dict with the keys of Kafka's Java clients or librdkafka.
 
-        `bootstrap.servers` is skipped: it is the first argument of `open_producer`, `open_consumer`
-        and `open_admin`.  Settings that only tune another implementation are named in one warning.
-        Raises ConfigError for an invalid value.  Unknown and unsupported keys also raise
-        ConfigError, which names them all.  Defaults are those of Java, for example that of
-        `partitioner`; librdkafka's default of `partitioner` is `consistent_random`.
+        `bootstrap.servers` is ignored, because the addresses are the first argument of
+        `open_producer`, `open_consumer` and `open_admin`. Settings that only tune another
+        implementation are named in one warning. Raises ConfigError for an invalid value. If keys
+        are unknown or unsupported, one ConfigError names all of them. Settings that are not given
+        have the defaults of the Java clients. For example, the default `partitioner` is Java's, not
+        librdkafka's `consistent_random`.
         """
         return config_from_kafka(cls, settings, LIBRDKAFKA_KEYS)
 
     def login(self) -> SaslLogin | None:
-        """Return the client's login, or None if it does not log in. Raises ConfigError if the login
-        is impossible."""
+        """Return the credentials and the mechanism with which the client logs in, or None if it
+        does not log in. Raises ConfigError if the settings do not allow a login."""
         if self.security_protocol not in PROTOCOLS:
             raise ConfigError(
                 "security.protocol",
@@ -219,10 +221,10 @@ class ClientSecurity(ClientTls):
         return SaslLogin(mechanism, username, password, is_token=asks_for_token(options))
 
     def tls(self, spellings: Mapping[str, str] | None = None) -> TlsConfig | None:
-        """Return the TLS settings of connections, or None if they are not encrypted.
+        """Return the TLS settings of the client's connections, or None if they are not encrypted.
 
-        Raises ConfigError if the settings cannot be applied; `spellings` contains the names that
-        the user wrote for settings.
+        Raises ConfigError if the settings contradict each other. `spellings` contains the names of
+        settings as the user wrote them, for error messages.
         """
         if self.security_protocol in (SSL, SASL_SSL):
             return self.tls_config(spellings or {})
@@ -251,19 +253,20 @@ class ClientSecurity(ClientTls):
 
 @frozen
 class ClientAccess:
-    """Security settings of a client's connections."""
+    """Encryption and login of a client's connections."""
 
     login: SaslLogin | None
-    """Login of the client, or None if it does not log in."""
+    """Credentials and mechanism with which the client logs in, or None if it does not log in."""
     tls: TlsConfig | None
-    """TLS of the connections, or None if they are not encrypted."""
+    """TLS settings of the connections, or None if they are not encrypted."""
 
 
 def access_of(texts: Mapping[str, str]) -> ClientAccess:
-    """Return the security settings of a client, from settings of Kafka or librdkafka.
+    """Return the encryption and login of a client from settings with the keys of Kafka or
+    librdkafka.
 
-    Raises ConfigError for settings that cannot be applied. The error never contains a value that
-    may be a password.
+    Raises ConfigError for settings that are invalid or contradict each other. The error never
+    contains a value that may be a password.
     """
     spellings = {LIBRDKAFKA_KEYS.get(key, key): key for key in texts}
     texts = in_kafkas_keys(texts)
@@ -284,8 +287,8 @@ def access_of(texts: Mapping[str, str]) -> ClientAccess:
 
 
 def in_kafkas_keys(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a login by Kafka's keys, without settings that only state what Ottla
-    does anyway.
+    """Return the security settings under Kafka's keys. Settings that only request what Ottla does
+    anyway are left out.
 
     Raises ConfigError for a setting that disables the verification of certificates.
     """
@@ -303,12 +306,15 @@ def in_kafkas_keys(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def login_of(texts: Mapping[str, str]) -> SaslLogin | None:
-    """Return the client's login, from settings of Kafka or librdkafka; see `access_of`."""
+    """Return the credentials and mechanism of a client's login from settings with the keys of Kafka
+    or librdkafka. Returns None if the client does not log in. Raises ConfigError like `access_of`.
+    """
     return access_of(texts).login
 
 
 VERIFICATION = "enable.ssl.certificate.verification"
-"""Key of a librdkafka setting that Kafka does not have."""
+"""Key of librdkafka's setting that enables the verification of certificates. Kafka has no such
+setting."""
 
 
 def _is_default_of_java(key: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""TLS of a client's connections, by the keys of Kafka and of librdkafka."""
+"""TLS settings of a client, under the keys of Kafka's Java clients and of librdkafka."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,8 +34,8 @@ from ottla.model.settings.security.tls import (
 from ottla.model.values import frozen
 
 KEY_LOCATION = "ssl.key.location"
-"""Key of a librdkafka setting that Kafka does not have: a file that contains only the key, beside
-the file with the certificate."""
+"""Key of librdkafka's setting for a file that contains only the private key. In Kafka, the file
+with the certificate contains the key as well."""
 
 LIBRDKAFKA_TLS_KEYS = {
     "ssl.ca.location": TRUSTSTORE_LOCATION,
@@ -44,12 +44,12 @@ LIBRDKAFKA_TLS_KEYS = {
     "ssl.certificate.pem": CERTIFICATE_CHAIN,
     "ssl.key.pem": KEY,
 }
-"""Kafka's setting for each of librdkafka's names."""
+"""TLS settings by librdkafka's key, each with Kafka's key for the same setting."""
 
 
 @frozen(kw_only=True)
 class ClientTls:
-    """The certificates that a client trusts, and its own certificate."""
+    """TLS settings of a client: the certificates that it trusts, and its own certificate."""
 
     ssl_truststore_location: str | None = setting(
         None,
@@ -128,11 +128,10 @@ class ClientTls:
     )
 
     def tls_config(self, spellings: Mapping[str, str]) -> TlsConfig:
-        """Return the TLS settings of the connections. Raises ConfigError if settings contradict
-        each other.
+        """Return the TLS settings of the client's connections. Raises ConfigError if they
+        contradict each other.
 
-        `spellings` contains the names that the user wrote for settings. They are used in error
-        messages.
+        `spellings` contains the names of settings as the user wrote them, for error messages.
         """
         given = TlsSettings(
             keystore_location=self.ssl_keystore_location,

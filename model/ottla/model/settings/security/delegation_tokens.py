@@ -1,7 +1,7 @@
-"""Settings of delegation tokens: whether they are enabled, and their lifetimes.
+"""Settings of delegation tokens: the secret key, which enables them, and their lifetimes.
 
-Controllers and brokers must have the same settings, because controllers create and change tokens,
-and brokers accept logins with them.
+All controllers and brokers must have the same values, because controllers create and change the
+tokens, and brokers accept logins with them.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ PREFIX = "delegation.token."
 SECRET = f"{PREFIX}secret.key"
 MS_PER_DAY = 86_400_000
 SECRET_CHARS_MIN = 16
-"""Minimum length of the secret, in characters. A shorter secret can be guessed from the HMAC of one
-token."""
+"""Minimum length of the secret key, in characters. A client with a token and its HMAC could find a
+shorter secret by trying all of them."""
 
 
 @frozen(kw_only=True)
@@ -53,7 +53,8 @@ class DelegationTokenConfig:
 
 
 def check_tokens(texts: Mapping[str, str]) -> None:
-    """Raise ConfigError for delegation token settings that would have no effect."""
+    """Raise ConfigError if a setting of delegation tokens is unknown or has no effect without the
+    secret key, or if the secret key is too short."""
     known = definitions(DelegationTokenConfig)
     secret = texts.get(SECRET, "").strip()
     for key, text in texts.items():

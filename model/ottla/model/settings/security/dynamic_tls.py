@@ -1,7 +1,7 @@
-"""The TLS settings that a running broker accepts: certificates and trust of single listeners.
+"""TLS settings that a running broker accepts: the certificates and the trust of a single listener.
 
-As in Kafka they are set for one broker, by `listener.name.NAME.KEY`. All other TLS settings need a
-restart.
+As in Kafka, they are set for one broker under the key `listener.name.NAME.KEY`. All other TLS
+settings take effect only after a restart.
 """
 
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ DYNAMIC_TLS_KEYS = frozenset(
         TRUSTED_CERTIFICATES,
     }
 )
-"""Keys that may change while a broker runs, without the listener's prefix."""
+"""Keys of the TLS settings that may change while a broker runs, without the listener's prefix."""
 
 
 def listener_tls_definition(key: str) -> Definition | None:
-    """Return the definition of a TLS setting for one listener, or None if the key is not such a
-    setting."""
+    """Return the declaration of a TLS setting for one listener, or None if the key is not of this
+    kind."""
     listener, bare = split_listener(key)
     if not listener or bare not in TLS_KEYS:
         return None
@@ -58,24 +58,26 @@ def listener_tls_definition(key: str) -> Definition | None:
 
 
 def is_listener_tls_key(key: str) -> bool:
-    """Return whether a key is a setting of TLS for one listener."""
+    """Return whether a key is a TLS setting for one listener, such as
+    `listener.name.NAME.ssl.keystore.location`."""
     listener, bare = split_listener(key)
     return bool(listener) and bare in TLS_KEYS
 
 
 def is_secret_key(key: str) -> bool:
-    """Return whether a key, with or without a listener's prefix, is a TLS setting whose value must
-    never be shown."""
+    """Return whether a key is a TLS setting whose value must never be shown, such as a password.
+    The key may have a listener's prefix."""
     return split_listener(key)[1] in SECRET_KEYS
 
 
 def tls_in_force(
     config: ListenerSettings, listener: str, overrides: Mapping[str, str]
 ) -> TlsConfig:
-    """Return the TLS settings of a listener, from the broker's file and dynamic settings.
+    """Return the effective TLS settings of a listener: those of the settings file, replaced by
+    dynamic settings where these are set.
 
-    `overrides` are all dynamic settings of this broker. Raises ConfigError if they contradict each
-    other or the file.
+    `overrides` contains all dynamic settings of this broker. Raises ConfigError if they contradict
+    each other or the file.
     """
     texts = {
         key: text
@@ -91,8 +93,8 @@ def tls_in_force(
 
 
 def check_listener(config: ListenerSettings, key: str) -> None:
-    """Raise ConfigError if the key names a listener that this broker does not have, or a listener
-    without TLS."""
+    """Raise ConfigError if the listener in a key does not exist on this broker or does not use
+    TLS."""
     listener, _ = split_listener(key)
     names = [name.lower() for name in config.listener_tls]
     if listener not in names:

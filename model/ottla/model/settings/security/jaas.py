@@ -1,7 +1,7 @@
-"""`sasl.jaas.config`: one login module, in the syntax of Kafka's own files (`MODULE required
-key="value" …;`). Pure.
+"""The setting `sasl.jaas.config`: one login module in Kafka's syntax (`MODULE required key="value"
+…;`). Pure.
 
-Passwords never appear in an error.
+Errors never contain passwords.
 """
 
 import re
@@ -25,14 +25,15 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 @frozen
 class JaasLogin:
-    """A login module and its options."""
+    """A JAAS login module and its options."""
 
     module: str
     options: dict[str, str] = field(repr=False)
 
     @property
     def users(self) -> dict[str, str]:
-        """Passwords by user, if the login module lists the users of a server."""
+        """Passwords by user name, for a server's login module that lists the users who may log
+        in."""
         return {
             key.removeprefix(USER_PREFIX): value
             for key, value in self.options.items()
@@ -41,7 +42,11 @@ class JaasLogin:
 
 
 def parse_jaas(text: str) -> JaasLogin:
-    """one login module, MODULE required key="value" …;"""
+    """one login module, MODULE required key="value" …;
+
+    Returns the login module and its options. Raises ValueError if the text is malformed. Error
+    messages quote the first line as the description of valid texts.
+    """
     head = _HEAD.match(text)
     if head is None or head[2].lower() not in FLAGS:
         raise ValueError

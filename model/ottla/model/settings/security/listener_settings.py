@@ -1,4 +1,4 @@
-"""Interface of the settings that secure the listeners for clients, on a broker or a controller."""
+"""Interface of the settings that secure the listeners for clients of a broker or a controller."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,7 +10,7 @@ from ottla.model.settings.security.tls import TlsConfig
 
 
 class ListenerSettings(Protocol):
-    """The part of a node's settings that concerns the listeners of its clients."""
+    """Settings of a node that concern the listeners for its clients."""
 
     @property
     def listeners(self) -> tuple[ListenAddress, ...]:
@@ -19,18 +19,18 @@ class ListenerSettings(Protocol):
 
     @property
     def listener_tls(self) -> Mapping[str, TlsConfig]:
-        """TLS settings of the encrypted listeners, by name."""
+        """TLS settings by listener name, for the listeners that use TLS."""
         ...
 
     @property
     def inter_broker_listener(self) -> str:
-        """Listener by which this node connects to others of its role by Kafka's protocol; empty if
-        it does not."""
+        """Name of the listener on which nodes of the same role connect to each other by Kafka's
+        protocol. Empty for a controller."""
         ...
 
     @property
     def sasl(self) -> SaslConfig:
-        """SASL settings of the listeners that authenticate their clients."""
+        """SASL settings of the listeners on which clients log in."""
         ...
 
     @property
@@ -40,5 +40,5 @@ class ListenerSettings(Protocol):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The text of every key in the node's settings file."""
+        """Values in the settings file as text, by key."""
         ...

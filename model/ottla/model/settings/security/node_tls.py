@@ -1,9 +1,9 @@
 """TLS between nodes: the gRPC listeners of controllers, and the calls to them.
 
-A controller listener is PLAINTEXT, SSL or SASL_SSL. With TLS, nodes on both sides always present a
-certificate, also where clients log in by SASL. Nodes connect with the protocol of the first name in
-`controller.listener.names`, as in Kafka. A
-controller may have both kinds of listeners while a cluster is migrated from one to the other.
+A controller listener is PLAINTEXT, SSL or SASL_SSL. With TLS, both nodes always present a
+certificate, even if clients of the listener log in by SASL. As in Kafka, nodes connect to the first
+listener in `controller.listener.names`. A controller may have listeners with and without TLS while
+a cluster is migrated from one to the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,9 +33,10 @@ def listed_names(text: str) -> list[str]:
 def node_tls_of(
     texts: Mapping[str, str], listeners: Iterable[ListenAddress]
 ) -> dict[str, TlsConfig]:
-    """Return the TLS settings of each controller listener that uses TLS, by name.
+    """Return the TLS settings that other nodes use, by name of the controller listener. Only
+    listeners with TLS are included.
 
-    Raises ConfigError if a setting cannot be applied.
+    Raises ConfigError if the settings are invalid or contradict each other.
     """
     return {
         one.name: _of_nodes(texts, one.name, one.protocol)
@@ -49,10 +50,12 @@ def client_tls_of(
     listeners: Iterable[ListenAddress],
     node_tls: Mapping[str, TlsConfig],
 ) -> dict[str, TlsConfig]:
-    """Return the TLS settings of a controller's listeners for clients, by name.
+    """Return the TLS settings that clients use, by name of the controller listener. Only listeners
+    with TLS are included.
 
-    On a listener with SSL clients present a certificate like nodes. With SASL_SSL they log in, and
-    `ssl.client.auth` of this listener counts. Raises ConfigError if a setting cannot be applied.
+    On a listener with SSL, clients present a certificate, as nodes do. With SASL_SSL they log in,
+    and the listener's `ssl.client.auth` decides whether they also present a certificate. Raises
+    ConfigError if the settings are invalid or contradict each other.
     """
     found = dict(node_tls)
     for one in listeners:
@@ -65,7 +68,7 @@ def client_tls_of(
 def dialled_listener(
     texts: Mapping[str, str], listeners: Iterable[ListenAddress]
 ) -> ListenAddress | None:
-    """Return the controller listener that nodes connect to: the first in the list."""
+    """Return the controller listener to which nodes connect: the first one in the list."""
     by_name = {one.name: one for one in listeners}
     for name in listed_names(texts.get(CONTROLLER_LISTENER_NAMES, "")):
         if name in by_name:

@@ -1,8 +1,8 @@
-"""OAUTHBEARER: the tokens that brokers accept, and the source of the tokens with which clients and
-brokers log in.
+"""Settings of OAUTHBEARER: the tokens that brokers accept, and the source of the tokens with which
+clients and brokers log in.
 
-The keys are Kafka's. Kafka's class names are accepted if Ottla behaves in the same way. The
-allow-list, which Kafka reads from a property of the JVM, is a setting of the same name.
+The keys are Kafka's. Class names of Kafka are accepted if Ottla behaves like the class. The
+allow-list of URLs is a setting; in Kafka it is a JVM property of the same name.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,17 +64,18 @@ LOGIN_REFRESH_REASON = (
     "a token is renewed at the first login after 80 % of its life, which cannot be configured; no "
     "thread renews tokens periodically"
 )
-"""Reason why Kafka's settings for token renewal are refused."""
+"""Reason why Ottla refuses Kafka's settings for the renewal of tokens."""
 TIMEOUT_MS_MAX = 300_000
-"""Longest allowed timeout, in ms. A server that needs longer counts as unavailable."""
+"""Maximum value of a timeout, in ms. A token server that does not answer in this time counts as
+unavailable."""
 ENDPOINT_TLS_KEYS = TLS_KEYS - {
     CLIENT_AUTHENTICATION,
     PRINCIPAL_RULES,
     ALLOW_DN_CHANGES,
     ALLOW_SAN_CHANGES,
 }
-"""Options of the login module that determine which certificates of an identity provider are
-trusted."""
+"""Options of the login module that select the trusted certificates for connections to an identity
+provider."""
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -95,14 +96,14 @@ def parse_url(text: str) -> str:
 
 
 def connect_timeout_setting() -> Any:
-    """Declare `sasl.login.connect.timeout.ms`."""
+    """Declare the setting `sasl.login.connect.timeout.ms` as a dataclass field."""
     return _timeout_setting(
         CONNECT_TIMEOUT, "How long a connection to the token URL may take; 10 s if not set."
     )
 
 
 def read_timeout_setting() -> Any:
-    """Declare `sasl.login.read.timeout.ms`."""
+    """Declare the setting `sasl.login.read.timeout.ms` as a dataclass field."""
     return _timeout_setting(
         READ_TIMEOUT, "How long the token URL may take to answer; 10 s if not set."
     )
@@ -113,7 +114,7 @@ def _timeout_setting(key: str, doc: str) -> Any:
 
 
 def retry_backoff_setting() -> Any:
-    """Declare `sasl.login.retry.backoff.ms`."""
+    """Declare the setting `sasl.login.retry.backoff.ms` as a dataclass field."""
     return setting(
         100,
         key=RETRY_BACKOFF,
@@ -124,7 +125,7 @@ def retry_backoff_setting() -> Any:
 
 
 def retry_backoff_max_setting() -> Any:
-    """Declare `sasl.login.retry.backoff.max.ms`."""
+    """Declare the setting `sasl.login.retry.backoff.max.ms` as a dataclass field."""
     return setting(
         10_000,
         key=RETRY_BACKOFF_MAX,
@@ -136,7 +137,7 @@ def retry_backoff_max_setting() -> Any:
 
 @frozen(kw_only=True)
 class OAuthSettings:
-    """The OAUTHBEARER settings under Kafka's names, each for all listeners."""
+    """The OAUTHBEARER settings under Kafka's names, with values that apply to all listeners."""
 
     jwks_url: str | None = setting(
         None,
@@ -270,7 +271,8 @@ OAUTH_ONLY_KEYS = frozenset(
 )
 """Keys of all OAUTHBEARER settings."""
 CLASS_KEYS = (SERVER_HANDLER, LOGIN_HANDLER, f"{PREFIX}jwt.validator.class")
-"""Settings with exactly one valid value, which are checked but have no further effect."""
+"""Keys of settings that have exactly one valid value. The value is checked and has no further
+effect."""
 GRANT_KEYS = frozenset(
     {
         TOKEN_URL,
@@ -284,35 +286,38 @@ GRANT_KEYS = frozenset(
         RETRY_BACKOFF_MAX,
     }
 )
-"""Settings by which a broker obtains its own tokens."""
+"""Keys of the settings with which a broker obtains its own tokens."""
 OAUTH_LISTENER_KEYS = OAUTH_ONLY_KEYS - {ALLOWED_URLS}
-"""Keys of the OAUTHBEARER settings that a single listener may have."""
+"""Keys of the OAUTHBEARER settings that may be set for a single listener."""
 
 
 @frozen(kw_only=True)
 class OAuthRules:
-    """Rules for accepting tokens on a listener."""
+    """Rules by which a listener accepts or rejects OAuth tokens."""
 
     jwks_url: str | None
-    """URL of the keys with which tokens are signed, or None if signatures are not verified."""
+    """URL of the public keys that verify the signatures of tokens, or None if signatures are not
+    verified."""
     refresh_ms: int = 3_600_000
     backoff_ms: int = 100
     backoff_ms_max: int = 10_000
     claims: ClaimRules = field(default_factory=ClaimRules)
     tls: TlsConfig | None = None
-    """TLS trust for the server of the signing keys, or None to trust the CAs of the machine."""
+    """TLS settings of connections to the server of the public keys. None trusts the CAs of the
+    operating system."""
 
 
 @frozen(kw_only=True)
 class OAuthGrant:
-    """The source from which a client obtains its OAUTHBEARER tokens, with its settings."""
+    """Source from which a client obtains its OAuth tokens: a token URL, the client's credentials,
+    and timeouts."""
 
     token_url: str
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
     tls: TlsConfig | None = None
-    """TLS trust for the token URL, or None to trust the CAs of the machine."""
+    """TLS settings of connections to the token URL. None trusts the CAs of the operating system."""
     connect_timeout_ms: int | None = None
     read_timeout_ms: int | None = None
     retry_backoff_ms: int = 100
@@ -320,12 +325,13 @@ class OAuthGrant:
 
 
 Value = Callable[[str], Any]
-"""Function that returns the value of an OAUTHBEARER setting for one listener, or None if the
+"""Function that looks up an OAUTHBEARER setting of one listener by its key. Returns None if the
 setting is not set."""
 
 
 def rules_of(value: Value, tls: TlsConfig | None = None) -> OAuthRules:
-    """Return the rules for accepting tokens. Raises ConfigError if the settings are incomplete."""
+    """Return the rules by which a listener accepts OAuth tokens. Raises ConfigError if the settings
+    are incomplete."""
     default = OAuthSettings()
     for key in CLASS_KEYS:
         value(key)
@@ -380,7 +386,8 @@ def grant_of(
     *,
     must_be_listed: bool = True,
 ) -> OAuthGrant:
-    """Return the source of tokens; `options` are the options of the login module.
+    """Return the source from which a client or broker obtains its tokens. `options` are the options
+    of the login module.
 
     TLS options of the login module take precedence over `tls`. Raises ConfigError if the settings
     are incomplete, or if the URL is not on the allow-list. Clients need no allow-list.
@@ -425,10 +432,10 @@ def grant_of(
 
 
 def endpoint_tls_of(options: Mapping[str, str]) -> TlsConfig | None:
-    """Return the TLS trust of a login module for the servers of keys and tokens, or None if it has
-    no such options.
+    """Return the TLS settings for connections to the servers of public keys and tokens, from the
+    options of a login module. Returns None if it has no such options.
 
-    The options are Kafka's (`ssl.truststore.location="…"` and so on). Raises ConfigError for an
+    The options have Kafka's names, such as `ssl.truststore.location`. Raises ConfigError for an
     option that has no effect.
     """
     known = {"clientId", "clientSecret", "scope"}
@@ -450,21 +457,22 @@ def endpoint_tls_of(options: Mapping[str, str]) -> TlsConfig | None:
 
 
 def is_https(url: str | None) -> bool:
-    """Return whether a URL uses TLS."""
+    """Return whether a URL has the scheme https."""
     return url is not None and url.startswith("https:")
 
 
 def check_allowed(url: str, key: str, value: Value) -> None:
-    """Raise ConfigError for a URL that is not on the allow-list, including file URLs."""
+    """Raise ConfigError if a URL is not on the allow-list. URLs of files must be on the list
+    too."""
     if url not in (value(ALLOWED_URLS) or ()):
         raise ConfigError(key, f"has a URL that {ALLOWED_URLS} does not list: {url}")
 
 
 def is_file_url(url: str) -> bool:
-    """Return whether a URL is a file URL."""
+    """Return whether a URL has the scheme file."""
     return url.startswith("file:")
 
 
 def path_of(url: str) -> str:
-    """Return the path of a file URL."""
+    """Return the path of a file from its URL."""
     return urlsplit(url).path

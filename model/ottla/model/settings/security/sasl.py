@@ -1,10 +1,10 @@
-"""Authentication of clients by SASL: the requirements of each listener, and this broker's own
-login.
+"""SASL settings: the mechanisms and users of each listener, and this broker's own login to other
+brokers.
 
-A mechanism or setting that is not supported prevents the start; no SASL setting is ever ignored. A
-listener setting may be written in three ways, in decreasing precedence:
+A broker with an unsupported mechanism or setting does not start; no SASL setting is ever ignored. A
+setting of a listener may be written in three ways, with decreasing precedence:
 `listener.name.NAME.MECHANISM.KEY` (for the keys that Kafka has per mechanism),
-`listener.name.NAME.KEY`, `KEY`.
+`listener.name.NAME.KEY`, and `KEY`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -46,7 +46,7 @@ from ottla.model.values import frozen
 
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
 SASL_PROTOCOLS = (SASL_PLAINTEXT, SASL_SSL)
-"""Supported security protocols with authentication of clients."""
+"""Security protocols with SASL: SASL_PLAINTEXT and SASL_SSL."""
 
 PLAIN = "PLAIN"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -72,15 +72,19 @@ LISTENER_KEYS = OAUTH_LISTENER_KEYS | {
     SESSION_MS_MAX,
     RECEIVE_BYTES_MAX,
 }
-"""Keys of the settings that a single listener may have."""
+"""Keys of the SASL settings that may be set for a single listener."""
 MECHANISM_KEYS = OAUTH_LISTENER_KEYS | {JAAS_CONFIG, SESSION_MS_MAX}
-"""Keys of the settings that a single mechanism may have."""
+"""Keys of the SASL settings that may be set for a single mechanism."""
 SASL_KEYS = LISTENER_KEYS | {ALLOWED_URLS, END_REVOKED, INTER_BROKER_MECHANISM, FAILURE_DELAY_MS}
-"""All supported SASL settings, without prefixes."""
+"""Keys of all supported SASL settings, without prefixes."""
 
 
 def parse_mechanisms(text: str) -> tuple[str, ...]:
-    """a list of any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."""
+    """a list of any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.
+
+    Returns the mechanisms. Raises ValueError for any other text. Error messages quote the first
+    line as the description of valid texts.
+    """
     found = tuple(dict.fromkeys(part.strip().upper() for part in text.split(",") if part.strip()))
     if not found or not set(found) <= set(SERVED_MECHANISMS):
         raise ValueError(text)
@@ -88,12 +92,12 @@ def parse_mechanisms(text: str) -> tuple[str, ...]:
 
 
 TokenProvider: TypeAlias = Callable[[], Awaitable[BearerToken | str] | BearerToken | str]
-"""Function that returns an OAUTHBEARER token, with or without its expiry; may be async."""
+"""Function that returns an OAuth token, with or without its expiry. It may be async."""
 
 
 @frozen(kw_only=True)
 class SaslSettings:
-    """The SASL settings under Kafka's names, each for all listeners."""
+    """The SASL settings under Kafka's names, with values that apply to all listeners."""
 
     enabled_mechanisms: tuple[str, ...] = setting(
         (KAFKA_DEFAULT_MECHANISM,),
@@ -150,36 +154,38 @@ class SaslSettings:
 
 @frozen(kw_only=True)
 class SaslListener:
-    """Requirements for the SASL logins of clients on one listener."""
+    """SASL settings of one listener, for the logins of clients."""
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Passwords of PLAIN users."""
+    """Passwords by user name, for the mechanism PLAIN."""
     session_ms_max: Mapping[str, int] = field(default_factory=dict)
-    """Maximum lifetime of an authenticated session in ms, by mechanism. 0 means unlimited."""
+    """Maximum lifetime of an authenticated session in ms, by mechanism. 0 means that sessions do
+    not expire."""
     receive_bytes_max: int = 512 * KIB
     oauth: OAuthRules | None = None
-    """Rules for accepting tokens, if OAUTHBEARER is enabled."""
+    """Rules by which tokens are accepted, or None if OAUTHBEARER is not enabled."""
 
 
 @frozen
 class SaslLogin:
-    """Credentials and mechanism with which a client logs in by SASL."""
+    """Mechanism and credentials with which a client logs in by SASL."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     grant: OAuthGrant | None = None
-    """Source of the login's tokens, for OAUTHBEARER."""
+    """Source from which the client obtains tokens for OAUTHBEARER, or None."""
     provider: TokenProvider | None = None
-    """Function that returns the login's tokens, in place of `grant`."""
+    """Function that returns the client's tokens for OAUTHBEARER. It is used instead of `grant`."""
     is_token: bool = False
-    """True if user and password are a delegation token's id and HMAC (SCRAM only)."""
+    """True if user name and password are the id and the HMAC of a delegation token (SCRAM only)."""
 
 
 @frozen(kw_only=True)
 class SaslConfig:
-    """The listeners that authenticate their clients, and this broker's login to others."""
+    """SASL settings of a broker: the listeners on which clients log in, and the broker's own login
+    to other brokers."""
 
     listeners: Mapping[str, SaslListener] = field(default_factory=dict)
     login: SaslLogin | None = None
@@ -193,8 +199,8 @@ NO_SASL = SaslConfig()
 def sasl_of(
     texts: Mapping[str, str], listeners: Iterable[ListenAddress], inter_broker: str
 ) -> SaslConfig:
-    """Return the SASL configuration of a broker's listeners. Raises ConfigError if it cannot be
-    applied."""
+    """Return the SASL settings of a broker's listeners. Raises ConfigError if they are invalid or
+    contradict each other."""
     guarded = [one.name for one in listeners if one.protocol in SASL_PROTOCOLS]
     for key in texts:
         _check_place(key, guarded)
@@ -236,8 +242,8 @@ def _check_oauth_is_used(
 
 
 def split_key(key: str) -> tuple[str, str, str]:
-    """Return listener, mechanism and bare key of a SASL setting. Listener and mechanism may be
-    empty."""
+    """Split the key of a SASL setting into listener, mechanism and key without prefixes. Listener
+    and mechanism may be empty."""
     listener = mechanism = ""
     if key.startswith(LISTENER_PREFIX):
         listener, _, key = key.removeprefix(LISTENER_PREFIX).partition(".")
@@ -249,7 +255,8 @@ def split_key(key: str) -> tuple[str, str, str]:
 
 
 def is_sasl_key(key: str) -> bool:
-    """Return whether a key, including its prefixes, is a supported SASL setting."""
+    """Return whether a key is a supported SASL setting. The key may have the prefix of a listener
+    and mechanism."""
     listener, mechanism, bare = split_key(key)
     if listener and bare not in LISTENER_KEYS:
         return False
@@ -420,5 +427,6 @@ def _login(
 
 
 def asks_for_token(options: Mapping[str, str]) -> bool:
-    """Return whether a login module's options mark its password as a delegation token's HMAC."""
+    """Return whether the options of a login module state that the password is the HMAC of a
+    delegation token."""
     return options.get("tokenauth", "").strip().lower() == "true"

@@ -1,14 +1,14 @@
-"""Kafka's settings for encryption, authentication and authorisation. Each is either supported or
+"""Kafka's settings for encryption, authentication and authorization. Each is either supported or
 refused.
 
-An operator who writes such a setting relies on its effect. If a node started without that effect,
-it would be open to clients that the setting excludes. Only settings that would have an effect in
-Kafka are refused. A blank value, the protocol PLAINTEXT, and entries of
-`listener.security.protocol.map` for listeners that this node does not have (Kafka's own files
-contain them) are accepted.
+An operator who writes such a setting relies on its effect. A node that started without that effect
+would be open to clients that the setting is meant to exclude. Ottla refuses only settings that
+would have an effect in Kafka. It accepts a blank value, the protocol PLAINTEXT, and entries of
+`listener.security.protocol.map` for listeners that this node does not have, because Kafka's own
+files contain such entries.
 
-A node supports the settings of `sasl.py` for its clients. Nodes call controllers by gRPC, with TLS
-(node_tls.py) and without SASL.
+A node supports the settings of `sasl.py` for its clients. Nodes connect to controllers by gRPC,
+with TLS (node_tls.py) and without SASL.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,10 +41,11 @@ from ottla.model.settings.security.tls import (
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-"""Security protocols of a listener for clients."""
+"""Security protocols that a listener for clients may have."""
 NODE_PROTOCOLS = (PLAINTEXT, SSL, SASL_SSL)
-"""Security protocols of a controller listener. Nodes use gRPC there, without SASL. With
-SASL_PLAINTEXT a login would therefore protect against clients, but anyone could act as a node."""
+"""Security protocols that a controller listener may have. Nodes connect to it by gRPC, without
+SASL. SASL_PLAINTEXT is not allowed: clients would have to log in, but anyone could connect as a
+node."""
 
 PROTOCOL_MAP = "listener.security.protocol.map"
 LISTENER_KEYS = ("listeners", "advertised.listeners")
@@ -55,7 +56,7 @@ LISTENER_NAME_KEYS = (
 )
 INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 SECURITY_KEYS = frozenset((PROTOCOL_MAP, INTER_BROKER_PROTOCOL, CONTROLLER_LISTENER_NAMES))
-"""Keys that no other module of the settings reads."""
+"""Keys of security settings that no other module of `settings` reads."""
 INTER_BROKER_NAME = "inter.broker.listener.name"
 
 _NO_TLS = "no listener of this node has TLS"
@@ -69,7 +70,7 @@ REFUSED_PREFIXES: Mapping[str, str] = {
     "password.encoder.": "there is no ZooKeeper here, whose passwords it encrypts",
     "zookeeper.ssl.": "there is no ZooKeeper here",
 }
-"""Prefixes of refused settings, each with the reason."""
+"""Prefixes of the keys that are refused, each with the reason."""
 
 REFUSED_KEYS: Mapping[str, str] = {
     **dict.fromkeys(LOGIN_REFRESH_KEYS, LOGIN_REFRESH_REASON),
@@ -81,11 +82,12 @@ REFUSED_KEYS: Mapping[str, str] = {
     FAILURE_DELAY_MS: _NO_SASL,
     "zookeeper.set.acl": "there is no ZooKeeper here",
 }
-"""Single refused settings, each with the reason."""
+"""Single keys that are refused, each with the reason."""
 
 KERBEROS_PREFIX = "sasl.kerberos."
-"""Prefix of the GSSAPI settings. They have no effect and are accepted: no listener offers GSSAPI,
-so they protect nothing, and clients and tools of Kafka change them at run time."""
+"""Prefix of the settings for GSSAPI (Kerberos). They are accepted although they have no effect: no
+listener offers GSSAPI, so they protect nothing, and Kafka's clients and tools change them at run
+time."""
 
 SECURITY_FAMILY = (
     "allow.everyone.if.no.acl.found",
@@ -98,11 +100,11 @@ SECURITY_FAMILY = (
     "ssl.",
     "super.users",
 )
-"""Prefixes of settings that protect something. They do not include the prefix of a listener."""
+"""Prefixes of the keys that protect something. A listener's prefix may precede them."""
 
 
 def is_of_security_family(key: str) -> bool:
-    """Return whether the setting with this key, which may have prefixes, is meant to protect
+    """Return whether a key, which may have prefixes, is a setting that is meant to protect
     something."""
     parts = key.split(".")
     ends = (".".join(parts[at:]) for at in range(len(parts)))
@@ -113,7 +115,7 @@ def is_of_security_family(key: str) -> bool:
 
 
 def check_security(texts: Mapping[str, str], *, is_broker: bool = False) -> None:
-    """Raise ConfigError for the first setting that demands protection which Ottla does not
+    """Raise ConfigError for the first setting that requires protection which Ottla does not
     support."""
     _check_protocols(texts, PROTOCOLS if is_broker else NODE_PROTOCOLS)
     if texts.get(INTER_BROKER_PROTOCOL, "").strip() and texts.get(INTER_BROKER_NAME, "").strip():
@@ -143,9 +145,10 @@ def _is_node_tls(key: str, encrypted: set[str]) -> bool:
 
 
 def node_listeners(texts: Mapping[str, str], *, is_broker: bool) -> tuple[ListenAddress, ...]:
-    """Return the controller listeners that a file names, with their protocols.
+    """Return the controller listeners in a settings file, with their security protocols and without
+    their addresses.
 
-    A broker names them only in `controller.listener.names`, without an address.
+    The file of a broker names them only in `controller.listener.names`.
     """
     names = listed_names(texts.get(CONTROLLER_LISTENER_NAMES, ""))
     if not is_broker:
@@ -157,7 +160,8 @@ def node_listeners(texts: Mapping[str, str], *, is_broker: bool) -> tuple[Listen
 def with_protocols(
     texts: Mapping[str, str], listeners: tuple[ListenAddress, ...]
 ) -> tuple[ListenAddress, ...]:
-    """Return listeners with the security protocols that belong to their names."""
+    """Return a copy of the listeners in which each has its security protocol, according to
+    `listener.security.protocol.map`."""
     protocols = _protocol_map(texts.get(PROTOCOL_MAP, ""))
     return tuple(
         one._replace(protocol=_protocol_of(one.name, protocols) or PLAINTEXT) for one in listeners
@@ -229,7 +233,8 @@ def _protocol_map(text: str) -> dict[str, str]:
 
 
 def names_of_listeners(text: str) -> list[str]:
-    """Return the names in a list of addresses, in upper case."""
+    """Return the listener names in a list of addresses such as `NAME://host:port`, in upper
+    case."""
     return [part.partition("://")[0].strip().upper() for part in text.split(",") if "://" in part]
 
 

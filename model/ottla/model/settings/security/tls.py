@@ -1,10 +1,10 @@
-"""TLS settings of a listener, and of the clients that connect to it: certificates, trust, protocol
-versions, ciphers.
+"""TLS settings of a listener and of its clients: certificates, trust, protocol versions, cipher
+suites.
 
-Keys and meaning are Kafka's; key stores are PEM. A setting may be written in two ways, in
-decreasing precedence: `listener.name.NAME.KEY`, `KEY`. A setting that cannot be applied prevents
-the start, with the reason; no TLS setting is ever ignored. Files are not opened here: see
-`tls/context_driver.py`.
+Keys and meanings are Kafka's. Key stores must be PEM files. A setting may be written in two ways:
+`listener.name.NAME.KEY`, which takes precedence, and `KEY`. A node with a setting that cannot be
+applied does not start, and reports the reason. No TLS setting is ever ignored. Files are not opened
+here: see `tls/context_driver.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from ottla.model.values import frozen
 
 SSL = "SSL"
 TLS_PROTOCOLS = (SSL, SASL_SSL)
-"""Security protocols that use TLS."""
+"""Security protocols that use TLS: SSL and SASL_SSL."""
 
 TLS_1_2 = "TLSv1.2"
 TLS_1_3 = "TLSv1.3"
@@ -70,22 +70,34 @@ REFUSED_KEYS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     ),
 }
-"""Refused TLS settings: the reason, and the values that are accepted because they are Kafka's
-defaults."""
+"""TLS settings that are refused: for each key the reason, and the values that are accepted because
+they are Kafka's defaults."""
 
 
 def parse_keystore_type(text: str) -> str:
-    """PEM; a JKS or PKCS12 key store is converted with keytool and openssl."""
+    """PEM; a JKS or PKCS12 key store is converted with keytool and openssl.
+
+    Checks the type of a key store and returns it. Raises ConfigError for any other type. Error
+    messages quote the first line as the description of valid texts.
+    """
     return _pem(text, KEYSTORE_TYPE)
 
 
 def parse_truststore_type(text: str) -> str:
-    """PEM; a JKS or PKCS12 trust store is converted with keytool."""
+    """PEM; a JKS or PKCS12 trust store is converted with keytool.
+
+    Checks the type of a trust store and returns it. Raises ConfigError for any other type. Error
+    messages quote the first line as the description of valid texts.
+    """
     return _pem(text, TRUSTSTORE_TYPE)
 
 
 def parse_versions(text: str) -> tuple[str, ...]:
-    """a list of any of TLSv1.2, TLSv1.3."""
+    """a list of any of TLSv1.2, TLSv1.3.
+
+    Returns the TLS versions, the oldest first. Raises ValueError for any other text. Error messages
+    quote the first line as the description of valid texts.
+    """
     given = {part.strip() for part in text.split(",") if part.strip()}
     if not given or not given <= set(VERSIONS):
         raise ValueError(text)
@@ -93,14 +105,22 @@ def parse_versions(text: str) -> tuple[str, ...]:
 
 
 def parse_endpoint_identification(text: str) -> str:
-    """https, or empty."""
+    """https, or empty.
+
+    Checks the value of `ssl.endpoint.identification.algorithm` and returns it. Raises ValueError
+    for any other text. Error messages quote the first line as the description of valid texts.
+    """
     if text.lower() not in ("", "https"):
         raise ValueError(text)
     return text.lower()
 
 
 def parse_cipher_suites(text: str) -> tuple[str, ...]:
-    """a list of cipher suites, by the names of Java or of OpenSSL."""
+    """a list of cipher suites, by the names of Java or of OpenSSL.
+
+    Returns the names of the cipher suites. Raises ConfigError if one of them is not supported.
+    Error messages quote the first line as the description of valid texts.
+    """
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     check_suites(names, CIPHER_SUITES)
     return names
@@ -116,7 +136,8 @@ def parse_pem(text: str) -> str:
 
 @frozen(kw_only=True)
 class TlsSettings:
-    """The TLS settings under Kafka's names, each for all listeners that use TLS."""
+    """The TLS settings under Kafka's names, with values that apply to all listeners that use
+    TLS."""
 
     keystore_type: str = setting(
         PEM,
@@ -229,10 +250,10 @@ class TlsSettings:
 
 
 TLS_KEYS = frozenset(definitions(TlsSettings))
-"""All supported TLS settings, without prefixes."""
+"""Keys of all supported TLS settings, without prefixes."""
 
 SECRET_KEYS = frozenset({CERTIFICATE_CHAIN, KEY, KEY_PASSWORD, TRUSTED_CERTIFICATES})
-"""Keys of the settings whose values Kafka never shows."""
+"""Keys of the TLS settings whose values are never shown, as in Kafka."""
 
 
 @frozen(kw_only=True)
@@ -245,8 +266,8 @@ class TlsConfig:
     """
 
     certificate_location: str | None = None
-    """A PEM file with the certificate chain. It also contains the key, unless `key_location` is
-    set."""
+    """Path of a PEM file with the certificate chain. The file also contains the private key, unless
+    `key_location` is set."""
     key_location: str | None = None
     certificate_chain: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
@@ -254,47 +275,51 @@ class TlsConfig:
     trust_location: str | None = None
     trusted_certificates: str | None = field(default=None, repr=False)
     client_auth: str = NONE
-    """Client authentication: none, requested or required."""
+    """Client authentication by certificate: none, requested or required."""
     versions: tuple[str, ...] = VERSIONS
     """The TLS versions that may be negotiated, oldest first."""
     ciphers: str = ""
-    """The permitted cipher suites of TLSv1.2 as an OpenSSL list, or empty for its defaults."""
+    """Cipher suites that may be negotiated with TLS 1.2, as an OpenSSL cipher list. Empty for
+    OpenSSL's defaults."""
     checks_names: bool = True
-    """True if a client compares the server's host name with its certificate."""
+    """True if a client checks that the server's certificate contains the host name to which it
+    connects."""
     principal_rules: PrincipalRules = field(default_factory=PrincipalRules)
     allow_dn_changes: bool = False
     allow_san_changes: bool = False
     spellings: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """The full keys of the given settings, by key without prefix."""
+    """Full keys with which the settings were written, by key without prefix."""
 
     @property
     def has_certificate(self) -> bool:
-        """True if this end of the connection has a certificate of its own."""
+        """True if this end of the connection presents a certificate of its own."""
         return bool(self.certificate_location or self.certificate_chain)
 
     @property
     def has_trust(self) -> bool:
-        """True if trusted certificates are set."""
+        """True if trusted certificates are configured. Otherwise the CAs of the operating system
+        are trusted."""
         return bool(self.trust_location or self.trusted_certificates)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of the files that the settings name, without duplicates."""
+        """Paths of the certificate and key files, without duplicates."""
         given = (self.certificate_location, self.key_location, self.trust_location)
         return tuple(dict.fromkeys(path for path in given if path))
 
     def spelling(self, key: str) -> str:
-        """Return the full key with which a setting was written, for use in error messages."""
+        """Return the full key with which a setting was written, for error messages."""
         return self.spellings.get(key, key)
 
 
 def is_tls_key(key: str) -> bool:
-    """Return whether a key, including its prefix, is a supported TLS setting."""
+    """Return whether a key, with or without a listener's prefix, is a supported TLS setting."""
     return split_listener(key)[1] in TLS_KEYS
 
 
 def split_listener(key: str) -> tuple[str, str]:
-    """Return the listener and the bare key of a TLS setting. The listener may be empty."""
+    """Split the key of a TLS setting into the listener and the key without prefix. The listener may
+    be empty."""
     if not key.startswith(LISTENER_PREFIX):
         return "", key
     listener, _, bare = key.removeprefix(LISTENER_PREFIX).partition(".")
@@ -302,8 +327,7 @@ def split_listener(key: str) -> tuple[str, str]:
 
 
 def reason_tls_refused(key: str, text: str) -> str | None:
-    """Return the reason why a setting of the `ssl.` family is refused, or None if it is
-    accepted."""
+    """Return the reason why a key that starts with `ssl.` is refused, or None if it is accepted."""
     _, bare = split_listener(key)
     if not bare.startswith("ssl.") or bare in TLS_KEYS or not text.strip():
         return None
@@ -314,10 +338,11 @@ def reason_tls_refused(key: str, text: str) -> str | None:
 
 
 def tls_of(texts: Mapping[str, str], listeners: Iterable[ListenAddress]) -> dict[str, TlsConfig]:
-    """Return the TLS settings of each listener that uses TLS, by name.
+    """Return the TLS settings by listener name, for the listeners that use TLS.
 
-    A node that only connects to a listener also includes it in `listeners`, because its client
-    settings have the same keys. Raises ConfigError if a setting cannot be applied.
+    `listeners` also contains the listeners to which this node only connects, because the settings
+    of its connections have the same keys. Raises ConfigError if the settings are invalid or
+    contradict each other.
     """
     encrypted = {one.name: one.protocol for one in listeners if one.protocol in TLS_PROTOCOLS}
     for key, text in texts.items():
@@ -326,9 +351,10 @@ def tls_of(texts: Mapping[str, str], listeners: Iterable[ListenAddress]) -> dict
 
 
 def tls_of_listener(texts: Mapping[str, str], name: str, protocol: str) -> TlsConfig:
-    """Return the TLS settings of one listener. Raises ConfigError if a setting cannot be applied.
+    """Return the TLS settings of one listener. Raises ConfigError if they are invalid or contradict
+    each other.
 
-    For a server, `check_server` must be called afterwards.
+    A node that accepts connections on the listener must also call `check_server`.
     """
     prefix = f"{LISTENER_PREFIX}{name.lower()}."
     found: dict[str, tuple[str, str]] = {}
@@ -355,10 +381,10 @@ def tls_of_listener(texts: Mapping[str, str], name: str, protocol: str) -> TlsCo
 
 
 def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str = "") -> TlsConfig:
-    """Return the TLS configuration that the settings describe. Raises ConfigError if they
-    contradict each other.
+    """Return the TLS settings of one end of a connection. Raises ConfigError if they contradict
+    each other.
 
-    `spellings` contains the full keys of the settings that were set.
+    `spellings` contains the full keys with which the settings were written, for error messages.
     """
     config = TlsConfig(
         certificate_location=given.keystore_location,
@@ -383,8 +409,8 @@ def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str =
 
 
 def check_sources(config: TlsConfig, prefix: str = "") -> None:
-    """Raise ConfigError if a certificate, key or trust is given twice, or a certificate or key
-    incompletely."""
+    """Raise ConfigError if certificate, key or trusted certificates are given both as a file and as
+    text, or if only a part of certificate and key is given."""
     spelling = config.spelling
     if config.certificate_location and (config.certificate_chain or config.key):
         other = CERTIFICATE_CHAIN if config.certificate_chain else KEY
@@ -409,8 +435,8 @@ def check_sources(config: TlsConfig, prefix: str = "") -> None:
 
 
 def check_server(config: TlsConfig, listener: str) -> None:
-    """Raise ConfigError if a server has no certificate, or if it requests client certificates but
-    has no trusted CAs."""
+    """Raise ConfigError if a server has no certificate, or if it requests certificates of clients
+    but trusts no CA."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     if not config.has_certificate:
         raise ConfigError(

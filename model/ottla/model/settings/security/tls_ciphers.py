@@ -1,4 +1,4 @@
-"""The supported cipher suites, by Java's names and OpenSSL's. Pure."""
+"""Supported TLS cipher suites, under Java's and OpenSSL's names. Pure."""
 
 from ottla.model.errors import ConfigError
 
@@ -7,7 +7,8 @@ TLS_1_3_SUITES = (
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
 )
-"""All suites of TLS 1.3. Python's ssl enables them only together."""
+"""Names of all cipher suites of TLS 1.3. Python's ssl module can only enable all of them
+together."""
 
 TLS_1_2_SUITES = {
     f"TLS_{exchange}_WITH_{java}": f"{exchange.replace('_', '-')}-{openssl}"
@@ -18,19 +19,20 @@ TLS_1_2_SUITES = {
         ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
     )
 }
-"""OpenSSL's name by Java's name, for the suites with forward secrecy and authenticated
-encryption."""
+"""Supported cipher suites of TLS 1.2: OpenSSL's name by Java's name. All have forward secrecy and
+authenticated encryption."""
 
 SUITE_NAMES = frozenset({*TLS_1_3_SUITES, *TLS_1_2_SUITES, *TLS_1_2_SUITES.values()})
 
 
 def openssl_name(name: str) -> str:
-    """Return OpenSSL's name of a TLS 1.2 suite."""
+    """Return OpenSSL's name of a TLS 1.2 cipher suite."""
     return TLS_1_2_SUITES.get(name, name)
 
 
 def check_suites(names: tuple[str, ...], key: str) -> None:
-    """Raise ConfigError, naming the supported cipher suites, if one of `names` is not supported."""
+    """Raise ConfigError if a cipher suite in `names` is not supported. The error lists the
+    supported ones."""
     for name in names:
         if name not in SUITE_NAMES:
             raise ConfigError(

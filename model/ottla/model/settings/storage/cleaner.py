@@ -1,4 +1,4 @@
-"""Settings of the log cleaner."""
+"""Settings of the log cleaner, which compacts logs."""
 
 from ottla.model.errors import ConfigError
 from ottla.model.limits import KIB, MIB
@@ -6,7 +6,8 @@ from ottla.model.settings.declare import SettingKind, setting
 from ottla.model.values import frozen
 
 UNTHROTTLED = 1.7976931348623157e308
-"""Rate that means no limit on the cleaner's I/O: the largest double, as in Kafka."""
+"""Value of the cleaner's I/O rate, in bytes per second, that means no limit: the largest double, as
+in Kafka."""
 
 ALWAYS_COMPACTED = "compacted topics are always compacted"
 
@@ -18,8 +19,8 @@ DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
 def check_thread_count(wanted: int, in_force: int, key: str = THREADS) -> None:
     """Raise ConfigError if a running broker cannot change a thread count to `wanted` in one step.
 
-    Kafka's limits apply: the new count must be at least one, and between half and double the
-    current count.
+    The rule is Kafka's: the new count must be at least one, and between half and double the current
+    count.
     """
     if wanted < 1:
         raise ConfigError(key, f"is {wanted}; a running broker accepts at least 1")

@@ -1,4 +1,4 @@
-"""The log directories that get no new replica (`cordoned.log.dirs`, KIP-1066)."""
+"""The setting `cordoned.log.dirs`: log directories that receive no new replicas (KIP-1066)."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,11 @@ ALL_DIRECTORIES = "*"
 
 
 def parse_cordoned(text: str) -> tuple[str, ...]:
-    """a comma-separated list of directories, or * alone."""
+    """a comma-separated list of directories, or * alone.
+
+    Returns the directories. Raises ValueError for any other text. Error messages quote the first
+    line as the description of valid texts.
+    """
     found = items(text)
     if ALL_DIRECTORIES in found and len(found) > 1:
         raise ValueError(text)
@@ -18,7 +22,7 @@ def parse_cordoned(text: str) -> tuple[str, ...]:
 
 
 def check_cordoned(cordoned: Iterable[str], log_dirs: Iterable[str]) -> None:
-    """Raise ConfigError if a cordoned directory is not one of log.dirs."""
+    """Raise ConfigError if `cordoned.log.dirs` contains a directory that is not in `log.dirs`."""
     known = [path.rstrip("/") for path in log_dirs]
     for path in cordoned:
         if path != ALL_DIRECTORIES and path.rstrip("/") not in known:
@@ -28,5 +32,5 @@ def check_cordoned(cordoned: Iterable[str], log_dirs: Iterable[str]) -> None:
 
 
 def is_cordoned(path: str, cordoned: Iterable[str]) -> bool:
-    """Return whether a directory is among the cordoned ones."""
+    """Return whether a directory receives no new replicas."""
     return any(one == ALL_DIRECTORIES or one.rstrip("/") == path.rstrip("/") for one in cordoned)

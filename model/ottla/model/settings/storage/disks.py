@@ -1,4 +1,4 @@
-"""Free space below which a node warns of a full disk."""
+"""Settings of the free space below which a node warns of a full disk."""
 
 from ottla.model.settings.declare import SettingKind, setting
 from ottla.model.values import frozen
@@ -6,7 +6,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class DiskConfig:
-    """Free-space thresholds of warnings, and the interval of measurements."""
+    """Free space below which a node warns of a full disk, and the interval of measurements."""
 
     warn_free_percent: float = setting(
         10.0,

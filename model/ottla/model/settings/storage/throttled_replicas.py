@@ -1,4 +1,4 @@
-"""The throttled replicas of a topic, as listed in its settings."""
+"""Replicas of a topic whose replication traffic is throttled, as listed in the topic's settings."""
 
 import re
 
@@ -11,10 +11,10 @@ ALL = "*"
 
 @frozen
 class ThrottledReplicas:
-    """Replicas of one topic: none, all, or some by partition and broker."""
+    """Throttled replicas of one topic: none, all, or some by partition and broker."""
 
     named: frozenset[tuple[int, int]] = frozenset()
-    """Pairs of partition and broker, one for each listed replica."""
+    """Pairs of partition number and broker id, one for each throttled replica."""
     is_all: bool = False
 
     def __bool__(self) -> bool:
@@ -31,7 +31,11 @@ class ThrottledReplicas:
 
 
 def throttled_replicas(text: str) -> ThrottledReplicas:
-    """* or a list of PARTITION:BROKER."""
+    """* or a list of PARTITION:BROKER.
+
+    Returns the throttled replicas. Raises ValueError if the text is malformed. Error messages quote
+    the first line as the description of valid texts.
+    """
     parts = [part for part in (part.strip() for part in text.split(",")) if part]
     if parts == [ALL]:
         return ThrottledReplicas(is_all=True)

@@ -19,11 +19,12 @@ LONGER_UNITS = {
     "log.roll.hours": HOUR_MS,
     "log.roll.jitter.hours": HOUR_MS,
 }
-"""Milliseconds per unit of the broker keys whose values are converted before they become the
-default of a topic setting."""
+"""Broker keys with values in hours or minutes that supply the default of a topic setting in ms.
+Each has the number of milliseconds per unit."""
 
 NO_SHARE_DELAY_MS = -1
-"""Value of the delay at which share groups do not look for delays in records."""
+"""Value, in ms, of the delay setting that disables delayed delivery in share groups: records are
+not examined for a delay."""
 
 NO_REPLICAS = ThrottledReplicas()
 
@@ -33,7 +34,7 @@ MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 
 @frozen(kw_only=True)
 class TopicConfig:
-    """Settings of one topic; every change takes effect at once."""
+    """Settings of one topic. A change takes effect at once."""
 
     cleanup_policy: tuple[str, ...] = setting(
         ("delete",),
@@ -285,23 +286,24 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """True if the log of the topic is compacted."""
+        """True if the logs of the topic are compacted."""
         return "compact" in self.cleanup_policy
 
     @classmethod
     def from_texts(
         cls, overrides: Mapping[str, str], defaults: Mapping[str, str] | None = None
     ) -> "TopicConfig":
-        """Return a topic's settings from its overrides and `defaults` (both by topic key).
+        """Create the settings of a topic from `overrides`, which are set on the topic, and from
+        `defaults`. Both are given by topic key.
 
-        Unknown keys are ignored; an invalid value raises ConfigError.
+        Unknown keys are ignored. Raises ConfigError for an invalid value.
         """
         texts = {**(defaults or {}), **overrides}
         return load(cls, texts)[0]
 
 
 TOPIC_DEFAULTS = TopicConfig()
-"""The settings of a topic if nothing is set."""
+"""Settings of a topic if neither the topic nor the brokers set any."""
 
 _NO_REMOTE_STORAGE = "there is no remote storage"
 
@@ -364,7 +366,7 @@ ABSENT_DEFINITIONS: Mapping[str, Definition] = {
         ),
     )
 }
-"""Kafka's topic settings of features that Ottla lacks, by key."""
+"""Declarations of Kafka's topic settings for features that Ottla lacks, by key."""
 
 TOPIC_DEFINITIONS: Mapping[str, Definition] = {**definitions(TopicConfig), **ABSENT_DEFINITIONS}
 
@@ -373,7 +375,7 @@ BROKER_TO_TOPIC: dict[str, str] = {
     for definition in definitions(TopicConfig).values()
     for broker_key in definition.broker_keys
 }
-"""The topic setting whose default each broker key supplies."""
+"""Topic key by broker key, for the broker settings that supply the default of a topic setting."""
 
 
 _HOURS_OF_DAYS = str(7 * 24)
@@ -387,11 +389,12 @@ UNSET_DEFAULTS: Mapping[str, str | None] = {
     "log.roll.jitter.hours": "0",
     "log.flush.interval.ms": None,
 }
-"""Kafka's defaults of broker keys that differ from the default of the topic setting. If several
-broker keys supply one topic setting, at most one of these keys has a default."""
+"""Kafka's defaults of the broker keys whose default differs from that of the topic setting. None
+means that the key has no default. If several broker keys supply one topic setting, at most one of
+them has a default."""
 
 RETENTION_TIMES = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
-"""Broker keys whose negative values all mean "unlimited"; zero is refused."""
+"""Broker keys of retention times. Any negative value means unlimited retention; zero is refused."""
 
 
 def _default_definition(broker_key: str, topic_key: str) -> Definition:
@@ -415,12 +418,12 @@ DEFAULT_DEFINITIONS: Mapping[str, Definition] = {
     broker_key: _default_definition(broker_key, topic_key)
     for broker_key, topic_key in BROKER_TO_TOPIC.items()
 }
-"""The broker settings that supply topic defaults, by broker key."""
+"""Declarations of the broker settings that supply the defaults of topic settings, by broker key."""
 
 
 def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic defaults that broker settings supply, by topic key. Raises ConfigError if
-    one of them is invalid."""
+    """Return the default topic settings that a broker's settings contain, by topic key. Raises
+    ConfigError if one of them is invalid."""
     found: dict[str, str] = {}
     for definition in definitions(TopicConfig).values():
         for broker_key in definition.broker_keys:
@@ -431,10 +434,10 @@ def topic_defaults_of(broker_texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_topic_text(broker_key: str, text: str) -> str:
-    """Return a broker key's text in the notation of its topic key. Raises ConfigError if it is
-    invalid.
+    """Convert the text of a broker key to the text of the topic key whose default it supplies.
+    Raises ConfigError if the text is invalid.
 
-    Hours and minutes become milliseconds; an unlimited retention time is -1.
+    Hours and minutes are converted to milliseconds. An unlimited retention time becomes -1.
     """
     value = DEFAULT_DEFINITIONS[broker_key].value_of(text)
     if broker_key in RETENTION_TIMES and value < 0:
@@ -460,9 +463,9 @@ def check_topic_texts(texts: Mapping[str, str | None]) -> None:
 
 
 def check_topic_as_a_whole(texts: Mapping[str, str | None]) -> None:
-    """Raise RefusedError(INVALID_CONFIG) if topic settings contradict each other.
+    """Raise RefusedError(INVALID_CONFIG) if the settings of a topic contradict each other.
 
-    `texts` are all settings that will be set on the topic itself. Each of them is valid by itself.
+    `texts` contains all settings that the topic itself will have. Each of them is valid on its own.
     """
     shortest, longest = texts.get(MIN_COMPACTION_LAG), texts.get(MAX_COMPACTION_LAG)
     if shortest is not None and longest is not None and int(shortest) > int(longest):

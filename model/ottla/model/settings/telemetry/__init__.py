@@ -1,4 +1,4 @@
-"""Settings of metrics, traces and clients' telemetry.
+"""Settings of metrics, traces and the telemetry that clients push.
 
 metrics.py           the endpoint /metrics and the traces of one process
 metrics_access.py    credentials for the endpoint /metrics

@@ -1,6 +1,7 @@
-"""Subscriptions to clients' metrics: the settings of the resource CLIENT_METRICS (KIP-714).
+"""Subscriptions to the metrics of clients: the settings of the resource CLIENT_METRICS (KIP-714).
 
-A subscription has a name and three settings: the metrics, the interval, and the matching clients.
+A subscription has a name and three settings: the metrics, the push interval, and the clients that
+it matches.
 """
 
 import re
@@ -28,13 +29,13 @@ MATCHABLE = frozenset(
         "client_source_port",
     }
 )
-"""Properties by which a subscription selects clients."""
+"""Client properties by which a subscription can select clients, such as the client id."""
 
 
 @frozen(kw_only=True)
 class SubscriptionConfig:
-    """Settings of one subscription to clients' metrics: the metrics, the interval and the matching
-    clients."""
+    """Settings of one subscription to the metrics of clients: the metrics, the push interval, and
+    the clients that it matches."""
 
     metrics: tuple[str, ...] = setting(
         (),
@@ -57,14 +58,14 @@ class SubscriptionConfig:
 
 
 CLIENT_METRICS_DEFINITIONS: Mapping[str, Definition] = definitions(SubscriptionConfig)
-"""All settings of a subscription by key."""
+"""Declarations of all settings of a subscription, by key."""
 
 
 def check_subscription_texts(texts: Mapping[str, str]) -> None:
-    """Raise RefusedError if a setting of a subscription is invalid.
+    """Raise RefusedError if a setting of a subscription to client metrics is invalid.
 
-    The code is INVALID_REQUEST for an unknown key or an interval out of bounds, and INVALID_CONFIG
-    for a malformed value or an invalid `match`.
+    The error code is INVALID_REQUEST for an unknown key or an interval out of bounds. It is
+    INVALID_CONFIG for a malformed value or an invalid `match`.
     """
     for key, text in texts.items():
         definition = CLIENT_METRICS_DEFINITIONS.get(key)
@@ -87,15 +88,15 @@ def check_subscription_texts(texts: Mapping[str, str]) -> None:
 
 
 Holds = Callable[[str], object]
-"""Function that returns a true value if a pattern matches the whole text."""
+"""Function of a compiled pattern. It returns a true value if the pattern matches the whole text."""
 
 PATTERN_CHARS_MAX = 1_024
-"""Maximum length of a pattern, in characters. A smaller limit has no room for a list of some dozen
-client ids; RE2 needs milliseconds to refuse a longer pattern."""
+"""Maximum length of a pattern, in characters. A smaller limit would have no room for a list of a
+dozen client ids. With a larger limit, RE2 could need milliseconds to refuse a pattern."""
 
 PROGRAM_BYTES_MAX = 64 << 10
-"""Maximum memory of one compiled pattern, in bytes. With a smaller limit, `.{200}` is refused; with
-a larger limit, a pattern can take milliseconds per client."""
+"""Maximum memory of one compiled pattern, in bytes. With a smaller limit, `.{200}` would be
+refused. With a larger limit, a pattern can take milliseconds per client."""
 
 
 _TOO_MANY_TIMES = re.compile(r"(?<!\\)\{(?:\d+,)?\d{5}")
@@ -116,11 +117,11 @@ def _options() -> "re2.Options":
 
 
 def match_patterns(match: Sequence[str]) -> dict[str, Holds]:
-    """Return the pattern for each client property of a `match` setting.
+    """Return one compiled pattern for each client property in the setting `match`.
 
-    The patterns are matched against texts that clients choose, and a backtracking engine can be
-    made to hang by a text or by a pattern. RE2 is therefore used, whose time is linear in the
-    length of the text. Raises RefusedError(INVALID_CONFIG) for a pattern that RE2 rejects.
+    Clients choose the texts that the patterns are matched against. A backtracking engine could hang
+    on such a text or pattern. RE2 is used instead, because its running time is linear in the length
+    of the text. Raises RefusedError(INVALID_CONFIG) for a pattern that RE2 rejects.
     """
     if not match:
         return {}

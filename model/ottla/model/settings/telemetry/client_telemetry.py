@@ -1,4 +1,4 @@
-"""Settings with which a broker accepts telemetry of clients (KIP-714), and the bounds on it."""
+"""Settings of a broker for the telemetry that clients push (KIP-714), and the limits on it."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class TelemetryConfig:
-    """Settings of client telemetry; all brokers should have the same."""
+    """Settings for the telemetry that clients push. All brokers should have the same values."""
 
     offered: Literal["auto", "on", "off"] = setting(
         "auto",

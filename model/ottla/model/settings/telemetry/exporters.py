@@ -1,4 +1,5 @@
-"""Settings of the exporters of metrics: OTLP collectors, a topic, plug-ins, in any combination."""
+"""Settings of metrics exporters. A node may export to OTLP collectors, to a topic, and to plug-ins
+at the same time."""
 
 import re
 from typing import NamedTuple
@@ -12,10 +13,11 @@ from ottla.model.settings.security.tls import KEYSTORE_LOCATION, TRUSTSTORE_LOCA
 from ottla.model.values import frozen
 
 PLUGIN_PREFIX = "telemetry.exporter."
-"""Prefix of the settings of a plug-in N, `telemetry.exporter.N.`; only the plug-in checks them."""
+"""Prefix of the settings of plug-ins. The settings of the plug-in NAME start with
+`telemetry.exporter.NAME.`, and only the plug-in checks them."""
 
 DEFAULT_PORTS = {"grpc": 4317, "grpcs": 4317, "http": 4318, "https": 4318}
-"""OTLP's own ports, by the scheme of the collector's URL."""
+"""Default ports of OTLP, by the scheme of the collector's URL."""
 
 ENCRYPTED_SCHEMES = ("grpcs", "https")
 OTLP_TRUSTSTORE = f"telemetry.otlp.{TRUSTSTORE_LOCATION}"
@@ -26,7 +28,8 @@ _HEADER_VALUE = re.compile(r"[ -~]*")
 
 
 class OtlpEndpoint(NamedTuple):
-    """One collector: `scheme` is grpc, grpcs, http or https; `path` precedes `/v1/metrics`."""
+    """Address of one OTLP collector. `scheme` is grpc, grpcs, http or https; `path` is the part of
+    an http URL before `/v1/metrics`."""
 
     scheme: str
     host: str
@@ -35,7 +38,7 @@ class OtlpEndpoint(NamedTuple):
 
     @property
     def is_encrypted(self) -> bool:
-        """True if the collector is reached over TLS."""
+        """True if the connection to the collector uses TLS."""
         return self.scheme in ENCRYPTED_SCHEMES
 
     def __str__(self) -> str:
@@ -44,7 +47,11 @@ class OtlpEndpoint(NamedTuple):
 
 
 def parse_otlp_endpoints(text: str) -> tuple[OtlpEndpoint, ...]:
-    """a list of grpc://host:4317, grpcs://…, http://host:4318 or https://…, each once."""
+    """a list of grpc://host:4317, grpcs://…, http://host:4318 or https://…, each once.
+
+    Returns the collectors. Raises ValueError if the text is malformed. Error messages quote the
+    first line as the description of valid texts.
+    """
     found = tuple(_endpoint(part.strip()) for part in text.split(",") if part.strip())
     if len(set(found)) != len(found):
         raise ValueError(text)
@@ -52,7 +59,11 @@ def parse_otlp_endpoints(text: str) -> tuple[OtlpEndpoint, ...]:
 
 
 def parse_headers(text: str) -> tuple[tuple[str, str], ...]:
-    """a list of name=value."""
+    """a list of name=value.
+
+    Returns the headers. Raises ValueError if the text is malformed. Error messages quote the first
+    line as the description of valid texts.
+    """
     pairs = []
     for part in text.split(","):
         if part.strip():
@@ -80,7 +91,7 @@ def _endpoint(text: str) -> OtlpEndpoint:
 
 @frozen(kw_only=True)
 class ExporterConfig:
-    """Exporters of one node, and the bounds of their queues."""
+    """Settings of the metrics exporters of one node, and the limits of their queues."""
 
     otlp_endpoints: tuple[OtlpEndpoint, ...] = setting(
         (),

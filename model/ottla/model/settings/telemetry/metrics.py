@@ -18,7 +18,7 @@ OFF = -1
 
 @frozen(kw_only=True)
 class MetricsConfig:
-    """Endpoint, intervals and sampling of a process's metrics and traces."""
+    """Settings of a process's metrics and traces: endpoint, intervals and sampling rate."""
 
     prometheus_port: int = setting(
         OFF,
@@ -82,7 +82,8 @@ class MetricsConfig:
     )
 
     def __post_init__(self) -> None:
-        """Raise ConfigError if access rules are incomplete, or if the endpoint is not enabled."""
+        """Raise ConfigError if the access rules of the endpoint are incomplete, or if there are
+        such rules although the endpoint is not enabled."""
         if self.prometheus_access != OPEN_ACCESS and not self.is_prometheus_served:
             raise ConfigError(
                 "metrics.prometheus.port",
@@ -97,7 +98,7 @@ class MetricsConfig:
 
     @property
     def prometheus_access(self) -> MetricsAccess:
-        """Access rules of the endpoint, and its certificate.
+        """Access rules of the endpoint /metrics, and its certificate.
 
         Raises ConfigError if a setting is given without another one that it requires.
         """
