@@ -12,7 +12,8 @@ import trio
 
 from ottla.controller.broker_epochs import registered
 from ottla.controller.controller_driver import Controller, not_controller
-from ottla.controller.membership.attendances import SILENCE_MS, Attendance, Attendances, Suspicion
+from ottla.controller.membership.attendances import Attendance, Attendances, Suspicion
+from ottla.controller.membership.sessions import SILENCE_MS
 from ottla.model.log_events import event
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -138,10 +139,12 @@ class AttendanceKeeper:
 
     def _on_cut_off(self, attendance: Attendance) -> None:
         controller = self._controller
-        now_ms = controller.session_time_ms()
-        suspicion = self._attendances.suspect(
-            attendance, controller.image, controller.epoch, now_ms
-        )
+        suspicion = None
+        if self._is_early:
+            now_ms = controller.session_time_ms()
+            suspicion = self._attendances.suspect(
+                attendance, controller.image, controller.epoch, now_ms
+            )
         if suspicion is None:
             self._attendances.leave(attendance)
             return

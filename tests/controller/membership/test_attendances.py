@@ -87,6 +87,23 @@ def test_a_call_that_is_cut_off_raises_a_suspicion_until_the_broker_is_heard() -
     assert story.is_suspected(suspicion)
 
 
+@pytest.mark.parametrize("cut_off_ms", [ELECTED_MS + 1, CUT_OFF_MS])
+def test_the_silence_of_a_broker_is_measured_from_the_end_of_its_latest_call(
+    cut_off_ms: int,
+) -> None:
+    """Also while the controller has been active for less than a session."""
+    story = Story()
+    assert story.sessions.silent_ms(ONE, cut_off_ms) == 0
+
+    story.suspect(cut_off_ms)
+    assert story.sessions.silent_ms(ONE, cut_off_ms + 300) == 300
+
+    story.attend()
+    assert story.sessions.silent_ms(ONE, cut_off_ms + 300) == 0
+    story.suspect(cut_off_ms)
+    assert story.sessions.silent_ms(ONE, cut_off_ms + 300) == 0, "an earlier call has ended"
+
+
 def test_a_newer_call_of_the_broker_ends_the_suspicion() -> None:
     story = Story()
     suspicion = story.suspicion()

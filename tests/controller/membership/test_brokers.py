@@ -7,6 +7,7 @@ import pytest
 
 from ottla.controller.decision import Decision, decided
 from ottla.controller.membership import brokers
+from ottla.controller.membership.sessions import SILENCE_MS
 from ottla.controller.replication.assignments import NewTopics
 from ottla.controller.replication.partitions import assign_replicas_to_dirs
 from ottla.jepsen.in_memory_controller import (
@@ -146,6 +147,32 @@ def test_a_broker_that_a_new_controller_has_heard_of_keeps_its_id() -> None:
     second = refusal(cluster, registration(1, incarnation=2))
 
     assert second.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_killed_broker_registers_once_its_cut_off_call_was_not_followed_by_another() -> None:
+    """The controller has been active for less than a session, so it probes no address."""
+    cluster = InMemoryController()
+    cluster.start(1)
+    epoch = cluster.image.brokers[ONE].epoch
+    sessions, second = cluster.sessions, registration(1, incarnation=2)
+    sessions.note_cut_off(ONE, epoch - 1, cluster.now_ms)
+    cluster.now_ms += SILENCE_MS
+    assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    for call_again in (lambda: cluster.heartbeat(1), lambda: sessions.note_call(ONE)):
+        sessions.note_cut_off(ONE, epoch, cluster.now_ms)
+        call_again()
+        cluster.now_ms += SILENCE_MS
+        assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+    sessions.note_cut_off(ONE, epoch, cluster.now_ms)
+    cluster.now_ms += SILENCE_MS - 1
+    assert refusal(cluster, second).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 1
+    elsewhere = registration(1, incarnation=2, directories=0)
+    elsewhere.log_dirs.append(UUID(int=1 << 100).bytes)
+    assert refusal(cluster, elsewhere).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.register(1, incarnation=2) > epoch
 
 
 def test_a_fenced_incarnation_that_still_heartbeats_keeps_its_id() -> None:

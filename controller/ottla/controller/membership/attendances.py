@@ -12,6 +12,9 @@ kernel refuses connections to a port on which no process listens.  Invariants:
   broker has not been heard from since then for `SILENCE_MS`, in which a living broker calls again.
 * A controller that has been active for less than one session timeout neither probes addresses nor
   ends sessions, because brokers have just switched to it.
+* The next process of a broker whose call was cut off need not wait for the session, also at a
+  controller that has just become active: `BrokerSessions.silent_ms` is part of the evidence in
+  `brokers.register`.
 * FewProbes: only addresses in the broker's own registration are probed.  An address is probed at
   most once in `PROBE_INTERVAL_MS`, except for the few probes after a call was cut off.
 
@@ -26,11 +29,6 @@ from ottla.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId
 from ottla.model.values import frozen
-
-SILENCE_MS = 300
-"""Time in ms for which a broker must be silent after its call was cut off.  A shorter time may end
-the session of a broker that reconnects slowly.  A longer time delays each failover by the
-difference."""
 
 PROBE_INTERVAL_MS = 1_000
 """Minimum interval in ms between probes of one broker's address.  With a shorter one, a broker that
@@ -98,6 +96,7 @@ class Attendances:
             )
         attendance = Attendance(broker.id, broker.epoch, broker.incarnation_id, endpoint, epoch)
         self._latest[broker.id] = attendance
+        self._sessions.note_call(broker.id)
         return attendance
 
     def leave(self, attendance: Attendance) -> None:
@@ -144,8 +143,10 @@ class Attendances:
     def suspect(
         self, attendance: Attendance, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> Suspicion | None:
-        """Return the suspicion that follows from a call that was cut off, or None if the end of the
-        call gives no reason for a suspicion."""
+        """Record that a call was cut off. Return the suspicion that follows from it, or None if
+        that gives no reason for a suspicion."""
+        if self.is_latest(attendance):
+            self._sessions.note_cut_off(attendance.broker, attendance.broker_epoch, now_ms)
         probed_ms = self._probed_ms.get(attendance.broker, now_ms - PROBE_INTERVAL_MS)
         if (
             now_ms < self._active_ms + self._sessions.session_timeout_ms

@@ -28,7 +28,7 @@ from ottla.controller.decision import (
     decided,
     request_uuid,
 )
-from ottla.controller.membership.sessions import BrokerSessions
+from ottla.controller.membership.sessions import SILENCE_MS, BrokerSessions
 from ottla.controller.replication.elections import (
     broker_available,
     brokers_unavailable,
@@ -115,7 +115,7 @@ def register(
         )
     else:
         if known is not None:
-            if sessions.is_valid(known, now_ms) and not _has_ended(sessions, known, wanted):
+            if sessions.is_valid(known, now_ms) and not _has_ended(sessions, known, wanted, now_ms):
                 _refuse_second_incarnation(known)
             was_clean = request.previous_broker_epoch == known.epoch
             is_unclean = is_elr_enabled(image) and not was_clean
@@ -438,17 +438,19 @@ def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> 
 
 
 def _has_ended(
-    sessions: BrokerSessions, known: BrokerRegistration, wanted: BrokerRegistration
+    sessions: BrokerSessions, known: BrokerRegistration, wanted: BrokerRegistration, now_ms: int
 ) -> bool:
     """Return whether the process of the known incarnation has ended before its session.
 
     A log directory is locked by one process at a time, and the new incarnation has a log directory
-    of the known one. A copy of a directory has no such lock, so the known incarnation must also
-    have sent nothing since this controller became active, which a living broker does within a
-    heartbeat interval. Kafka waits for the session timeout: a node that is controller and broker,
-    and was killed, becomes active again and finds the session of its own broker.
+    of the known one. A copy of a directory has no such lock, so the known incarnation must also be
+    silent: it has sent nothing since this controller became active, which a living broker does
+    within a heartbeat interval; or its call was cut off, and it has not called again for
+    `SILENCE_MS`. Kafka waits for the session timeout.
     """
-    is_silent = sessions.contact_count(known.id) == 0
+    is_silent = (
+        sessions.contact_count(known.id) == 0 or sessions.silent_ms(known.id, now_ms) >= SILENCE_MS
+    )
     return is_silent and not set(known.log_dirs).isdisjoint(wanted.log_dirs)
 
 

@@ -27,10 +27,18 @@ class Session:
     """Last metadata offset that the broker has reported as applied."""
     produce_p99_us: int | None = None
     """99th percentile of Produce requests in µs, as last reported. None if there were none."""
+    cut_off_ms: int | None = None
+    """Time at which the call that the broker kept open was cut off, in ms. None if it was not, or
+    if the broker has sent a heartbeat or opened another call since."""
     shutdown_offset: Offset | None = None
     """Metadata offset that all other brokers must apply before this broker may shut down.  None
     unless it is shutting down."""
 
+
+SILENCE_MS = 300
+"""Time in ms for which a broker must be silent after its call was cut off.  A shorter time may end
+the session of a broker that reconnects slowly.  A longer time delays each failover by the
+difference."""
 
 LOOKS_PER_SESSION = 20
 """Number of suspension checks per session timeout. With fewer, longer suspensions remain
@@ -79,6 +87,7 @@ class BrokerSessions:
             session = self._sessions[broker] = Session(broker_epoch, now_ms)
         session.contact_ms = max(session.contact_ms, now_ms)
         session.contact_count += 1
+        session.cut_off_ms = None
         session.metadata_offset = max(session.metadata_offset, metadata_offset)
         return session
 
@@ -109,6 +118,26 @@ class BrokerSessions:
         """Return the number of heartbeats in a broker's session, or 0 if it has none."""
         session = self._sessions.get(broker)
         return 0 if session is None else session.contact_count
+
+    def note_call(self, broker: NodeId) -> None:
+        """Record that a broker has opened a call."""
+        session = self._sessions.get(broker)
+        if session is not None:
+            session.cut_off_ms = None
+
+    def note_cut_off(self, broker: NodeId, broker_epoch: int, now_ms: int) -> None:
+        """Record that the latest call of a broker was cut off."""
+        session = self._sessions.get(broker)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.cut_off_ms = now_ms
+
+    def silent_ms(self, broker: NodeId, now_ms: int) -> int:
+        """Return for how many ms a broker has been silent since its call was cut off. Returns 0 if
+        the call was not cut off, or if there is no session."""
+        session = self._sessions.get(broker)
+        if session is None or session.cut_off_ms is None:
+            return 0
+        return now_ms - session.cut_off_ms
 
     def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
         """Return whether the broker has a session that belongs to this registration and has not

@@ -16,7 +16,7 @@ from ottla.broker.cluster.membership.attendance_driver import (
     RETRY_MS_MAX,
     AttendanceDriver,
 )
-from ottla.controller.membership.attendances import SILENCE_MS
+from ottla.controller.membership.sessions import SILENCE_MS
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb

@@ -107,6 +107,23 @@ def test_a_broker_that_starts_again_at_once_need_not_wait_for_its_old_session(se
     play(seed, scene)
 
 
+@pytest.mark.parametrize("seed", range(length(1, 2)))
+def test_it_need_not_wait_either_while_another_controller_has_just_become_active(seed: int) -> None:
+    async def scene(cluster: SimulatedCluster) -> None:
+        cluster.controller_machines[leader(cluster)].kill()
+        await trio.sleep(2 * SOON_S)
+        machine = cluster.broker_machines[ONE]
+        machine.kill()
+        await trio.sleep(2 * SOON_S)
+        assert not is_fenced(cluster, ONE), "no address is probed in the first session"
+        machine.start()
+        await trio.sleep(SOON_S)
+        assert not is_fenced(cluster, ONE)
+        assert "broker-1" not in cluster.unready()
+
+    play(seed, scene)
+
+
 async def pause(cluster: SimulatedCluster) -> None:
     cluster.broker_machines[ONE].pause()
 
