@@ -2,7 +2,7 @@
 # make bench, make bench-gate, make test-versions, make wheel, make test-compiled, make release.
 PYTHON ?= .venv/bin/python
 TESTS =
-FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker insight pipeline testing jepsen bench cli tools tests
+FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker insight console pipeline testing jepsen bench cli tools tests
 
 ENGINE ?= walk
 SEED ?= 0

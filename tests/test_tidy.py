@@ -38,12 +38,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": BASE,
     "broker": {*SHARED, "node", "client"},
     "insight": {*SHARED, "client"},
+    "console": {"model", "wire", "client", "insight"},
     "pipeline": {*BASE, "client"},
     "testing": {*SHARED, "node", "controller", "client", "broker"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
     "bench": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen"},
     "cli": {
-        *SHARED, "node", "controller", "client", "broker", "insight", "pipeline", "jepsen", "bench",
+        *SHARED, "node", "controller", "client", "broker", "insight", "console", "pipeline",
+        "jepsen", "bench",
     },
     "tools": {*SHARED, "node", "controller", "client", "broker", "testing", "jepsen", "cli"},
 }  # fmt: skip
@@ -135,6 +137,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "rollup",
     ),
     "insight": ("facts", "rules"),
+    "console": ("access", "views"),
     "controller": ("replication", "settings", "membership", "security", "front", "kafka"),
     "cli": (
         "background",
@@ -160,6 +163,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
     "client": (),
     "insight": ("explanation",),
+    "console": ("page_types", "live_views", "listing", "links", "http_errors"),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
     "controller": ("broker_epochs", "decision", "requester", "settings_in_force"),
     "cli": (
@@ -189,6 +193,7 @@ PLAIN_FOLDERS = (
     "broker",
     "cli",
     "client",
+    "console",
     "controller",
     "deploy",
     "docs",

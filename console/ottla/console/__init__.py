@@ -1,0 +1,22 @@
+"""Web pages of a cluster, served by a process of its own over the admin client.
+
+page_types.py     types of a page: its row, its request, its view, its actions and live parts
+pages.py          PAGES: the one table of screens and actions, from the view modules
+listing.py        search, order and pages of a list, for every table (pure)
+links.py          addresses of pages, with values as path segments (pure)
+command_lines.py  commands that pages show (pure)
+live_views.py     live parts that repeat a view
+http_errors.py    status and sentence for errors of views (pure)
+rendering.py      templates, filters and the functions that templates call
+static_files.py   scripts and styles, with their digests
+requests_driver.py  queries and forms, within limits
+event_stream.py   server-sent events of a live part
+seams.py          clock, chance and audit log
+app.py            the ASGI application: routes from PAGES, errors, headers
+server_driver.py  runs the application on trio
+
+access/           who may use the console: sessions, logins, roles, tokens against forged forms
+views/            one module for each screen, each with its own PAGES
+templates/        one template for each page, base.html and macros.html
+static/           console.css, console.js, and the vendored htmx and uPlot
+"""

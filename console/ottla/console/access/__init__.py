@@ -1,0 +1,1 @@
+"""Access to the console: users, roles, sessions and protection of forms."""

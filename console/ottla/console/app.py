@@ -1,0 +1,432 @@
+"""The ASGI application of the console: a route for each page, action and live part of PAGES.
+
+Every response has the security headers of `HEADERS`. An error of a view becomes a page with one
+sentence; only errors that are bugs are logged with their traceback.
+"""
+
+import gzip
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import trio
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ottla.console.access.form_tokens import FIELD, is_token_of, token_of
+from ottla.console.access.gate import AccessGate, SignedIn
+from ottla.console.command_lines import command_line
+from ottla.console.event_stream import EventStream
+from ottla.console.http_errors import PageError, failure_of
+from ottla.console.links import PathPattern, address
+from ottla.console.page_types import (
+    Action,
+    ConsoleConfig,
+    Download,
+    Live,
+    Page,
+    PageRequest,
+    PageView,
+    UserRole,
+)
+from ottla.console.rendering import build_environment
+from ottla.console.requests_driver import form_of, query_of
+from ottla.console.seams import ConsoleSeams
+from ottla.console.static_files import PREFIX, StaticFile, read_static_files
+from ottla.model.errors import only_error
+from ottla.model.visible_text import visible
+
+LOG = logging.getLogger(__name__)
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+PAGE_S = 30.0
+"""Time limit in seconds for a page. Brokers that do not answer otherwise collect open pages."""
+ACTION_S = 120.0
+"""Time limit in seconds for an action, such as a reset of 10,000 offsets."""
+PAGES_AT_ONCE = 16
+"""Pages and actions that are worked on at the same time; further requests wait."""
+WAITING_MAX = 256
+"""Requests that may wait. Later ones are refused with status 503."""
+COMPRESSED_FROM_BYTES = 1_024
+COMPRESSION_LEVEL = 5
+
+Endpoint = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+
+
+class PathRoute(BaseRoute):
+    """A route whose path parameters may be any value: it matches the undecoded path."""
+
+    def __init__(self, path: str, method: str, endpoint: Endpoint) -> None:
+        self._pattern = PathPattern.of(path)
+        self._methods = {method, "HEAD"} if method == "GET" else {method}
+        self._endpoint = endpoint
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether the route serves a request, and the values of its path parameters."""
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
+        values = self._pattern.match(raw.decode("ascii", "replace"))
+        if values is None:
+            return Match.NONE, {}
+        is_served = scope["method"] in self._methods
+        return (Match.FULL if is_served else Match.PARTIAL), {"path_values": values}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse its method."""
+        if scope["method"] not in self._methods:
+            response = Response(
+                "method not allowed\n",
+                405,
+                {"allow": ", ".join(sorted(self._methods)), "content-type": "text/plain"},
+            )
+        else:
+            response = await self._endpoint(Request(scope, receive, send), scope["path_values"])
+        await response(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **_: Any) -> Any:
+        """Refuse: `link` makes addresses."""
+        raise NotImplementedError(name)
+
+
+class ConsoleApp:
+    """Endpoints of the console, over one gate and one table of pages."""
+
+    def __init__(
+        self,
+        gate: AccessGate,
+        pages: tuple[Page, ...],
+        *,
+        config: ConsoleConfig,
+        seams: ConsoleSeams,
+        templates: Any = None,
+    ) -> None:
+        self._gate = gate
+        self._pages = pages
+        self._config = config
+        self._seams = seams
+        self._files = read_static_files()
+        folders = {} if templates is None else {"folder": templates}
+        self._environment = build_environment(pages, self._static_address, **folders)
+        self._limit = trio.CapacityLimiter(PAGES_AT_ONCE)
+        self._home = pages[0]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes of all pages, actions, live parts and static files."""
+        found: list[BaseRoute] = []
+        for page in self._pages:
+            found.append(PathRoute(page.path, "GET", partial(self._page, page)))
+            found += [
+                PathRoute(one.path, "POST", partial(self._action, page, one))
+                for one in page.actions
+            ]
+            found += [
+                PathRoute(one.path, "GET", partial(self._live, page, one)) for one in page.lives
+            ]
+        found.append(PathRoute(PREFIX + "{name}", "GET", self._static))
+        return found
+
+    async def not_found(self, request: Request, _: Exception) -> Response:
+        """Return the page for a path that no route serves."""
+        signed = await self._gate.admit(request)
+        if isinstance(signed, Response):
+            return signed
+        error = PageError(HTTPStatus.NOT_FOUND, "there is no page at this address")
+        return self._failure(request, signed, self._home, {}, error)
+
+    async def _page(self, page: Page, request: Request, values: Mapping[str, str]) -> Response:
+        signed = await self._gate.admit(request)
+        if isinstance(signed, Response):
+            return signed
+        try:
+            _check_role(signed, page.role)
+            asked = self._page_request(signed, values, query_of(request), {})
+            view = await self._worked(partial(page.view, asked), PAGE_S)
+            return self._response(request, signed, page, asked, view)
+        except Exception as error:
+            return self._failure(request, signed, page, values, _one_error(error))
+
+    async def _action(
+        self, page: Page, action: Action, request: Request, values: Mapping[str, str]
+    ) -> Response:
+        signed = await self._gate.admit(request)
+        if isinstance(signed, Response):
+            return signed
+        outcome = "refused"
+        try:
+            form = await checked_form(request, signed)
+            _check_role(signed, action.role)
+            if action.confirms and form.get("confirm", "") != values[action.confirms]:
+                raise PageError(
+                    HTTPStatus.BAD_REQUEST,
+                    f"nothing was changed: type the name {values[action.confirms]!r} to confirm",
+                )
+            asked = self._page_request(signed, values, query_of(request), form)
+            outcome = "failed"
+            view = await self._worked(partial(action.run, asked), ACTION_S)
+            outcome = "done"
+            return self._response(request, signed, page, asked, view)
+        except Exception as error:
+            found = _one_error(error)
+            outcome = f"{outcome}: {found}"
+            return self._failure(request, signed, page, values, found)
+        finally:
+            self._seams.audit(
+                action=action.name,
+                user=signed.user,
+                role=signed.role.name.lower(),
+                host=request.client.host if request.client else "",
+                values=values,
+                outcome=outcome,
+            )
+
+    async def _live(
+        self, page: Page, live: Live, request: Request, values: Mapping[str, str]
+    ) -> Response:
+        signed = await self._gate.admit(request)
+        if isinstance(signed, Response):
+            return signed
+        try:
+            _check_role(signed, live.role)
+            asked = self._page_request(signed, values, query_of(request), {})
+        except PageError as error:
+            return self._failure(request, signed, page, values, error)
+
+        def render(view: PageView) -> str:
+            name = view.template or f"live/{live.name}"
+            template = self._environment.get_template(f"{name}.html")
+            return template.render(self._context(request, signed, page, asked, view))
+
+        return EventStream(live.stream(asked), render)
+
+    async def _static(self, request: Request, values: Mapping[str, str]) -> Response:
+        file = self._files.get(values["name"])
+        if file is None:
+            return Response("not found\n", 404, {"content-type": "text/plain"})
+        if request.headers.get("if-none-match") == file.headers["etag"]:
+            return Response(None, 304, file.headers)
+        if _accepts_gzip(request):
+            return Response(file.compressed, 200, {**file.headers, "content-encoding": "gzip"})
+        return Response(file.content, 200, file.headers)
+
+    def _static_address(self, name: str) -> str:
+        file: StaticFile = self._files[name]
+        return f"{PREFIX}{name}?v={file.digest}"
+
+    async def _worked(self, work: Callable[[], Awaitable[PageView]], limit_s: float) -> PageView:
+        """Return the view of a page, within the limits of time and of pages at once."""
+        if self._limit.statistics().tasks_waiting >= WAITING_MAX:
+            raise PageError(HTTPStatus.SERVICE_UNAVAILABLE, "the console has too much to do")
+        try:
+            with trio.fail_after(limit_s):
+                async with self._limit:
+                    return await work()
+        except trio.TooSlowError:
+            raise TimeoutError from None
+
+    def _page_request(
+        self,
+        signed: SignedIn,
+        values: Mapping[str, str],
+        query: Mapping[str, str],
+        form: Mapping[str, str],
+    ) -> PageRequest:
+        return PageRequest(
+            admin=signed.clients.admin,
+            open_consumer=signed.clients.open_consumer,
+            open_producer=signed.clients.open_producer,
+            user=signed.user,
+            role=signed.role,
+            path=values,
+            query=query,
+            form=form,
+            now_ms=self._seams.now_ms(),
+            config=self._config,
+        )
+
+    def _context(
+        self,
+        request: Request,
+        signed: SignedIn,
+        page: Page,
+        asked: PageRequest,
+        view: PageView,
+    ) -> dict[str, object]:
+        path = request.url.path if "raw_path" not in request.scope else _raw_path(request)
+
+        def here(**changes: object) -> str:
+            """Return the address of this page with other query parameters."""
+            return address(path, {}, {**asked.query, **changes})
+
+        pad = self._seams.random_bytes(len(signed.form_secret))
+        return {
+            "page": page,
+            "user": signed.user,
+            "role": signed.role,
+            "csrf": token_of(signed.form_secret, pad),
+            "path": asked.path,
+            "query": asked.query,
+            "here": here,
+            "hides_messages": asked.hides_messages,
+            "now_ms": asked.now_ms,
+            "command": _command_of(page, asked),
+            **view.context,
+        }
+
+    def _response(
+        self,
+        request: Request,
+        signed: SignedIn,
+        page: Page,
+        asked: PageRequest,
+        view: PageView,
+    ) -> Response:
+        if view.notice:
+            signed.notices.append(view.notice)
+        if view.download is not None:
+            return _download(view.download)
+        if view.location:
+            return RedirectResponse(view.location, HTTPStatus.SEE_OTHER)
+        template = self._environment.get_template(f"{view.template or page.name}.html")
+        context = self._context(request, signed, page, asked, view)
+        notices = list(signed.notices)
+        html = template.render(context, notices=notices)
+        signed.notices.clear()
+        return _html(request, html, view.status)
+
+    def _failure(
+        self,
+        request: Request,
+        signed: SignedIn,
+        page: Page,
+        values: Mapping[str, str],
+        error: Exception,
+    ) -> Response:
+        failure = failure_of(error)
+        if failure.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            LOG.error("page %s failed", page.name, exc_info=error)
+        asked = self._page_request(signed, values, {}, {})
+        view = PageView(context={"failure": failure}, template="failure", status=failure.status)
+        return self._response(request, signed, page, asked, view)
+
+
+async def checked_form(request: Request, signed: SignedIn) -> Mapping[str, str]:
+    """Read a form that a page of this console made for this session. Raises PageError if another
+    site or session sent it."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    if site not in ("same-origin", "none") or (origin and not _is_own(origin, request)):
+        raise PageError(HTTPStatus.FORBIDDEN, "the form was sent by another site")
+    form = dict(await form_of(request))
+    if not is_token_of(form.pop(FIELD, ""), signed.form_secret):
+        raise PageError(HTTPStatus.FORBIDDEN, "the form is of another session: load its page again")
+    return form
+
+
+class SecurityHeaders:
+    """ASGI middleware that adds the security headers to each response. Pages are not stored by
+    browsers or proxies, unless they say otherwise."""
+
+    def __init__(self, app: ASGIApp, extra: Mapping[str, str] = {}) -> None:
+        self._app = app
+        self._headers = {**HEADERS, **extra}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and add the headers to its response."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+def build_app(
+    gate: AccessGate,
+    pages: tuple[Page, ...],
+    *,
+    config: ConsoleConfig,
+    seams: ConsoleSeams,
+    templates: Any = None,
+) -> Starlette:
+    """Return the ASGI application. `templates` is another directory of templates, for tests."""
+    console = ConsoleApp(gate, pages, config=config, seams=seams, templates=templates)
+    app = Starlette(routes=console.routes(), exception_handlers={404: console.not_found})
+    app.router.redirect_slashes = False
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _check_role(signed: SignedIn, needed: UserRole) -> None:
+    if signed.role < needed:
+        raise PageError(
+            HTTPStatus.FORBIDDEN,
+            f"this needs the role {needed.name.lower()}; yours is {signed.role.name.lower()}",
+        )
+
+
+def _one_error(error: Exception) -> Exception:
+    if isinstance(error, ClientDisconnect):
+        raise error
+    found = only_error(error) if isinstance(error, ExceptionGroup) else error
+    return found if isinstance(found, Exception) else error
+
+
+def _is_own(origin: str, request: Request) -> bool:
+    return origin == f"{request.url.scheme}://{request.headers.get('host', '')}"
+
+
+def _raw_path(request: Request) -> str:
+    raw: bytes = request.scope["raw_path"]
+    return raw.decode("ascii", "replace")
+
+
+def _command_of(page: Page, asked: PageRequest) -> str:
+    return command_line(page.command, {**asked.query, **asked.path})
+
+
+def _accepts_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _html(request: Request, html: str, status: int) -> Response:
+    # Lone surrogates cannot be sent; values have escapes for them already.
+    body = html.encode("utf-8", "replace")
+    headers = {"content-type": "text/html; charset=utf-8", "vary": "accept-encoding"}
+    if len(body) >= COMPRESSED_FROM_BYTES and _accepts_gzip(request):
+        body = gzip.compress(body, COMPRESSION_LEVEL)
+        headers["content-encoding"] = "gzip"
+    return Response(body, status, headers)
+
+
+def _download(file: Download) -> Response:
+    name = "".join(
+        one if one.isascii() and (one.isalnum() or one in "-_.") else "_"
+        for one in visible(file.name)
+    )
+    headers = {
+        "content-type": file.content_type,
+        "content-disposition": f'attachment; filename="{name}"',
+    }
+    return Response(file.content, 200, headers)

@@ -1,0 +1,19 @@
+"""Commands that pages show, with their arguments quoted for a shell. Pure."""
+
+import shlex
+from collections.abc import Mapping
+
+
+def command_line(command: str, values: Mapping[str, str]) -> str:
+    """Return a command with values for its parameters in braces, such as `{topic}`.
+
+    A parameter without a value becomes its name in capitals. Values are quoted, since other users
+    may have chosen them.
+    """
+    words = []
+    for word in command.split():
+        if word.startswith("{"):
+            name = word[1:-1]
+            word = values.get(name) or name.upper()
+        words.append(word)
+    return shlex.join(words)

@@ -1,0 +1,21 @@
+"""Live parts of pages that repeat a view."""
+
+from collections.abc import AsyncGenerator
+
+import trio
+
+from ottla.console.page_types import LiveFunction, PageRequest, PageView, ViewFunction
+
+INTERVAL_S_MIN = 1.0
+"""Shortest interval of a live part, so that an open page costs the brokers little."""
+
+
+def every(interval_s: float, view: ViewFunction) -> LiveFunction:
+    """Return a live part that calls a view repeatedly, with `interval_s` between two calls."""
+
+    async def views(request: PageRequest) -> AsyncGenerator[PageView, None]:
+        while True:
+            yield await view(request)
+            await trio.sleep(max(INTERVAL_S_MIN, interval_s))
+
+    return views

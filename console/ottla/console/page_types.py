@@ -1,0 +1,187 @@
+"""Types of the console's pages: the row of a page in PAGES, its request, its view and its actions.
+
+A view is an async function from a `PageRequest` to a `PageView`. It knows nothing of HTTP, so that
+a test calls it with an admin client and reads the context of the template.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from enum import IntEnum
+from typing import Protocol, TypeAlias
+
+from ottla.client.admin import Admin
+from ottla.client.consumer import Consumer
+from ottla.client.producer import Producer
+from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+from ottla.model.values import frozen
+
+
+class UserRole(IntEnum):
+    """Rights of a user in the console. A higher role has all rights of the lower ones.
+
+    The cluster's ACLs apply in addition: a request has the rights of the signed-in user.
+    """
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+
+@frozen(kw_only=True)
+class ConsoleConfig:
+    """Settings of the console that views read."""
+
+    hides_messages: bool = False
+    """True if keys, values and headers of records must not be shown."""
+    registry_url: str = ""
+    """Base URL of the schema registry. Empty if there is none."""
+    schema_files: tuple[str, ...] = ()
+    """Paths of Avro and Protobuf schemas on the console's machine."""
+    report_folders: tuple[str, ...] = ()
+    """Directories with reports of `ottla jepsen` and `ottla world`."""
+
+
+class OpenConsumer(Protocol):
+    """Function that opens a consumer with the rights of the signed-in user."""
+
+    def __call__(
+        self, config: ConsumerConfig | None = None
+    ) -> AbstractAsyncContextManager[Consumer]:
+        """Return the block of a consumer. The login of `config` is replaced by the user's."""
+        ...
+
+
+class OpenProducer(Protocol):
+    """Function that opens a producer with the rights of the signed-in user."""
+
+    def __call__(
+        self, config: ProducerConfig | None = None
+    ) -> AbstractAsyncContextManager[Producer]:
+        """Return the block of a producer. The login of `config` is replaced by the user's."""
+        ...
+
+
+@frozen(kw_only=True)
+class PageRequest:
+    """Request for a page, an action or a live part, already checked and bounded."""
+
+    admin: Admin
+    """Admin client with the rights of the signed-in user."""
+    open_consumer: OpenConsumer
+    open_producer: OpenProducer
+    user: str = ""
+    """Name of the signed-in user. Empty if the console has no login."""
+    role: UserRole = UserRole.VIEWER
+    path: Mapping[str, str]
+    """Values of the parameters in the page's path, such as `topic`, decoded."""
+    query: Mapping[str, str]
+    """Parameters after the question mark. The last of several equal names counts."""
+    form: Mapping[str, str]
+    """Fields of the posted form. Empty for a page."""
+    now_ms: int
+    """Wall clock in ms since 1970."""
+    config: ConsoleConfig
+
+    @property
+    def hides_messages(self) -> bool:
+        """True if keys, values and headers of records must not be shown."""
+        return self.config.hides_messages
+
+
+@frozen(kw_only=True)
+class Download:
+    """File that a view returns in place of a page."""
+
+    name: str
+    """File name that the browser suggests."""
+    content: bytes
+    content_type: str = "application/octet-stream"
+
+
+@frozen(kw_only=True)
+class PageView:
+    """Result of a view or an action."""
+
+    context: Mapping[str, object]
+    """Values that the template reads. A missing one is an error of the template."""
+    template: str = ""
+    """Template without `.html`. Empty for the template with the page's name."""
+    status: int = 200
+    location: str = ""
+    """Address that the browser opens next, in place of a page. Actions return it (see `links`), so
+    that a reload does not repeat them."""
+    download: Download | None = None
+    """File that is sent in place of a page."""
+    notice: str = ""
+    """Sentence that the session's next page shows, such as "topic orders was created". Empty if the
+    result speaks for itself."""
+
+
+ViewFunction: TypeAlias = Callable[[PageRequest], Awaitable[PageView]]
+LiveFunction: TypeAlias = Callable[[PageRequest], AsyncGenerator[PageView, None]]
+
+
+@frozen(kw_only=True)
+class Action:
+    """A change of the cluster, by a form of a page.
+
+    The form has a token of the session, and each action writes an audit line. A refused action
+    shows the reason; a finished one leads to the address of its view.
+    """
+
+    name: str
+    """Name for `action_form` in templates, unique among all pages."""
+    path: str
+    """Path that the form is posted to, such as `/topics/{topic}/delete`."""
+    command: str
+    """Command that makes the same change, such as `ottla topic delete`."""
+    run: ViewFunction
+    role: UserRole = UserRole.OPERATOR
+    confirms: str = ""
+    """Path parameter whose value the user has to type into the form's field `confirm`. Empty if the
+    action destroys nothing."""
+
+
+@frozen(kw_only=True)
+class Live:
+    """Part of a page that is renewed by server-sent events, for `data-live` in templates.
+
+    A page has at most one, because browsers open six connections to a server. The page contains the
+    part already, and is complete without the stream.
+    """
+
+    name: str
+    """Name for `live` in templates, unique among all pages. Also the template, below `live/`."""
+    path: str
+    """Path of the stream, such as `/live/topics/{topic}`."""
+    stream: LiveFunction
+    """Yields one view for each event. `every` of `live_views` makes one from a view."""
+    role: UserRole = UserRole.VIEWER
+
+
+@frozen(kw_only=True)
+class Page:
+    """A screen of the console: one row of PAGES."""
+
+    name: str
+    """Unique name, also of its template `templates/NAME.html`, and the key for `link`."""
+    path: str
+    """Path with parameters in braces, each a whole segment: `/topics/{topic}`."""
+    title: str
+    command: str
+    """Command with the same answer, such as `ottla topic list`, which the page shows. Parameters of
+    the path and the query are in braces, each a whole word: `ottla topic describe {topic}`. Empty
+    if there is none, for a reason in `tests/console/test_pages.py`."""
+    view: ViewFunction
+    section: str = ""
+    """Section of the navigation: one of `SECTIONS`. Empty if the page is not in the navigation."""
+    key: str = ""
+    """Letter that opens the page after `g`. Empty if there is none."""
+    role: UserRole = UserRole.VIEWER
+    """Lowest role that may read the page."""
+    actions: tuple[Action, ...] = ()
+    lives: tuple[Live, ...] = ()
+
+
+SECTIONS = ("Cluster", "Data", "Clients", "Security", "Operations")
+"""Sections of the navigation, in its order."""

@@ -1,0 +1,60 @@
+"""Scripts and styles of the console, read once, with digests in their addresses.
+
+A browser may keep such a file permanently: another content has another address.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.model.values import frozen
+
+FOLDER = Path(__file__).parent / "static"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+PREFIX = "/static/"
+KEPT = "public, max-age=31536000, immutable"
+DIGEST_CHARS = 12
+
+
+@frozen(kw_only=True)
+class StaticFile:
+    """Content of a static file, plain and compressed."""
+
+    content: bytes
+    compressed: bytes
+    content_type: str
+    digest: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Response headers of the compressed form."""
+        return {
+            "content-type": self.content_type,
+            "cache-control": KEPT,
+            "etag": f'"{self.digest}"',
+            "vary": "accept-encoding",
+        }
+
+
+def read_static_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
+    """Return the files that the console serves, by name."""
+    return {
+        path.name: _read(path)
+        for path in sorted(folder.iterdir())
+        if path.suffix in TYPES and path.is_file()
+    }
+
+
+def _read(path: Path) -> StaticFile:
+    content = path.read_bytes()
+    return StaticFile(
+        content=content,
+        compressed=gzip.compress(content, mtime=0),
+        content_type=TYPES[path.suffix],
+        digest=hashlib.sha256(content).hexdigest()[:DIGEST_CHARS],
+    )

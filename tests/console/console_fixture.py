@@ -1,0 +1,142 @@
+"""The console in a test: its ASGI application, a client over it, and requests for single views.
+
+A test of a view needs no HTTP: `await view(page_request(admin))`. A test of routes, templates and
+forms uses `open_browser`, with a real admin client of `open_test_cluster` or a fake one.
+"""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, cast
+
+import httpx2
+
+from ottla.client.admin import Admin
+from ottla.client.consumer import open_consumer
+from ottla.client.producer import open_producer
+from ottla.console.access.form_tokens import SECRET_BYTES, token_of
+from ottla.console.access.gate import OpenGate, UserClients
+from ottla.console.app import build_app
+from ottla.console.links import address
+from ottla.console.page_types import ConsoleConfig, Page, PageRequest, UserRole
+from ottla.console.pages import PAGES
+from ottla.console.seams import ConsoleSeams
+
+HOST = "http://127.0.0.1:8088"
+NOW_MS = 1_790_000_000_000
+SECRET = b"s" * SECRET_BYTES
+
+
+class FakeAdmin:
+    """Admin client whose calls a test replaces: `FakeAdmin(list_topics=...)`."""
+
+    def __init__(self, **calls: Any) -> None:
+        for name, call in calls.items():
+            setattr(self, name, call)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the view called {name}, which the test does not provide")
+
+
+def clients_of(admin: Any, bootstrap: str = "127.0.0.1:1") -> UserClients:
+    """Return clients of a cluster, over a real or a fake admin client."""
+    return UserClients(
+        admin=cast(Admin, admin),
+        open_consumer=lambda config=None: open_consumer(bootstrap, config),
+        open_producer=lambda config=None: open_producer(bootstrap, config),
+    )
+
+
+def page_request(
+    admin: Any,
+    *,
+    bootstrap: str = "127.0.0.1:1",
+    path: Mapping[str, str] = {},
+    query: Mapping[str, str] = {},
+    form: Mapping[str, str] = {},
+    role: UserRole = UserRole.ADMIN,
+    config: ConsoleConfig | None = None,
+) -> PageRequest:
+    """Return a request for a view or an action."""
+    clients = clients_of(admin, bootstrap)
+    return PageRequest(
+        admin=clients.admin,
+        open_consumer=clients.open_consumer,
+        open_producer=clients.open_producer,
+        role=role,
+        path=path,
+        query=query,
+        form=form,
+        now_ms=NOW_MS,
+        config=config or ConsoleConfig(),
+    )
+
+
+class AuditLines:
+    """Audit log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def __call__(self, **line: Any) -> None:
+        self.lines.append(line)
+
+
+class Browser:
+    """Client of the console that reads pages and sends their forms."""
+
+    def __init__(
+        self, http: httpx2.AsyncClient, pages: tuple[Page, ...], audit: AuditLines
+    ) -> None:
+        self.http = http
+        self._pages = pages
+        self.audit = audit
+
+    def address(self, name: str, **values: str) -> str:
+        """Return the address of a page, with values for the parameters of its path."""
+        return address(next(one.path for one in self._pages if one.name == name), values)
+
+    async def get(self, where: str, status: int = 200) -> str:
+        """Return the HTML of a page, which must have the given status."""
+        response = await self.http.get(where)
+        assert response.status_code == status, response.text[-2_000:]
+        return response.text
+
+    async def post(self, address: str, form: Mapping[str, str] = {}) -> httpx2.Response:
+        """Send a form with the token of this session. Returns the response; a redirect is not
+        followed."""
+        token = token_of(SECRET, os.urandom(len(SECRET)))
+        return await self.http.post(address, data={**form, "csrf": token})
+
+    async def act(self, address: str, form: Mapping[str, str] = {}) -> str:
+        """Send a form that must succeed. Returns the HTML of the page that it leads to."""
+        response = await self.post(address, form)
+        assert response.status_code == HTTPStatus.SEE_OTHER, response.text[-2_000:]
+        return await self.get(response.headers["location"])
+
+
+@asynccontextmanager
+async def open_browser(
+    admin: Any,
+    *,
+    bootstrap: str = "127.0.0.1:1",
+    role: UserRole = UserRole.ADMIN,
+    pages: tuple[Page, ...] = PAGES,
+    config: ConsoleConfig | None = None,
+    templates: Any = None,
+) -> AsyncIterator[Browser]:
+    """Open the console without a login, and yield a client over it."""
+    audit = AuditLines()
+    app = build_app(
+        OpenGate(clients_of(admin, bootstrap), role, SECRET),
+        pages,
+        config=config or ConsoleConfig(),
+        seams=ConsoleSeams(
+            now_ms=lambda: NOW_MS, random_bytes=lambda count: b"\x05" * count, audit=audit
+        ),
+        templates=templates,
+    )
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url=HOST) as http:
+        yield Browser(http, pages, audit)
