@@ -35,6 +35,7 @@ ASKING = frozenset(
         "group delete",
         "share delete",
         "share offset-delete",
+        "share redrive",
         "share reset",
         "group offset-delete",
         "group reset",

@@ -48,6 +48,7 @@ EXAMPLES = {
     "ottla share describe": "ottla share describe workers",
     "ottla share offsets": "ottla share offsets workers --format json",
     "ottla share peek": "ottla share peek workers --topic orders:0",
+    "ottla share redrive": "ottla share redrive workers --cause exhausted --dry-run",
     "ottla share reset": "ottla share reset workers --topic orders --to-earliest",
     "ottla share offset-delete": "ottla share offset-delete workers --topic orders --dry-run",
     "ottla share delete": "ottla share delete workers",

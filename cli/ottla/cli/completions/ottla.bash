@@ -285,7 +285,7 @@ _ottla_row() {
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'share')
-      verbs='list describe peek offsets reset offset-delete delete'
+      verbs='list describe peek redrive offsets reset offset-delete delete'
       options='-h --help'
       values=''
       argument='' ;;
@@ -303,6 +303,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --topic --offset --limit --waiting --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--topic=@topics --offset= --limit= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'share redrive')
+      verbs=''
+      options='-h --help --dead-letter-topic --topic --cause --since --until --limit --redrives-max --progress-topic --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--dead-letter-topic=@topics --topic=@topics --cause=rejected|exhausted --since= --until= --limit= --redrives-max= --progress-topic=@topics --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'share offsets')
       verbs=''

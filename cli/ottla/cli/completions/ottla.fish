@@ -345,8 +345,8 @@ function __ottla_row
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'share'
-            set -g __ottla_verbs 'list' 'describe' 'peek' 'offsets' 'reset' 'offset-delete' 'delete'
-            set -g __ottla_summaries 'list share groups' 'show state, members, start offsets and lags' 'show the records in flight, with members and locks' 'show the start offset and the lag of each partition' 'show and move the start offsets of a group' 'delete the offsets of topics' 'delete share groups without members, with their offsets'
+            set -g __ottla_verbs 'list' 'describe' 'peek' 'redrive' 'offsets' 'reset' 'offset-delete' 'delete'
+            set -g __ottla_summaries 'list share groups' 'show state, members, start offsets and lags' 'show the records in flight, with members and locks' 'move dead letters back to the partitions of their records' 'show the start offset and the lag of each partition' 'show and move the start offsets of a group' 'delete the offsets of topics' 'delete share groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -367,6 +367,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--topic' '--offset' '--limit' '--waiting' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--topic=@topics' '--offset=' '--limit=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'share redrive'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--dead-letter-topic' '--topic' '--cause' '--since' '--until' '--limit' '--redrives-max' '--progress-topic' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--dead-letter-topic=@topics' '--topic=@topics' '--cause=rejected|exhausted' '--since=' '--until=' '--limit=' '--redrives-max=' '--progress-topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'share offsets'
             set -g __ottla_verbs

@@ -286,7 +286,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'share')
-      ottla_verbs=('list:list share groups' 'describe:show state, members, start offsets and lags' 'peek:show the records in flight, with members and locks' 'offsets:show the start offset and the lag of each partition' 'reset:show and move the start offsets of a group' 'offset-delete:delete the offsets of topics' 'delete:delete share groups without members, with their offsets')
+      ottla_verbs=('list:list share groups' 'describe:show state, members, start offsets and lags' 'peek:show the records in flight, with members and locks' 'redrive:move dead letters back to the partitions of their records' 'offsets:show the start offset and the lag of each partition' 'reset:show and move the start offsets of a group' 'offset-delete:delete the offsets of topics' 'delete:delete share groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -304,6 +304,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--topic' '--offset' '--limit' '--waiting' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--topic=@topics' '--offset=' '--limit=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'share redrive')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--dead-letter-topic' '--topic' '--cause' '--since' '--until' '--limit' '--redrives-max' '--progress-topic' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--dead-letter-topic=@topics' '--topic=@topics' '--cause=rejected|exhausted' '--since=' '--until=' '--limit=' '--redrives-max=' '--progress-topic=@topics' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'share offsets')
       ottla_verbs=()

@@ -1,5 +1,5 @@
-"""`ottla share list|describe|peek|offsets|reset|offset-delete|delete`: shows and changes share
-groups."""
+"""`ottla share list|describe|peek|redrive|offsets|reset|offset-delete|delete`: shows and changes
+share groups."""
 
 import argparse
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from typing import Any
 from ottla.cli.common import CONNECTION, FORMAT, counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, YES, confirm_in_loop
 from ottla.cli.groups.group_reset import RESET_OPTIONS, ResetTarget, reset_offsets
+from ottla.cli.groups.redrive_options import REDRIVE_OPTIONS
 from ottla.cli.groups.share_delivery_view import delivery_object, delivery_text
 from ottla.cli.groups.share_peek import PEEK_OPTIONS
 from ottla.cli.groups.share_peek import peek as show_records
@@ -83,6 +84,14 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 async def peek(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the records of a share group that are in flight. Returns the exit code."""
     return await show_records(admin, arguments, await _described(admin, arguments.group))
+
+
+async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Move the dead letters of a share group back once confirmed. Returns the exit code."""
+    # Imported late: only this verb needs a producer.
+    from ottla.cli.groups.share_redrive import redrive as move_letters
+
+    return await move_letters(admin, arguments)
 
 
 async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -273,6 +282,13 @@ VERBS = (
     ),
     _verb("describe", "show state, members, start offsets and lags", describe, GROUP),
     _verb("peek", "show the records in flight, with members and locks", peek, GROUP, *PEEK_OPTIONS),
+    _verb(
+        "redrive",
+        "move dead letters back to the partitions of their records",
+        redrive,
+        GROUP,
+        *REDRIVE_OPTIONS,
+    ),
     _verb("offsets", "show the start offset and the lag of each partition", offsets, GROUP),
     _verb("reset", "show and move the start offsets of a group", reset, GROUP, *RESET_OPTIONS),
     _verb(

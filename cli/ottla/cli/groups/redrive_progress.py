@@ -1,0 +1,89 @@
+"""Progress of `ottla share redrive` in one partition of a dead letter topic: the offsets that need
+no further look, because their letters were moved or are of other groups.
+
+Pure. A transaction moves records and stores this progress together. Offsets of committed groups
+would not do: filters leave letters behind that are moved later, and such offsets expire.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from uuid import UUID
+
+from ottla.model.errors import CorruptDataError
+
+RANGES_MAX = 20_000
+"""Maximum number of stored ranges, of up to 40 bytes each, so that the record stays below 1 MB
+(`max.message.bytes`). More are needed if filters leave that many letters between moved ones."""
+KEY_VERSION = 1
+
+
+class DoneOffsets:
+    """Set of offsets as sorted, separate ranges."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        """`ranges` have a first and an end offset, which is exclusive."""
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        for begin, end in ranges:
+            self.add(begin, end)
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._begins, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ranges of first and exclusive end offsets, sorted, none of which touch."""
+        return list(zip(self._begins, self._ends, strict=True))
+
+    def add(self, begin: int, end: int) -> None:
+        """Add the offsets from `begin` to `end`, exclusive."""
+        if begin >= end:
+            return
+        first = bisect_left(self._ends, begin)
+        last = bisect_right(self._begins, end)
+        if first < last:
+            begin = min(begin, self._begins[first])
+            end = max(end, self._ends[last - 1])
+        self._begins[first:last] = [begin]
+        self._ends[first:last] = [end]
+
+    def discard(self, offset: int) -> None:
+        """Remove an offset from the set."""
+        at = bisect_right(self._begins, offset) - 1
+        if at < 0 or offset >= self._ends[at]:
+            return
+        begin, end = self._begins[at], self._ends[at]
+        pieces = [one for one in ((begin, offset), (offset + 1, end)) if one[0] < one[1]]
+        self._begins[at : at + 1] = [one[0] for one in pieces]
+        self._ends[at : at + 1] = [one[1] for one in pieces]
+
+    def copy(self) -> "DoneOffsets":
+        """Return a set with the same offsets."""
+        found = DoneOffsets()
+        found._begins, found._ends = self._begins[:], self._ends[:]
+        return found
+
+
+def progress_key(group_id: str, topic: str, topic_id: UUID, partition: int) -> bytes:
+    """Return the key of a progress record. A recreated dead letter topic has another id, and begins
+    without progress."""
+    return json.dumps([KEY_VERSION, group_id, topic, str(topic_id), partition]).encode()
+
+
+def stored(done: DoneOffsets) -> bytes:
+    """Return the value of a progress record."""
+    return json.dumps({"done": done.ranges}, separators=(",", ":")).encode()
+
+
+def restored(value: bytes | None) -> DoneOffsets:
+    """Return the progress in the value of a record. Raises CorruptDataError if it is none."""
+    try:
+        ranges = [(int(begin), int(end)) for begin, end in json.loads(value or b"")["done"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise CorruptDataError("a progress record of 'ottla share redrive'") from None
+    return DoneOffsets(ranges)
