@@ -24,6 +24,7 @@ VALUES: dict[str, dict[str, str | None]] = {
     "rebalance": {"group": "billing"},
     "transaction": {"topic": "orders"},
     "delivery": {"group": "workers"},
+    "plan": {"change": "balance"},
 }
 KINDS: dict[str, list[str]] = {
     "health": [],
@@ -37,6 +38,7 @@ KINDS: dict[str, list[str]] = {
     "transaction": ["open-transaction"],
     "delivery": ["no-members"],
     "top": [],
+    "plan": [],
 }
 
 

@@ -25,6 +25,7 @@ VALUES: dict[str, dict[str, str]] = {
     "rebalance": {"group": "billing"},
     "transaction": {"topic": "orders"},
     "delivery": {"group": "workers"},
+    "plan": {"change": "drain-broker", "broker": "1"},
 }
 
 
@@ -78,7 +79,8 @@ async def test_each_answer_of_the_table_has_a_command_and_a_tool_with_the_same_r
 
 def comparable(shown: dict[str, Any]) -> dict[str, Any]:
     """Return an explanation without facts that change between two looks."""
-    return shown | {"causes": [one | {"evidence": None} for one in shown["causes"]], "notes": None}
+    causes = [one | {"evidence": None} for one in shown["causes"]]
+    return shown | {"causes": causes, "notes": None, "tables": list(shown["tables"])}
 
 
 async def test_a_wrong_call_is_a_result_that_the_agent_can_read() -> None:

@@ -129,6 +129,21 @@ ANSWERS = (
         ),
         finding="",
     ),
+    Answer(
+        name="plan",
+        summary="show the steps of a change of the cluster, without carrying it out",
+        parameters=(
+            Parameter(
+                name="change",
+                meaning="the change to plan",
+                is_required=True,
+                choices=("balance", "remove-broker", "drain-broker", "add-voter", "remove-voter"),
+            ),
+            Parameter(name="broker", meaning="id of the broker to remove or drain"),
+            Parameter(name="controller", meaning="id of the controller to add or remove"),
+        ),
+        finding="step",
+    ),
 )
 
 

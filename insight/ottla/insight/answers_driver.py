@@ -12,6 +12,7 @@ from ottla.insight.rules.delivery import explain_delivery
 from ottla.insight.rules.denial import explain_denial
 from ottla.insight.rules.disk import explain_disk
 from ottla.insight.rules.lag import explain_lag
+from ottla.insight.rules.plan import explain_plan
 from ottla.insight.rules.rebalance import explain_rebalance
 from ottla.insight.rules.summary import explain_health, explain_slow
 from ottla.insight.rules.throttle import explain_throttle
@@ -31,6 +32,7 @@ RULES: dict[str, Callable[[ClusterFacts, Mapping[str, str]], Explanation]] = {
     "transaction": explain_transaction,
     "delivery": explain_delivery,
     "top": explain_top,
+    "plan": explain_plan,
 }
 """The rule of each answer in the table."""
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment
-from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
-from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, catch_up_text, leaving_moves
+from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, catch_up_text
+from ottla.insight.facts.removal_driver import leaving_moves
+from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 

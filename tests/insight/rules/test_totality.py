@@ -20,7 +20,7 @@ from ottla.client.admin_parts.admin_quotas import QuotaUsage
 from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_share_groups import ShareOffset, ShareRecordCounts
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
-from ottla.insight.answers import ANSWERS
+from ottla.insight.answers import ANSWERS, answer_of
 from ottla.insight.answers_driver import RULES
 from ottla.insight.explanation import Conclusion, Explanation
 from ottla.insight.facts.acl_facts import AclFacts
@@ -54,7 +54,9 @@ VALUES = {
     "transaction": {"topic": "t"},
     "delivery": {"group": "g"},
     "unavailable": {"topic": "t"},
+    "plan": {"change": "balance"},
 }
+CHANGES = next(one.choices for one in answer_of("plan").parameters if one.name == "change")
 NAMES = st.sampled_from(["t", "orders", "a'; rm -rf ~", "x\x1b[2J", ""])
 PLACES = st.builds(TopicPartition, NAMES, st.integers(0, 2))
 SMALL = st.integers(0, 5)
@@ -226,6 +228,8 @@ FACTS = st.builds(
             is_spread=st.booleans(),
         ),
     ),
+    refusal=st.sampled_from(["", "there is no broker 1 in this cluster."]),
+    stored_move_count=SMALL,
     traffic=st.none() | st.tuples(SAMPLES, SAMPLES),
 )
 
@@ -261,6 +265,18 @@ def test_rules_are_total_and_deterministic(name: str, facts: ClusterFacts) -> No
         assert not cause.summary.endswith(".")
         assert cause.fix or cause.more or cause.remedy
     check_commands(found)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@given(facts=FACTS)
+@settings(max_examples=20, deadline=None)
+def test_plans_of_all_changes_are_total(change: str, facts: ClusterFacts) -> None:
+    found = RULES["plan"](facts, {"change": change, "broker": "1", "controller": "1"})
+    check_commands(found)
+    if change != "balance":
+        wrong = RULES["plan"](facts, {"change": change, "broker": "x", "controller": "²"})
+        assert wrong.verdict is Conclusion.UNKNOWN
+        assert "give the id of" in wrong.unknown[0]
 
 
 def check_commands(found: Explanation) -> None:

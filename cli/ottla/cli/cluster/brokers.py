@@ -11,7 +11,7 @@ from ottla.cli.cluster.log_dirs import LOG_DIRS
 from ottla.cli.cluster.removal.cordon import CORDON
 from ottla.cli.cluster.removal.remove import REMOVE
 from ottla.cli.cluster.removal.unregister import UNREGISTER
-from ottla.cli.common import counted, print_json
+from ottla.cli.common import print_json
 from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.options import option
 from ottla.cli.tables import ByteCount, header_of, print_table
@@ -29,6 +29,7 @@ from ottla.insight.facts.survey_driver import (
     partitions_of,
     registered,
 )
+from ottla.insight.rules.draining import check_leaders_remain
 from ottla.insight.rules.health import broker_reasons, broker_standing, shown_standing
 from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId
@@ -102,7 +103,8 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     """
     brokers = await _chosen(admin, arguments)
     if not (arguments.undo or arguments.force):
-        _check_leaders_remain(brokers, partitions_of(await admin.cluster.metadata()))
+        partitions = partitions_of(await admin.cluster.metadata())
+        check_leaders_remain({one.id for one in brokers}, partitions)
     names = ", ".join(str(broker.id) for broker in brokers)
     question = f"move all leaderships of broker {names} to others?"
     if not arguments.undo and not await confirm_in_loop(arguments, question):
@@ -214,24 +216,6 @@ async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
             for broker in await registered(admin)
         ):
             await trio.sleep(SEEN_AGAIN_S)
-
-
-def _check_leaders_remain(
-    brokers: Sequence[SurveyedBroker], partitions: list[SurveyedPartition]
-) -> None:
-    leaving = {broker.id for broker in brokers}
-    alone = [
-        one.name for one in partitions if one.leader_id in leaving and leaving.issuperset(one.isr)
-    ]
-    if alone:
-        some = ", ".join(alone[:NAMES_SHOWN]) + (", …" if len(alone) > NAMES_SHOWN else "")
-        subject = ", ".join(f"broker {one}" for one in sorted(leaving))
-        raise RefusedError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{counted(len(alone), 'partition')} of {subject} would be without leader, "
-            f"as no other replica is in sync ({some}); wait until one is, add replicas "
-            "('ottla topic reassign TOPIC --brokers 1,2,3 --replicas 2'), or add --force",
-        )
 
 
 def _row(

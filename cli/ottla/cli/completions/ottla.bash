@@ -30,7 +30,7 @@ _ottla_row() {
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'explain')
-      verbs='health denial throttle lag unavailable rebalance slow disk transaction delivery top'
+      verbs='health denial throttle lag unavailable rebalance slow disk transaction delivery top plan'
       options='-h --help'
       values=''
       argument='' ;;
@@ -89,6 +89,11 @@ _ottla_row() {
       options='-h --help --by --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--by=bytes|requests --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
+    'explain plan')
+      verbs=''
+      options='-h --help --broker --controller --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--broker= --controller= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='balance|remove-broker|drain-broker|add-voter|remove-voter' ;;
     'mcp')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --http --token-file --keystore --host-name'

@@ -39,8 +39,8 @@ function __ottla_row
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'explain'
-            set -g __ottla_verbs 'health' 'denial' 'throttle' 'lag' 'unavailable' 'rebalance' 'slow' 'disk' 'transaction' 'delivery' 'top'
-            set -g __ottla_summaries 'show whether the cluster is healthy, and why not' 'show why a user may not do an operation' 'show which limits slow down clients or replicas now' 'show why a group is behind' 'show why partitions cannot be read or written' 'show why a group’s assignment is not finished' 'show why requests are slow' 'show why log directories are full or offline' 'show which open transactions hold up readers' 'show why a share group’s records are not delivered' 'show the busiest clients, topics, partitions and brokers'
+            set -g __ottla_verbs 'health' 'denial' 'throttle' 'lag' 'unavailable' 'rebalance' 'slow' 'disk' 'transaction' 'delivery' 'top' 'plan'
+            set -g __ottla_summaries 'show whether the cluster is healthy, and why not' 'show why a user may not do an operation' 'show which limits slow down clients or replicas now' 'show why a group is behind' 'show why partitions cannot be read or written' 'show why a group’s assignment is not finished' 'show why requests are slow' 'show why log directories are full or offline' 'show which open transactions hold up readers' 'show why a share group’s records are not delivered' 'show the busiest clients, topics, partitions and brokers' 'show the steps of a change of the cluster, without carrying it out'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -110,6 +110,12 @@ function __ottla_row
             set -g __ottla_options '-h' '--help' '--by' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--by=bytes|requests' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
+        case 'explain plan'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--broker' '--controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--broker=' '--controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument 'balance|remove-broker|drain-broker|add-voter|remove-voter'
         case 'mcp'
             set -g __ottla_verbs
             set -g __ottla_summaries

@@ -31,7 +31,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'explain')
-      ottla_verbs=('health:show whether the cluster is healthy, and why not' 'denial:show why a user may not do an operation' 'throttle:show which limits slow down clients or replicas now' 'lag:show why a group is behind' 'unavailable:show why partitions cannot be read or written' 'rebalance:show why a group’s assignment is not finished' 'slow:show why requests are slow' 'disk:show why log directories are full or offline' 'transaction:show which open transactions hold up readers' 'delivery:show why a share group’s records are not delivered' 'top:show the busiest clients, topics, partitions and brokers')
+      ottla_verbs=('health:show whether the cluster is healthy, and why not' 'denial:show why a user may not do an operation' 'throttle:show which limits slow down clients or replicas now' 'lag:show why a group is behind' 'unavailable:show why partitions cannot be read or written' 'rebalance:show why a group’s assignment is not finished' 'slow:show why requests are slow' 'disk:show why log directories are full or offline' 'transaction:show which open transactions hold up readers' 'delivery:show why a share group’s records are not delivered' 'top:show the busiest clients, topics, partitions and brokers' 'plan:show the steps of a change of the cluster, without carrying it out')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -90,6 +90,11 @@ _ottla_row() {
       ottla_options=('-h' '--help' '--by' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--by=bytes|requests' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
+    'explain plan')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--broker' '--controller' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--broker=' '--controller=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='balance|remove-broker|drain-broker|add-voter|remove-voter' ;;
     'mcp')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--http' '--token-file' '--keystore' '--host-name')

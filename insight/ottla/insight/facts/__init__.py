@@ -5,6 +5,10 @@ facts_driver.py    gathers them, each with a timeout
 survey_driver.py   quorum, brokers and partitions, as every node reports them
 acl_facts.py       ACLs and authorizer settings, and decisions based on them
 stored_plan.py     the balance plan in progress
+replica_assignments.py   replicas of partitions, and reassignments in progress (pure)
+reassignments_driver.py  reassignments in progress and replicas in sync
+cluster_load_driver.py   input of the balance planner: loads of brokers and partitions
+removal_driver.py  moves that empty a broker, and the reasons that prevent them
 group_view.py      a group of consumers with its members and committed offsets
 lags_driver.py     lag of groups in records and in seconds
 page_lags_driver.py  lag of the groups and partitions of one page

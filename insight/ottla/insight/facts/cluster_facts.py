@@ -11,8 +11,10 @@ from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.insight.facts.acl_facts import AclFacts
 from ottla.insight.facts.hanging import OpenTransaction
 from ottla.insight.facts.lags_driver import TimedLag
+from ottla.insight.facts.removal_driver import BrokerRemoval
 from ottla.insight.facts.survey_driver import Survey
 from ottla.insight.facts.traffic_driver import TrafficSample
+from ottla.model.balance.cluster_load import ClusterLoad
 from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.values import frozen
 
@@ -50,6 +52,15 @@ class ClusterFacts:
 
     traffic: tuple[TrafficSample, TrafficSample] | None = None
     """Counters of all brokers at two times, some seconds apart."""
+
+    load: ClusterLoad | None = None
+    """Input of the balance planner."""
+    stored_move_count: int = 0
+    """Number of moves of the balance plan in progress."""
+    removal: BrokerRemoval | None = None
+    refusal: str = ""
+    """Reason why the state of the cluster forbids the change that is to be planned. Empty if
+    nothing forbids it."""
 
     @property
     def unknown(self) -> list[str]:

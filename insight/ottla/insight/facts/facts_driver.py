@@ -12,14 +12,18 @@ from ottla.client.admin_parts.admin_quotas import QuotaUsage
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.insight.facts.acl_facts import read_acl_facts
 from ottla.insight.facts.cluster_facts import ClusterFacts
+from ottla.insight.facts.cluster_load_driver import cluster_load
 from ottla.insight.facts.group_view import committed_offsets, described
 from ottla.insight.facts.hanging import open_transactions
 from ottla.insight.facts.lags_driver import group_lag
 from ottla.insight.facts.offsets import offsets_at
+from ottla.insight.facts.removal_driver import removal_of
+from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.insight.facts.survey_driver import survey
 from ottla.insight.facts.traffic_driver import sample
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
+from ottla.model.settings.balance import DEFAULT_RATE_MAX
 from ottla.wire.offset_timestamps import LATEST
 
 FACT_TIMEOUT_S = 15.0
@@ -181,6 +185,23 @@ async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
     return {"traffic": (before, await sample(admin))}
 
 
+async def _change(admin: Admin, values: Mapping[str, str]) -> Facts:
+    """Return the facts by which a change of the cluster is planned. None of them is needed for
+    changes that follow from the state of the cluster."""
+    if values["change"] == "balance":
+        stored = await read_stored_plan(admin)
+        if stored.moves:
+            return {"stored_move_count": len(stored.moves)}
+        return {"load": await cluster_load(admin)}
+    broker = values.get("broker", "")
+    if values["change"] == "remove-broker" and broker.isdecimal():
+        try:
+            return {"removal": await removal_of(admin, int(broker), DEFAULT_RATE_MAX)}
+        except RefusedError as refusal:
+            return {"refusal": refusal.message}
+    return {}
+
+
 READERS: dict[str, Reader] = {
     "state of the cluster": _survey,
     "ACLs": _acls,
@@ -192,6 +213,7 @@ READERS: dict[str, Reader] = {
     "share group": _share_group,
     "log directories": _log_dirs,
     "traffic": _traffic,
+    "planned change": _change,
 }
 """Functions that read facts, by the noun phrase for these facts."""
 READERS_OF: dict[str, tuple[str, ...]] = {
@@ -212,5 +234,6 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "transaction": ("open transactions",),
     "delivery": ("share group",),
     "top": ("traffic",),
+    "plan": ("planned change", "state of the cluster"),
 }
 """Facts that each answer needs."""

@@ -18,7 +18,7 @@ from ottla.client.network.connection import ConnectionLostError, open_connection
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
 from ottla.insight.facts.stored_plan import NO_PLAN, StoredPlan, read_stored_plan
-from ottla.model.errors import OttlaError, RefusedError, code_of
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError, code_of
 from ottla.model.ids import ZERO_UUID
 from ottla.model.settings.resources import ConfigKind
 from ottla.storage.directories.meta_properties import uuid_to_text
@@ -31,6 +31,8 @@ NODE_TIMEOUT_S = 3.0
 """Maximum wait, in seconds, for one broker. A slower broker counts as unhealthy."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+DRAINS = ("DRAINING", "DRAINED")
+"""States of a broker that transfers its leaderships, or has transferred them."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -278,6 +280,14 @@ def _add_registrations(
             broker.is_cordoned, broker.machine = registration.is_cordoned, registration.host
     for replica in (*quorum.voters, *quorum.observers) if quorum is not None else ():
         replica.version = found.controllers.get(replica.id) or None
+
+
+def not_registered(broker_id: int) -> RefusedError:
+    """Return the refusal for the id of a broker that is not registered."""
+    return RefusedError(
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
+    )
 
 
 def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:

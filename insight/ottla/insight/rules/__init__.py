@@ -11,6 +11,9 @@ transaction.py   open and hanging transactions
 delivery.py      records that a share group does not deliver
 summary.py       the rules of the answers "health" and "slow", which combine the others
 top.py           the busiest clients, topics, partitions and brokers
+plan.py          plans of changes as dry runs
+draining.py      condition of draining brokers
+voter_changes.py conditions of changes of the quorum's voters
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk
 acl_text.py      ACLs and operations as text

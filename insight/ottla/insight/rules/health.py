@@ -4,6 +4,7 @@ remedy. Pure."""
 from collections.abc import Iterator
 
 from ottla.insight.facts.survey_driver import (
+    DRAINS,
     LOG_DIRS_THROTTLE,
     MOVING_METRIC,
     REPLICATION_THROTTLES,
@@ -25,7 +26,6 @@ less, and the request that measures the difference takes less time. With a large
 retention and lookups by time differ between brokers."""
 
 NAMES_SHOWN = 3
-DRAINS = ("DRAINING", "DRAINED")
 
 
 def reasons_of(survey: Survey) -> list[str]:

@@ -10,17 +10,17 @@ import trio
 
 from ottla.cli.cluster import brokers, status
 from ottla.cli.cluster import cluster as command
-from ottla.cli.cluster.balance.cluster_loads import cluster_load
 from ottla.cli.cluster.moves.reassign import reassign
-from ottla.cli.cluster.moves.throttles import LISTS
 from ottla.cli.cluster.status import status_of
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.producer import open_producer
+from ottla.insight.facts.cluster_load_driver import cluster_load
 from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.storage.throttled_replicas import LISTS
 from ottla.testing.in_process import open_in_process_cluster
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,

@@ -12,14 +12,14 @@ from ottla.cli.cluster.moves.reassign import _bars, _check_evacuated
 from ottla.cli.cluster.moves.reassignment_plan import (
     Domain,
     Move,
-    ReplicaAssignment,
     as_plan,
     moves_of,
     read_plan,
     spread,
     without,
 )
-from ottla.cli.cluster.moves.reassignment_requests import OngoingMove, copied_part
+from ottla.cli.cluster.moves.reassignment_requests import copied_part
+from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 

@@ -11,7 +11,6 @@ from ottla.cli.cluster.moves import reassign as command
 from ottla.cli.cluster.moves.reassign_arguments import REASSIGN
 from ottla.cli.cluster.moves.throttle_requests import lists_of
 from ottla.cli.cluster.moves.throttled_moves import rate_asked_for
-from ottla.cli.cluster.moves.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, LISTS
 from ottla.cli.verbs import declare_verbs
 from ottla.client.admin import Admin, open_admin
 from ottla.client.producer import open_producer
@@ -20,6 +19,11 @@ from ottla.insight.rules.health import warnings_of
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.limits import INT64_MAX, KIB
+from ottla.model.settings.storage.throttled_replicas import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    LISTS,
+)
 from ottla.testing.in_process import InProcessCluster, open_in_process_cluster
 
 RATE = "200k"

@@ -3,8 +3,6 @@
 import pytest
 
 from ottla.cli.cluster.moves.throttles import (
-    FOLLOWER_REPLICAS,
-    LEADER_REPLICAS,
     MovingReplicas,
     ThrottledReplicaLists,
     left_over,
@@ -13,7 +11,11 @@ from ottla.cli.cluster.moves.throttles import (
 )
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
-from ottla.model.settings.storage.throttled_replicas import throttled_replicas
+from ottla.model.settings.storage.throttled_replicas import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    throttled_replicas,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

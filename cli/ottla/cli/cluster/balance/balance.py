@@ -10,7 +10,6 @@ from pathlib import Path
 
 import trio
 
-from ottla.cli.cluster.balance.cluster_loads import cluster_load
 from ottla.cli.cluster.balance.plan_changes import (
     cancel_plan,
     check_idle,
@@ -20,8 +19,8 @@ from ottla.cli.cluster.balance.plan_changes import (
 from ottla.cli.cluster.balance.plan_progress import PlanProgress, progress_of
 from ottla.cli.cluster.balance.plan_tables import progress_json, show_plan, show_progress
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
-from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment, as_plan
-from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of, ongoing_of
+from ottla.cli.cluster.moves.reassignment_plan import as_plan
+from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of
 from ottla.cli.cluster.moves.throttles import rate_of
 from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
@@ -29,6 +28,9 @@ from ottla.cli.options import one_of, option
 from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.cluster_load_driver import cluster_load
+from ottla.insight.facts.reassignments_driver import ongoing_of
+from ottla.insight.facts.replica_assignments import ReplicaAssignment
 from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan

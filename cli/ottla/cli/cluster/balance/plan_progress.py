@@ -4,9 +4,10 @@ of delays."""
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ottla.cli.cluster.balance.cluster_loads import cluster_load
-from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of, ongoing_of
+from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of
 from ottla.client.admin import Admin
+from ottla.insight.facts.cluster_load_driver import cluster_load
+from ottla.insight.facts.reassignments_driver import ongoing_of
 from ottla.insight.facts.stored_plan import StoredPlan
 from ottla.model.balance.cluster_load import BalanceLimits, BrokerLoad, ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan, PlannedMove

@@ -2,15 +2,14 @@
 
 import argparse
 from collections.abc import Iterable, Sequence
-from math import ceil
 from typing import Any
 
 from ottla.cli.cluster.balance.plan_progress import MoveProgress, PlanProgress
 from ottla.cli.common import counted, print_json
 from ottla.cli.tables import ByteCount, print_table
 from ottla.cli.terminal import note, say
-from ottla.model.amounts import amount, duration
-from ottla.model.balance.move_plan import BalancePlan, PlannedMove, UnmovedReason
+from ottla.insight.rules.plan import estimate_text, plan_text, unmoved_rows
+from ottla.model.balance.move_plan import BalancePlan, PlannedMove
 
 MOVE_COLUMNS = ("TOPIC", "PARTITION", "WAS", "REPLICAS", "BYTES-TO-COPY", "REASON")
 LOAD_COLUMNS = (
@@ -24,8 +23,6 @@ LOAD_COLUMNS = (
 )
 PROGRESS_COLUMNS = ("TOPIC", "PARTITION", "WAS", "REPLICAS", "PERCENT", "BYTES-LEFT", "REASON")
 UNMOVED_COLUMNS = ("NOT-MOVED", "EXAMPLES", "REASON")
-EXAMPLES_MAX = 3
-MS_PER_S = 1_000
 
 
 def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -> None:
@@ -41,25 +38,9 @@ def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -
     if plan.unmoved:
         if plan.moves:
             say()
-        print_table(UNMOVED_COLUMNS, _unmoved_rows(plan.unmoved))
+        print_table(UNMOVED_COLUMNS, unmoved_rows(plan.unmoved))
     if plan.moves:
         note(plan_text(plan, throttle))
-
-
-def plan_text(plan: BalancePlan, throttle: int) -> str:
-    """Return a text with the size of a plan and its estimated duration."""
-    copies = sum(bool(move.adding) for move in plan.moves)
-    text = f"{counted(len(plan.moves) - copies, 'election')}, {counted(copies, 'move')}"
-    if copies:
-        text += f": {_estimate(plan.copied_bytes, plan.seconds(throttle), throttle)}"
-    return text
-
-
-def _estimate(copied_bytes: int, seconds: float, rate: int) -> str:
-    """Return a text with the number of bytes to copy, and the minimum time for copying them."""
-    span = duration(ceil(seconds) * MS_PER_S)
-    text = f"{amount(copied_bytes)} to copy, at least {span}"
-    return f"{text} at {amount(rate)}/s to and from each broker"
 
 
 def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
@@ -98,7 +79,7 @@ def show_progress(progress: PlanProgress) -> None:
     if not progress.rows:
         return
     print_table(PROGRESS_COLUMNS, map(_progress_row, progress.rows))
-    estimate = _estimate(progress.left_bytes, progress.seconds_left, progress.rate)
+    estimate = estimate_text(progress.left_bytes, progress.seconds_left, progress.rate)
     note(f"{counted(len(progress.rows), 'move')} left: {estimate}")
 
 
@@ -145,13 +126,3 @@ def _load_rows(plan: BalancePlan) -> Iterable[Sequence[object]]:
             before.leader_count,
             after.leader_count,
         )
-
-
-def _unmoved_rows(unmoved: Iterable[UnmovedReason]) -> Iterable[Sequence[object]]:
-    """Yield the rows of a table of reasons: one row for all subjects that have the same reason."""
-    by_reason: dict[str, list[str]] = {}
-    for one in unmoved:
-        by_reason.setdefault(one.reason, []).append(one.subject or "cluster")
-    for reason, subjects in by_reason.items():
-        more = ", …" if len(subjects) > EXAMPLES_MAX else ""
-        yield len(subjects), ", ".join(subjects[:EXAMPLES_MAX]) + more, reason

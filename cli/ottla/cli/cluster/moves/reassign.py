@@ -17,7 +17,6 @@ from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import (
     Domain,
     Move,
-    ReplicaAssignment,
     as_plan,
     moves_of,
     read_plan,
@@ -25,10 +24,8 @@ from ottla.cli.cluster.moves.reassignment_plan import (
     without,
 )
 from ottla.cli.cluster.moves.reassignment_requests import (
-    OngoingMove,
     cancel,
     copied_parts_of,
-    ongoing_of,
     places_of,
     sizes_of,
     start,
@@ -41,6 +38,8 @@ from ottla.cli.outcomes import show
 from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import draw_lines, is_watched, note, reason_of
 from ottla.client.admin import Admin
+from ottla.insight.facts.reassignments_driver import ongoing_of
+from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
 from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.insight.facts.survey_driver import registered, registrations_of
 from ottla.model.errors import ConfigError, RefusedError

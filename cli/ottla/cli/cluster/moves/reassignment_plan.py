@@ -11,25 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla.insight.facts.replica_assignments import ReplicaAssignment
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 
 VERSION = 1
 """Version of the JSON file that kafka-reassign-partitions reads and writes."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaAssignment:
-    """The replicas of one partition, as broker ids, the preferred leader first."""
-
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the partition in messages."""
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
-"""Requests to brokers that start, list, cancel and measure reassignments."""
+"""Requests to brokers that start, cancel and measure reassignments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.moves.reassignment_plan import Move, ReplicaAssignment
+from ottla.cli.cluster.moves.reassignment_plan import Move
 from ottla.cli.outcomes import meaning_of
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
+from ottla.insight.facts.replica_assignments import (
+    OngoingMove,
+    ReplicaAssignment,
+    assignments_in,
+)
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
@@ -17,64 +21,14 @@ SIZES_TIMEOUT_S = 3.0
 omitted."""
 
 
-@dataclass(frozen=True, slots=True)
-class OngoingMove:
-    """A partition that is being reassigned."""
-
-    at: TopicPartition
-    replicas: tuple[int, ...]
-    """Present replicas of the partition, including replicas that are being added or removed."""
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the partition in messages."""
-        return str(self.at)
-
-    @property
-    def target(self) -> tuple[int, ...]:
-        """Replicas after the reassignment."""
-        return tuple(one for one in self.replicas if one not in self.removing)
-
-
 async def places_of(admin: Admin, names: Sequence[str] | None) -> list[ReplicaAssignment]:
     """Return the replicas of the partitions of the named topics, or of all topics if `names` is
     None."""
     wanted = None if names is None else list(dict.fromkeys(names))
-    places = []
-    for topic in (await admin.cluster.metadata(wanted)).topics:
+    metadata = await admin.cluster.metadata(wanted)
+    for topic in metadata.topics:
         raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
-        for row in topic.partitions:
-            places.append(
-                ReplicaAssignment(topic.name or "", row.partition_index, tuple(row.replica_nodes))
-            )
-    return sorted(places)
-
-
-async def in_sync_of(
-    admin: Admin, topics: Collection[str]
-) -> dict[TopicPartition, tuple[int, ...] | None]:
-    """Return the in-sync replicas of each partition of the topics. The value is None if the
-    partition has no leader."""
-    return {
-        TopicPartition(topic.name or "", row.partition_index): (
-            None if row.leader_id < 0 else tuple(row.isr_nodes)
-        )
-        for topic in (await admin.cluster.metadata(topics)).topics
-        for row in topic.partitions
-    }
-
-
-async def ongoing_of(admin: Admin, names: Collection[str]) -> list[OngoingMove]:
-    """Return the ongoing reassignments of the named topics, or of all topics if `names` is
-    empty."""
-    found = [
-        OngoingMove(at, move.replicas, move.adding, move.removing)
-        for at, move in (await admin.list_reassignments()).items()
-        if not names or at.topic in names
-    ]
-    return sorted(found, key=lambda one: one.at)
+    return assignments_in(metadata)
 
 
 async def start(admin: Admin, moves: Iterable[Move]) -> dict[TopicPartition, RefusedError]:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.cli.cluster.moves.throttles import (
-    LISTS,
     RATES,
     ReassignmentThrottle,
     ThrottledReplicaLists,
@@ -17,7 +16,11 @@ from ottla.client.admin_parts.admin_configs import Append, ConfigChange, ConfigR
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.resources import ConfigKind, ConfigSource
-from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas, throttled_replicas
+from ottla.model.settings.storage.throttled_replicas import (
+    LISTS,
+    ThrottledReplicas,
+    throttled_replicas,
+)
 
 TOPICS_AT_ONCE = 500
 """Number of topics whose throttled replicas are described in one request."""

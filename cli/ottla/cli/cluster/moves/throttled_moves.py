@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from ottla.cli.cluster.moves.reassignment_requests import ongoing_of
 from ottla.cli.cluster.moves.throttle_requests import (
     remove_rates,
     remove_unneeded,
@@ -28,6 +27,7 @@ from ottla.cli.common import counted
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.insight.facts.log_dirs_driver import ask
+from ottla.insight.facts.reassignments_driver import ongoing_of
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas

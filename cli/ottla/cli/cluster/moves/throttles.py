@@ -15,16 +15,18 @@ from typing import NamedTuple
 from ottla.cli.common import number_of
 from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId, TopicPartition
-from ottla.model.settings.storage.throttled_replicas import ThrottledReplicas
+from ottla.model.settings.storage.throttled_replicas import (
+    FOLLOWER_REPLICAS,
+    LEADER_REPLICAS,
+    LISTS,
+    ThrottledReplicas,
+)
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 RATES = (LEADER_RATE, FOLLOWER_RATE)
-LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
 class MovingReplicas(NamedTuple):

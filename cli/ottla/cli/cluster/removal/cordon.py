@@ -6,14 +6,13 @@ Neither new topics nor a balance place replicas on a cordoned broker.
 
 import argparse
 
-from ottla.cli.cluster.removal.unregister import not_registered
 from ottla.cli.common import print_json
 from ottla.cli.options import option
 from ottla.cli.terminal import say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
-from ottla.insight.facts.survey_driver import registered
+from ottla.insight.facts.survey_driver import not_registered, registered
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.storage.cordoned import ALL_DIRECTORIES, CORDONED_LOG_DIRS
 from ottla.wire.messages.incremental_alter_configs_request import (

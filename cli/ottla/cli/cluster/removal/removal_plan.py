@@ -1,68 +1,13 @@
-"""Reasons that prevent or delay the removal of a broker.  Pure."""
+"""Reasons that delay the removal of a broker. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from ottla.cli.cluster.moves.reassignment_plan import ReplicaAssignment
-from ottla.cli.cluster.moves.reassignment_requests import OngoingMove
-from ottla.cli.common import counted
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.insight.facts.replica_assignments import OngoingMove
+from ottla.model.amounts import counted
 from ottla.model.ids import TopicPartition
 
 NAMED_MAX = 5
 """Maximum number of partitions that one message names."""
-
-
-def leaving_moves(
-    broker: int,
-    places: Sequence[ReplicaAssignment],
-    ongoing: Sequence[OngoingMove],
-    alive: Collection[int],
-    *,
-    is_alive: bool,
-    leaderless: Collection[TopicPartition] = (),
-) -> set[TopicPartition]:
-    """Return the partitions that a reassignment in progress moves away from the broker. The caller
-    waits for these instead of starting another move.
-
-    Raises RefusedError if a partition cannot keep its number of replicas. Raises it also if the
-    broker is down and has the only copy of a partition, or a copy of a partition without a leader
-    to copy from.
-    """
-    targets = {one.at: one.target for one in ongoing}
-    wanted = [
-        ReplicaAssignment(
-            one.topic,
-            one.partition,
-            targets.get(TopicPartition(one.topic, one.partition), one.replicas),
-        )
-        for one in places
-    ]
-    held = [one for one in wanted if broker in one.replicas]
-    others = {one for one in alive if one != broker}
-    for one in held:
-        if len(one.replicas) > len(others):
-            raise RefusedError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"broker {broker} cannot be removed: partition {one.name} has "
-                f"{counted(len(one.replicas), 'replica')}, and only {len(others)} other "
-                "brokers are alive; start or add a broker first",
-            )
-        if not is_alive and one.replicas == (broker,):
-            raise RefusedError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"broker {broker} cannot be removed: it has the only copy of partition "
-                f"{one.name} and is down; start it again, then remove it",
-            )
-    for place in places:
-        at = TopicPartition(place.topic, place.partition)
-        if not is_alive and broker in place.replicas and at in leaderless:
-            raise RefusedError(
-                ErrorCode.LEADER_NOT_AVAILABLE,
-                f"broker {broker} cannot be removed: it is down, and partition {place.name} (on "
-                f"{', '.join(map(str, place.replicas))}) has no leader to copy from; start it "
-                "again, then remove it",
-            )
-    return {one.at for one in ongoing if broker in one.replicas and broker not in one.target}
 
 
 def catch_up_text(

@@ -5,22 +5,17 @@ Each step starts from the cluster's present state, so a second run resumes where
 """
 
 import argparse
-from dataclasses import dataclass
 
 import trio
 
 from ottla.cli.cluster.balance.balance import start_moves, watch_plan
-from ottla.cli.cluster.balance.cluster_loads import cluster_load
 from ottla.cli.cluster.balance.plan_changes import check_idle
-from ottla.cli.cluster.balance.plan_tables import plan_text
 from ottla.cli.cluster.moves.reassign import watch_moves
-from ottla.cli.cluster.moves.reassignment_requests import in_sync_of, ongoing_of, places_of
 from ottla.cli.cluster.moves.throttles import rate_of
 from ottla.cli.cluster.removal.cordon import set_cordon
-from ottla.cli.cluster.removal.removal_plan import catch_up_text, leaving_moves
+from ottla.cli.cluster.removal.removal_plan import catch_up_text
 from ottla.cli.cluster.removal.unregister import (
     is_running,
-    not_registered,
     note_left,
     request_unregister,
 )
@@ -32,11 +27,11 @@ from ottla.cli.tables import ByteCount
 from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.facts.reassignments_driver import in_sync_of, ongoing_of
+from ottla.insight.facts.removal_driver import removal_of
 from ottla.insight.facts.stored_plan import read_stored_plan
-from ottla.insight.facts.survey_driver import brokers_of, registered
-from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
-from ottla.model.balance.move_plan import BalancePlan
-from ottla.model.balance.planner import plan_moves
+from ottla.insight.facts.survey_driver import brokers_of
+from ottla.insight.rules.plan import plan_text
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
@@ -49,27 +44,12 @@ MOVE_TIMEOUT_S = 3_600.0
 STILL_RUNS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRemoval:
-    """The moves that still have to be started to empty a broker, and the moves in progress."""
-
-    load: ClusterLoad
-    plan: BalancePlan
-    under_way: frozenset[TopicPartition]
-
-    @property
-    def partitions(self) -> set[TopicPartition]:
-        """The partitions whose move away from the broker is in progress or still has to be
-        started."""
-        return {move.at for move in self.plan.moves} | self.under_way
-
-
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the moves that empty a broker. Once confirmed, move its replicas, wait until the broker
     has stopped, and unregister it. Returns exit code STILL_RUNS if the broker did not stop."""
     broker_id = arguments.id
     throttle = rate_of("--throttle", arguments.throttle)
-    found = await _found(admin, broker_id, throttle)
+    found = await removal_of(admin, broker_id, throttle)
     if not arguments.yes:
         rows = [
             (*move.at, move.before, move.after, ByteCount(move.copied_bytes))
@@ -106,34 +86,6 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
     return 0 if is_stopped else STILL_RUNS
 
 
-async def _found(admin: Admin, broker_id: int, throttle: int) -> BrokerRemoval:
-    """Return the remaining moves until the broker is empty. Raises RefusedError if the broker
-    cannot be emptied."""
-    known = await registered(admin)
-    if all(one.id != broker_id for one in known):
-        raise not_registered(broker_id)
-    ongoing = await ongoing_of(admin, ())
-    alive = [one.id for one in known if not one.is_fenced]
-    places = await places_of(admin, None)
-    is_alive = broker_id in alive
-    topics = {one.topic for one in places if broker_id in one.replicas}
-    in_sync = await in_sync_of(admin, topics) if topics and not is_alive else {}
-    leaderless = {at for at, found in in_sync.items() if found is None}
-    under_way = leaving_moves(
-        broker_id, places, ongoing, alive, is_alive=is_alive, leaderless=leaderless
-    )
-    load = await cluster_load(admin, [broker_id])
-    plan = plan_moves(load, BalanceLimits(throttle_bytes_per_s=throttle))
-    reasons = [one for one in plan.unmoved if one.subject not in map(str, under_way)]
-    if reasons and not plan.moves and not under_way:
-        subject, reason = reasons[0]
-        raise RefusedError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"broker {broker_id} cannot be emptied: {f'{subject}: ' if subject else ''}{reason}",
-        )
-    return BrokerRemoval(load, plan, frozenset(under_way))
-
-
 async def _move_away(
     admin: Admin, broker_id: int, throttle: int, ends_at_s: float
 ) -> set[TopicPartition]:
@@ -149,7 +101,7 @@ async def _move_away(
                 await check_idle(admin)
             moving = {move.at for move in stored.moves}
         else:
-            found = await _found(admin, broker_id, throttle)
+            found = await removal_of(admin, broker_id, throttle)
             moving = found.partitions
             if not moving:
                 return moved

@@ -13,7 +13,12 @@ from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for
-from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of, registered
+from ottla.insight.facts.survey_driver import (
+    SurveyedBroker,
+    brokers_of,
+    not_registered,
+    registered,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
@@ -70,14 +75,6 @@ def is_running(broker: SurveyedBroker) -> bool:
     """Return whether a broker is running: the controllers receive its heartbeats, or it responds to
     our requests."""
     return not (broker.is_fenced and broker.failure)
-
-
-def not_registered(broker_id: int) -> RefusedError:
-    """Return the refusal for the id of a broker that is not registered."""
-    return RefusedError(
-        ErrorCode.BROKER_ID_NOT_REGISTERED,
-        f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
-    )
 
 
 async def _check_idle(admin: Admin, broker_id: int) -> None:

@@ -15,11 +15,8 @@ from ottla.cli.cluster.voters.voter_requests import (
     PLANNED,
     TIMEOUT,
     change_voters,
-    check_majority_without,
     described_quorum,
     has_voter,
-    voter_in,
-    voter_to_remove,
 )
 from ottla.cli.common import print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
@@ -31,6 +28,7 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica
 from ottla.insight.rules.health import SILENT_AFTER_MS
+from ottla.insight.rules.voter_changes import check_majority_without, voter_in, voter_to_remove
 from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address

@@ -7,6 +7,10 @@ from ottla.model.values import frozen
 _REPLICA = re.compile(r"(\d+):(\d+)", re.ASCII)
 
 ALL = "*"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+"""Keys of the settings of a topic that list its throttled replicas."""
 
 
 @frozen

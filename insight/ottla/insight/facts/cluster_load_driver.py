@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 import trio
 
-from ottla.cli.cluster.moves.throttles import LISTS
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
 from ottla.insight.facts.log_dirs_driver import BrokerDirectories, ask_bytes
 from ottla.insight.facts.survey_driver import (
+    DRAINS,
     MIN_INSYNC_REPLICAS,
     SurveyedBroker,
     brokers_of,
     registrations_of,
 )
-from ottla.insight.rules.health import DRAINS
 from ottla.model.balance.cluster_load import BrokerLoad, ClusterLoad, PartitionLoad, Volume
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.storage.throttled_replicas import LISTS
 from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
