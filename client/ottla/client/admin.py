@@ -45,7 +45,7 @@ class Admin(
     AclCalls,
     ClusterCalls,
 ):
-    """An admin client.  `open_admin` creates it."""
+    """Admin client of a cluster. Created by `open_admin`."""
 
 
 for _part in Admin.__bases__:
@@ -66,7 +66,8 @@ async def open_admin(
     block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092. `config` replaces all other arguments. With `enable_metrics_push`, the client reports its
+    9092. `config` is an alternative to all further arguments; TypeError is raised if both are
+    given. With `enable_metrics_push`, the client reports its
     own metrics to the cluster if the cluster collects them (KIP-714).
     """
     recovery = DEFAULT_RECOVERY

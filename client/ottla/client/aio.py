@@ -1,14 +1,14 @@
-"""The client for asyncio: the calls of `ottla.client`, to be awaited in an asyncio application.
+"""The clients of `ottla.client` for asyncio programs.
 
-`from ottla.client.aio import open_producer, open_consumer, open_admin`.  All clients of an asyncio
-loop share one background thread, in which the trio client runs.  Names, settings, results and
-errors are those of `ottla.client`.  Calls and properties that are synchronous in `ottla.client` are
-awaited here.
+`from ottla.client.aio import open_producer, open_consumer, open_admin`. All clients of an asyncio
+loop share one background thread, in which the trio client runs. Names, settings, results and errors
+are those of `ottla.client`. Methods and properties that are synchronous in `ottla.client` are
+coroutines here.
 
-Cancelling a task cancels its call.  The cancelled call returns once it has stopped completely in
-the background thread.  Records that a cancelled `poll` had already fetched are returned by the next
-`poll`.  A record whose `send` was cancelled may have been accepted.  `send_nowait` raises
-`WouldBlock` if `send` would wait.
+If a task is cancelled, its call is cancelled as well. The cancelled call returns only after it has
+stopped in the background thread. Records that a cancelled `poll` had already fetched are returned
+by the next `poll`. If `send` is cancelled, the producer may nevertheless have accepted the record.
+`send_nowait` raises `WouldBlock` if `send` would wait.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -45,7 +45,7 @@ Bootstrap = str | Iterable[str | tuple[str, int]]
 
 
 class AioAdmin(Bridge[Admin]):
-    """The admin client for asyncio.  `open_admin` creates it."""
+    """Admin client for asyncio. Created by `open_admin`."""
 
     abort_transaction = asked(Admin.abort_transaction)
     add_voter = asked(Admin.add_voter)
@@ -136,10 +136,10 @@ async def open_producer(
     identities: ProducerIdentities | None = None,
     partition_by: PartitionChoice | None = None,
 ) -> AsyncIterator[AioProducer]:
-    """Open and yield a producer, as `ottla.client.open_producer` does. Its records are flushed at
-    the end of the caller's `async with` block.
+    """Open and yield a producer, as `ottla.client.open_producer` does. Its buffered records are
+    sent at the end of the caller's `async with` block.
 
-    `partition_by` is called in the background thread of the clients.
+    The function `partition_by` is called in the background thread of the clients.
     """
     manager = open_trio_producer(
         bootstrap,

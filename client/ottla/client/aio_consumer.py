@@ -1,5 +1,5 @@
-"""The consumer for asyncio. Each poll transfers records from the background thread in which the
-trio consumer runs."""
+"""The consumer for asyncio. Its methods call a trio consumer that runs in a background thread. Each
+poll transfers records from that thread."""
 
 import asyncio
 from collections import deque
@@ -21,12 +21,12 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 
 RECORDS_PER_TURN = 64
-"""Number of records that the iterator returns before it yields to other tasks.  A smaller number
-yields more often; a larger number delays other tasks."""
+"""Number of records that the async iterator returns before it yields to other tasks. A smaller
+number yields more often; a larger number delays other tasks."""
 
 
 class AioConsumer(Bridge[Consumer], CallsOfOthers):
-    """A consumer for asyncio.  `open_consumer` creates it."""
+    """Consumer for asyncio. Created by `open_consumer`."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[Consumer]) -> None:
         super().__init__(thread, kept)
@@ -44,7 +44,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the next records.  Waits until there is at least one.
+        """Wait until there are records, and return the next ones.
 
         Returns an empty list after `timeout_s` seconds without a record.
         """
@@ -124,7 +124,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     ) -> None:
         """Join the group with a subscription, as `ottla.client.Consumer.subscribe` does.
 
-        The callbacks are coroutine functions that run in the asyncio loop.
+        The callbacks are async functions that run in the asyncio event loop.
         """
 
         def bridged(listener: Listener | None) -> Listener | None:
@@ -158,7 +158,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._run(self._kept.value.unsubscribe)
 
     async def pause(self, *partitions: TopicPartition) -> None:
-        """Stop fetching and returning records of these partitions until `resume`."""
+        """Stop fetching and returning records of these partitions until `resume` is called for
+        them."""
         await self._act(lambda consumer: consumer.pause(*partitions))
 
     async def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
@@ -195,13 +196,13 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._act(lambda consumer: consumer.seek_to_time(timestamp_ms, *partitions))
 
     async def position(self, at: TopicPartition) -> Offset:
-        """Return the offset of the next record that the application will receive.  Waits until it
-        is known."""
+        """Return the offset of the next record that the application will receive. Waits until the
+        offset is known."""
         first = self._firsts().get(at)
         return await self._run(self._kept.value.position, at) if first is None else first
 
     async def assignment(self) -> frozenset[TopicPartition]:
-        """Return the assigned partitions."""
+        """Return the partitions that are assigned to this consumer."""
 
         async def ask() -> frozenset[TopicPartition]:
             return self._kept.value.assignment
@@ -217,9 +218,10 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         return await self._run(ask)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Return a context manager whose block is the processing of a record.
+        """Return a context manager for the block of code that processes a record. The block becomes
+        an OpenTelemetry span if the program uses OpenTelemetry.
 
-        It works as `ottla.client.Consumer.processing` does.
+        See `ottla.client.Consumer.processing`.
         """
         if not self._kept.is_open:
             raise ClientClosedError
@@ -234,8 +236,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the offsets after the records that the application has received, or the given
-        offsets.
+        """Commit the given offsets. None commits the offsets after the records that the application
+        has received.
 
         A given offset must be the offset of the next record to process.
         """
@@ -250,10 +252,11 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> "AioPendingCommit":
-        """Commit as `commit` does, in the background. The returned AioPendingCommit may be awaited.
+        """Start a commit in the background, by the rules of `commit`. The returned AioPendingCommit
+        may be awaited.
 
-        Commits reach the coordinator in the order of the calls. If a failed commit is not awaited,
-        the next poll raises its error.
+        Commits reach the coordinator in the order of the calls. If the application does not await a
+        failed commit, the next poll raises its error.
         """
         firsts = self._firsts()
 
@@ -307,7 +310,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
 
 
 class AioPendingCommit:
-    """A commit in progress.  Await it to wait for the confirmation of the coordinator."""
+    """A commit in progress. Awaiting it waits for the coordinator's confirmation."""
 
     __slots__ = ("_bridge", "_commit")
 
@@ -334,12 +337,13 @@ class AioPendingCommit:
         return self._commit.error
 
     def result(self) -> None:
-        """Raise the error of the commit if it has failed. Only allowed once the commit has
-        ended."""
+        """Raise the error of the commit if the commit has failed. Allowed only after `is_settled`
+        has become True."""
         self._commit.result()
 
     async def wait(self) -> None:
-        """Wait for the coordinator's confirmation. Raises the error of the commit if it fails."""
+        """Wait for the coordinator's confirmation. Raises the error of the commit if the commit
+        fails."""
         if not self.is_settled:
             await self._bridge._run(self._commit.wait)
         self.result()

@@ -1,9 +1,9 @@
-"""The producer for asyncio. Records wait in an outbox, and are passed in bulk to the producer in
-trio's thread.
+"""The producer for asyncio. It collects records in an outbox, and passes them in bulk to a trio
+producer that runs in another thread.
 
-If the producer is expected to accept a record at once, `send` adds it to the outbox and returns. If
-the producer may have to wait or may refuse the record, `send` calls it in trio's thread and waits
-for the outcome. Invariants:
+If the trio producer is expected to accept a record at once, `send` adds the record to the outbox
+and returns. If the trio producer may have to wait or may refuse the record, `send` calls it in its
+thread and waits for the outcome. Invariants:
 - OrderKept: the outbox is emptied in the order of its records. Before a `send` calls the producer
   directly, before a flush, and before the start and end of a transaction, all earlier records must
   be accepted.
@@ -37,15 +37,15 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 SENDS_PER_TURN = 64
-"""Number of records that a task may send before `send` yields to other tasks of the asyncio loop.
-A smaller number yields more often; a larger number delays other tasks."""
+"""Number of records that a task may send before `send` yields to other tasks of the asyncio event
+loop. A smaller number yields more often; a larger number delays other tasks."""
 TAKES_PER_TURN = 64
-"""Number of records that move from the outbox to the producer before other tasks of trio's loop
-run.  A smaller number yields more often; a larger number delays other tasks."""
+"""Number of records that the trio producer accepts from the outbox before other tasks of trio's
+event loop run. A smaller number yields more often; a larger number delays other tasks."""
 
 
 class WaitingRecord(NamedTuple):
-    """A record in the outbox, which the producer has not accepted yet."""
+    """A record in the outbox of an asyncio producer. The trio producer has not accepted it yet."""
 
     delivery: "AioDelivery"
     size_bytes: int
@@ -55,7 +55,7 @@ class WaitingRecord(NamedTuple):
 
 
 class AioDelivery:
-    """The delivery report of one record. Await it to get the result.
+    """Delivery report of one record.
 
     Awaiting it returns RecordMetadata or raises NotDeliveredError. It may be awaited repeatedly.
     """
@@ -78,19 +78,20 @@ class AioDelivery:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered, or is known to have failed."""
+        """True if the record was delivered or has finally failed."""
         if self._delivery is not None:
             return self._delivery.is_settled
         return self._failure is not None
 
     @property
     def failure(self) -> Exception | None:
-        """Reason why the record was not delivered, or None.  Even if the application reads it,
-        `flush` still raises it."""
+        """Reason why the record was not delivered, or None. `flush` raises this error even if the
+        application has read it here."""
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the record. Only allowed once `is_settled` is True.
+        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
+        True.
 
         Raises NotDeliveredError if the record was not delivered.
         """
@@ -149,7 +150,10 @@ class AioDelivery:
 
 
 class AioSentRecords:
-    """The delivery reports of the records of one `send_many`.  Await them to get the results."""
+    """Delivery reports of the records of one `send_many` call.
+
+    Awaiting it returns the partitions and offsets of the records.
+    """
 
     __slots__ = ("_bridge", "_sent", "record_count")
 
@@ -164,17 +168,17 @@ class AioSentRecords:
 
     @property
     def is_settled(self) -> bool:
-        """True if every record was delivered, or is known to have failed."""
+        """True if every record was delivered or has finally failed."""
         return self._sent.is_settled
 
     @property
     def failures(self) -> dict[int, NotDeliveredError]:
-        """Failures known so far, by the index of the record in the call."""
+        """Errors of the records that have failed so far, by the index of the record in the call."""
         return self._sent.failures
 
     def result(self) -> list[BatchMetadata]:
-        """Return the partitions and offsets of the delivered records. Only allowed once
-        `is_settled` is True."""
+        """Return the partitions and offsets of the delivered records. Allowed only after
+        `is_settled` has become True."""
         return self._sent.result()
 
     async def wait(self) -> list[BatchMetadata]:
@@ -186,8 +190,8 @@ class AioSentRecords:
 
 
 class AioOutbox:
-    """Outbox of an asyncio producer: records that wait to be passed to the producer in trio's
-    thread."""
+    """Outbox of an asyncio producer: records that wait until the trio producer in another thread
+    accepts them."""
 
     def __init__(
         self, bridge: Bridge[Producer], thread: TrioThread, kept: KeptManager[Producer]
@@ -213,7 +217,7 @@ class AioOutbox:
         return self._added_bytes - self._taken_bytes
 
     def add(self, record: WaitingRecord) -> None:
-        """Add a record to the end of the outbox.  Called in asyncio's thread."""
+        """Add a record to the end of the outbox. The caller must run in asyncio's thread."""
         self._added_bytes += record.size_bytes
         self._added_count += 1
         self._records.append(record)
@@ -224,17 +228,19 @@ class AioOutbox:
     # Called in trio's thread.
 
     async def emptied(self) -> None:
-        """Wait until the producer has accepted or refused all earlier records."""
+        """Wait until the trio producer has accepted or refused all records that are in the outbox
+        now."""
         if self._taken_count < self._added_count:
             event = trio.Event()
             self._waiting.append((self._added_count, event))
             await event.wait()
 
     async def emptied_without_failure(self) -> None:
-        """Wait until the producer has accepted or refused all earlier records.
+        """Wait until the trio producer has accepted or refused all records that are in the outbox
+        now.
 
-        If a record was refused and its delivery report was not awaited, raises the error of that
-        record once.
+        If it refused a record whose delivery report the application does not await, raises the
+        error of that record once.
         """
         await self.emptied()
         failure, self._failure = self._failure, None
@@ -242,8 +248,8 @@ class AioOutbox:
             raise failure
 
     def discard(self, why: Exception) -> None:
-        """Drop the waiting records and report the error `why` for each of them. Used, for example,
-        if the producer's `async with` block failed."""
+        """Drop the records in the outbox, and report the error `why` for each of them. The producer
+        calls this, for example, if its `async with` block has failed."""
         while self._records:
             self._on_taken(self._records.popleft(), None, why)
         self._failure = None
@@ -310,7 +316,8 @@ class AioOutbox:
 class AioTransaction(Bridge[ProducerTransaction]):
     """An open transaction of an AioProducer.
 
-    The producer's `send` adds records to it, and `send_offsets` adds committed offsets.
+    Records that the application passes to the producer's `send` belong to the transaction.
+    `send_offsets` adds offsets of a consumer group to it.
     """
 
     def __init__(
@@ -326,14 +333,14 @@ class AioTransaction(Bridge[ProducerTransaction]):
         await self._run(self._kept.value.send_offsets, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Deliver all records, but leave the transaction open for `complete_transactions`. Returns
-        the prepared transaction, or None if nothing was sent."""
+        """Deliver all records of the transaction, but leave it open for `complete_transactions`.
+        Returns the prepared transaction, or None if nothing was sent."""
         await self._run(self._outbox.emptied_without_failure)
         return await self._run(self._kept.value.prepare)
 
 
 class AioProducer(Bridge[Producer], CallsOfOthers):
-    """A producer for asyncio.  `open_producer` creates it."""
+    """Producer for asyncio. Created by `open_producer`."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[Producer]) -> None:
         super().__init__(thread, kept)
@@ -352,9 +359,9 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
     ) -> AioDelivery:
         """Buffer one record for delivery, as `ottla.client.Producer.send` does.
 
-        Await the returned AioDelivery for the result.  If the producer refuses the record after
-        `send` has returned, for example because its topic was just deleted, the AioDelivery raises
-        the reason.
+        Await the returned AioDelivery for the result. The producer may refuse the record after
+        `send` has returned, for example because its topic was just deleted. The AioDelivery then
+        raises the reason.
         """
         self._sends_left -= 1
         if self._sends_left <= 0:
@@ -429,7 +436,7 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:
-        """Buffer all records of a run, as `ottla.client.Producer.send_run` does."""
+        """Buffer all records of a run for delivery, as `ottla.client.Producer.send_run` does."""
         producer = self._kept.value
 
         async def ask() -> None:
@@ -446,10 +453,10 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "AioSentRecords":
-        """Buffer many records, as `ottla.client.Producer.send_many` does, with one thread switch.
-        Returns their delivery reports.
+        """Buffer many records for delivery, as `ottla.client.Producer.send_many` does. The call
+        switches threads only once. Returns the delivery reports of the records.
 
-        Iterables other than lists and tuples are copied first, because their iterator may only run
+        Iterables other than lists and tuples are copied first, because their iterator may run only
         in the calling thread.
         """
         producer = self._kept.value
@@ -468,7 +475,7 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
     async def flush(self) -> None:
         """Send all buffered records now, and wait until every record is delivered or has failed.
 
-        Raises the first error of a record whose AioDelivery is not awaited.
+        Raises the first error of a record whose AioDelivery the application does not await.
         """
         await self._run(self._flush)
 
@@ -482,7 +489,7 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
     async def partitions_of(self, topic: str) -> tuple[int, ...]:
         """Return the partition numbers of a topic.
 
-        A missing topic is created if that is enabled.
+        A missing topic is created if the cluster allows automatic creation of topics.
         """
         return await self._run(self._kept.value.partitions_of, topic)
 

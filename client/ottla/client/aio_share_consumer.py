@@ -1,4 +1,5 @@
-"""The share consumer for asyncio, which runs in the background thread of trio."""
+"""The share consumer for asyncio. Its methods call a trio share consumer that runs in a background
+thread."""
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -16,10 +17,10 @@ from ottla.wire.records import RecordHeaders
 
 
 class AioPendingAcknowledgement:
-    """An acknowledgement in progress. Await it to wait for the confirmation of the broker.
+    """An acknowledgement in progress. Awaiting it waits for the broker's confirmation.
 
-    It is sent whether or not it is awaited. Awaiting it raises RefusedError if the broker refuses
-    the acknowledgement.
+    The acknowledgement is sent even if the application does not await it. Awaiting it raises
+    RefusedError if the broker refuses the acknowledgement.
     """
 
     __slots__ = ("_bridge", "_error", "_pending")
@@ -54,8 +55,8 @@ class AioPendingAcknowledgement:
         return self._error or (None if self._pending is None else self._pending.error)
 
     async def wait(self) -> None:
-        """Wait for the broker's confirmation. Raises the error of the acknowledgement if it
-        fails."""
+        """Wait for the broker's confirmation. Raises the error of the acknowledgement if the broker
+        refuses it."""
 
         async def ask() -> None:
             if self._pending is not None:
@@ -67,9 +68,9 @@ class AioPendingAcknowledgement:
 
 
 class AioShareRecord:
-    """One record of a share group, to be accepted, released or rejected once.
+    """One record of a share group. The application must accept, release or reject it once.
 
-    Each of these calls returns at once; await its result to wait for the broker's confirmation.
+    Each of these methods returns at once. Await its result to wait for the broker's confirmation.
     """
 
     __slots__ = ("_bridge", "_record")
@@ -80,7 +81,7 @@ class AioShareRecord:
 
     @property
     def data(self) -> ConsumerRecord:
-        """The record itself, in the form in which a consumer returns it."""
+        """The record's content, as a ConsumerRecord."""
         return self._record.data
 
     @property
@@ -130,27 +131,30 @@ class AioShareRecord:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was accepted, released or rejected, or if its lock is lost."""
+        """True if the application has accepted, released or rejected the record, or if its
+        acquisition lock has expired."""
         return self._record.is_settled
 
     def accept(self) -> AioPendingAcknowledgement:
-        """Acknowledge that the record was processed.
+        """Acknowledge that the application has processed the record.
 
         Raises RefusedError if the record was already accepted, released or rejected.
         """
         return self._act(self._record.accept)
 
     def release(self) -> AioPendingAcknowledgement:
-        """Let the record be delivered again at once, perhaps to another consumer."""
+        """Release the record, so that the broker delivers it again at once, perhaps to another
+        consumer."""
         return self._act(self._record.release)
 
     def reject(self) -> AioPendingAcknowledgement:
-        """Archive the record, because it can never be processed.  It is not delivered again."""
+        """Reject the record because it can never be processed. The broker archives it and does not
+        deliver it again."""
         return self._act(self._record.reject)
 
     def renew(self) -> AioPendingAcknowledgement:
-        """Restart the lock's timeout, because processing takes longer (KIP-1222, brokers from Kafka
-        4.2)."""
+        """Restart the timeout of the record's acquisition lock, because processing takes longer
+        (KIP-1222, brokers from Kafka 4.2 on)."""
         return self._act(self._record.renew)
 
     def _act(self, act: Callable[[], PendingAcknowledgement]) -> AioPendingAcknowledgement:
@@ -164,8 +168,8 @@ class AioShareRecord:
 class AioShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` apply to the records of the batch that were not
-    accepted, released or rejected individually.
+    `accept`, `release`, `reject` and `renew` apply to those records of the batch that the
+    application has not accepted, released or rejected one by one.
     """
 
     __slots__ = ("_batch", "_bridge")
@@ -176,7 +180,8 @@ class AioShareBatch:
 
     @property
     def records(self) -> RecordBatch:
-        """The records, with their columns: `for value in batch.records.values`."""
+        """The records as a RecordBatch, which also gives access to their columns: `for value in
+        batch.records.values`."""
         return self._batch.records
 
     @property
@@ -191,23 +196,24 @@ class AioShareBatch:
 
     @property
     def is_settled(self) -> bool:
-        """True if each record was accepted, released or rejected, or its lock is lost."""
+        """True if each record was accepted, released or rejected, or its acquisition lock has
+        expired."""
         return self._batch.is_settled
 
     def accept(self) -> AioPendingAcknowledgement:
-        """Acknowledge that the records were processed."""
+        """Acknowledge that the application has processed the records."""
         return AioPendingAcknowledgement(self._bridge, self._batch.accept)
 
     def release(self) -> AioPendingAcknowledgement:
-        """Let the records be delivered again at once."""
+        """Release the records, so that the broker delivers them again at once."""
         return AioPendingAcknowledgement(self._bridge, self._batch.release)
 
     def reject(self) -> AioPendingAcknowledgement:
-        """Archive the records, because they can never be processed."""
+        """Reject the records because they can never be processed. The broker archives them."""
         return AioPendingAcknowledgement(self._bridge, self._batch.reject)
 
     def renew(self) -> AioPendingAcknowledgement:
-        """Restart the timeout of the records' locks (KIP-1222)."""
+        """Restart the timeout of the records' acquisition locks (KIP-1222)."""
         return AioPendingAcknowledgement(self._bridge, self._batch.renew)
 
     def __len__(self) -> int:
@@ -222,7 +228,7 @@ class AioShareBatch:
 
 
 class AioShareConsumer(Bridge[ShareConsumer]):
-    """A share consumer for asyncio.  `open_share_consumer` creates it."""
+    """Share consumer for asyncio. Created by `open_share_consumer`."""
 
     client_instance_id = asked(ShareConsumer.client_instance_id)
     subscribe = done(ShareConsumer.subscribe)
@@ -230,7 +236,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     stop = done(ShareConsumer.stop)
 
     async def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics."""
+        """Return the names of the subscribed topics."""
 
         async def ask() -> frozenset[str]:
             return self._kept.value.subscription
@@ -254,7 +260,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
         return await self._run(ask)
 
     async def in_hand_count(self) -> int:
-        """Return the number of records that are locked for this consumer and not yet accepted,
+        """Return the number of records that this consumer has acquired and not yet accepted,
         released or rejected."""
 
         async def ask() -> int:
@@ -272,7 +278,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     ) -> None:
         """Call a handler for each record, as `ottla.client.ShareConsumer.work` does.
 
-        The handler is a coroutine function that runs in the asyncio loop.
+        The handler is an async function that runs in the asyncio event loop.
         """
 
         async def bridged(record: ShareRecord) -> None:
@@ -293,7 +299,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     ) -> list[AioShareRecord]:
         """Return the next records, as `ottla.client.ShareConsumer.poll` does.
 
-        If the call is cancelled, its records are released.
+        If the call is cancelled, the records that it would have returned are released.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return [record for batch in batches for record in batch]
@@ -303,7 +309,7 @@ class AioShareConsumer(Bridge[ShareConsumer]):
     ) -> list[AioShareBatch]:
         """Return the next records as batches, as `ottla.client.ShareConsumer.poll_batches` does.
 
-        If the call is cancelled, its records are released.
+        If the call is cancelled, the records that it would have returned are released.
         """
 
         async def ask() -> list[ShareBatch]:
@@ -326,9 +332,10 @@ class AioShareConsumer(Bridge[ShareConsumer]):
         return AioShareRecord(self, found)
 
     def processing(self, record: AioShareRecord) -> AbstractContextManager[None]:
-        """Return a context manager whose block is the processing of a record.
+        """Return a context manager for the block of code that processes a record. The block becomes
+        an OpenTelemetry span if the program uses OpenTelemetry.
 
-        It works as `ottla.client.ShareConsumer.processing` does.
+        See `ottla.client.ShareConsumer.processing`.
         """
         if not self._kept.is_open:
             raise ClientClosedError

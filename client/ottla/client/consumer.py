@@ -1,8 +1,9 @@
 """The consumer: reads the records of partitions in order, from given positions.
 
-`async with open_consumer(…) as consumer`, then `assign`, or `subscribe` as a member of a group,
-then `poll` or `async for`.  Records are fetched ahead in the background; a position advances when a
-record is returned.  A permanent error of the background tasks is raised by the next poll.
+Open it with `async with open_consumer(…) as consumer`. Then call `assign`, or `subscribe` to join a
+group, and read with `poll` or `async for`. The consumer fetches records ahead in the background; a
+position advances when a record is returned. If a background task fails permanently, the next poll
+raises its error.
 """
 
 import logging
@@ -54,17 +55,18 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 LOG = logging.getLogger("ottla.client")
 
 TRACED = "ottla.client.traced_consumer:TracedConsumer"
-"""Import path of the consumer class for programs that have set an OpenTelemetry provider."""
+"""Import path of the consumer class that is used if the program has set an OpenTelemetry
+provider."""
 
 T = TypeVar("T")
 
 RECORDS_PER_LOOK = 64
-"""Number of records that the iterator returns before it yields to other tasks.  A smaller number
-yields more often; a larger number delays other tasks."""
+"""Number of records that the async iterator returns before it yields to other tasks. A smaller
+number yields more often; a larger number delays other tasks."""
 
 
 class Consumer(ReportingClient, CallsOfOthers):
-    """An open consumer.  `open_consumer` creates it."""
+    """An open consumer. Created by `open_consumer`."""
 
     def __init__(
         self,
@@ -129,8 +131,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assigned partitions. Partitions that remain assigned keep their positions.
 
-        With a `group.id`, reading starts at the group's committed offsets. The consumer does not
-        join the group.
+        If the consumer has a `group.id`, reading starts at the group's committed offsets, but the
+        consumer does not join the group.
         """
         if self._group is not None and self._group.is_subscribed:
             raise RefusedError(
@@ -152,11 +154,10 @@ class Consumer(ReportingClient, CallsOfOthers):
         """Join the group with a subscription: to the given topics, or to all topics whose name
         matches a pattern.
 
-        A pattern matches whole names. A Python pattern is matched by this client. A
-        `SubscriptionPattern` (RE2) is matched by the coordinator, and needs
-        `group.protocol=consumer`. Topics that match a Python pattern are left out if they also
-        match the Python pattern `exclude`. Topics that are created later are matched in the same
-        way.
+        A pattern must match the whole name. This client evaluates a Python pattern. The coordinator
+        evaluates a `SubscriptionPattern` (RE2), which needs `group.protocol=consumer`. Topics that
+        match a Python pattern are left out if they also match the Python pattern `exclude`. Topics
+        that are created later are matched in the same way.
 
         The callbacks are awaited while the application waits for records:
         - `on_assigned` receives partitions that were added.
@@ -185,15 +186,16 @@ class Consumer(ReportingClient, CallsOfOthers):
         await self._member_of().leave(has_processed=True)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Stop fetching and returning records of these partitions until `resume`.
+        """Stop fetching and returning records of these partitions until `resume` is called for
+        them.
 
-        Records that were fetched already are kept.
+        The consumer keeps records that it has already fetched.
         """
         for at in partitions:
             self._positions.place(at).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Fetch and return records of these partitions again."""
+        """Continue to fetch and return records of these partitions."""
         for at in partitions:
             self._positions.place(at).is_paused = False
         self._records.unpark_all()
@@ -201,7 +203,7 @@ class Consumer(ReportingClient, CallsOfOthers):
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
+        """The partitions for which `pause` is in effect."""
         return frozenset(at for at in self._positions if self._positions.place(at).is_paused)
 
     # Positions.
@@ -249,8 +251,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._wake_all()
 
     async def position(self, at: TopicPartition) -> Offset:
-        """Return the offset of the next record that the application will receive.  Waits until it
-        is known."""
+        """Return the offset of the next record that the application will receive. Waits until the
+        offset is known."""
         place = self._positions.place(at)
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(self._config.default_api_timeout_ms / 1_000):
@@ -279,8 +281,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return, for each partition, the first offset whose record has a timestamp at or after a
-        time in ms.
+        """Return, for each partition, the first offset whose record has a timestamp at or after the
+        given time in ms since 1970.
 
         The offset is -1 if there is no such record.
         """
@@ -294,7 +296,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the positions of all assigned partitions, or the given offsets.
+        """Commit the given offsets, or the positions of all assigned partitions if `offsets` is
+        None.
 
         A given offset must be the offset of the next record to process. Raises RefusedError with
         ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the
@@ -307,11 +310,12 @@ class Consumer(ReportingClient, CallsOfOthers):
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> PendingCommit:
-        """Commit as `commit` does, in the background. The returned PendingCommit may be awaited.
+        """Start a commit in the background, by the rules of `commit`. The returned PendingCommit
+        may be awaited.
 
-        Commits reach the coordinator in the order of the calls. If a failed commit is not awaited,
-        the next poll raises its error. All commits have ended before partitions are revoked and
-        before the consumer is closed.
+        Commits reach the coordinator in the order of the calls. If the application does not await a
+        failed commit, the next poll raises its error. The consumer waits for all its commits before
+        partitions are revoked and before it is closed.
         """
         return self._commit(offsets, is_awaited=False)
 
@@ -331,13 +335,13 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets of the group in `partitions`. Partitions without a committed
-        offset are absent."""
+        """Return the committed offsets of the consumer's group in `partitions`. Partitions without
+        a committed offset are not in the result."""
         return await self._member_of().committed(partitions)
 
     def group_metadata(self) -> Membership:
-        """Return the group membership to commit under: group, member id, and generation or member
-        epoch.
+        """Return the ids under which the consumer commits offsets: group, member id, and generation
+        or member epoch.
 
         Raises RefusedError if the consumer is not a member of a group at present.
         """
@@ -346,7 +350,8 @@ class Consumer(ReportingClient, CallsOfOthers):
 
     @property
     def coordinator_address(self) -> str | None:
-        """Address of the group's coordinator as `host:port`, or None if it is unknown."""
+        """Address of the group's coordinator as `host:port`, or None if the coordinator is
+        unknown."""
         return self._member_of().coordinator_address
 
     def _member_of(self) -> Group:
@@ -363,7 +368,7 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the next records.  Waits until there is at least one.
+        """Wait until there are records, and return the next ones.
 
         Returns an empty list after `timeout_s` seconds without a record.
         """
@@ -380,12 +385,13 @@ class Consumer(ReportingClient, CallsOfOthers):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[RecordBatch]:
-        """Return the next records as batches, each of one partition: `for value in batch.values`.
+        """Wait until there are records, and return the next ones as batches, each of one partition:
+        `for value in batch.values`.
 
-        This costs a fraction of the CPU time of `poll`, since only columns that are used are
-        decoded.  All batches together have at most `record_count_max` records (default
-        `max.poll.records`) and about `bytes_max` bytes, but at least one record.  Positions and
-        commits work as for `poll`.
+        This costs a fraction of the CPU time of `poll`, because only the columns that the
+        application uses are decoded. All batches together have at most `record_count_max` records
+        (default `max.poll.records`) and about `bytes_max` bytes, but at least one record. Positions
+        and commits work as for `poll`.
         """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
@@ -397,11 +403,11 @@ class Consumer(ReportingClient, CallsOfOthers):
         return await self._next_batches(count, bytes_max, timeout_s)
 
     def processing(self, record: ConsumerRecord) -> AbstractContextManager[None]:
-        """Return a context manager whose block is the processing of a record.
+        """Return a context manager for the block of code that processes a record.
 
-        Use it as `with consumer.processing(record):`.  If the program has set an OpenTelemetry
-        provider, the block becomes a span, which is the current span inside the block and a child
-        of the span that sent the record.  Otherwise the context manager does nothing.
+        Use it as `with consumer.processing(record):`. If the program has set an OpenTelemetry
+        provider, the block becomes the current span, which is a child of the span that sent the
+        record. Otherwise the context manager does nothing.
         """
         return nullcontext()
 
@@ -708,7 +714,7 @@ check_all_calls(Consumer)
 
 
 def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
-    """Move the positions of partitions back to the first of `records` in each partition. Partitions
+    """For each partition, move the position back to the first record of it in `records`. Partitions
     that are no longer assigned are skipped."""
     firsts: dict[TopicPartition, int] = {}
     for record in records:

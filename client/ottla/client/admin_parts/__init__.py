@@ -1,4 +1,4 @@
-"""The calls of the admin client, by subject.  `ottla.client.admin` combines them in one class.
+"""Methods of the admin client, grouped by subject. `ottla.client.admin` combines them in one class.
 
 admin_calls.py      common base class: the cluster, a timeout, retries
 admin_topics.py     topics, partitions, records

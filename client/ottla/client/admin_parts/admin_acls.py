@@ -22,7 +22,7 @@ from ottla.wire.messages.describe_acls_response import DescribeAclsResponse
 
 
 class AclCalls(AdminCalls):
-    """The admin calls for ACLs."""
+    """Methods of the admin client that describe, create and delete ACLs."""
 
     async def describe_acls(self, wanted: AclFilter) -> list[AclEntry]:
         """Return the ACLs that match a filter, sorted.
@@ -47,8 +47,8 @@ class AclCalls(AdminCalls):
     async def create_acls(self, entries: Sequence[AclEntry]) -> None:
         """Create ACLs. ACLs that exist already are left unchanged.
 
-        If some ACLs are refused, all others are created nevertheless, and the RefusedError of the
-        first refused one is raised.
+        If the cluster refuses some of the ACLs, it nevertheless creates all others. The
+        RefusedError of the first refused ACL is then raised.
         """
         request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await self._retry_until_timeout(
@@ -136,7 +136,7 @@ def _entry(
 
 
 def creation_of(entry: AclEntry) -> AclCreation:
-    """Return the entry of a CreateAcls request that creates an ACL."""
+    """Return the entry of a CreateAcls request for one ACL."""
     return AclCreation(
         resource_type=entry.resource_type,
         resource_name=entry.resource_name,

@@ -1,7 +1,6 @@
-"""Admin calls for the brokers of the cluster and their log directories.
+"""Admin calls that describe the brokers of a cluster and their log directories.
 
-They are separate from the other admin calls, so that a command that needs only these imports less
-code.
+They are in a module of their own, so that a command that needs only these calls imports less code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,8 +28,8 @@ class BrokerDescription(NamedTuple):
     port: int
     rack: str | None
     is_fenced: bool = False
-    """True if the broker is registered but fenced. Always False if the broker that responded is too
-    old to report it."""
+    """True if the broker is registered but fenced. Always False if the responding broker is too old
+    to report fenced brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +39,22 @@ class ClusterDescription:
     cluster_id: str
     """Id of the cluster."""
     controller: NodeId
-    """Id of the node to which requests for the controller are sent: a broker or a controller."""
+    """Id of the node that accepts requests for the controller. It may be a broker, which forwards
+    them, or a controller."""
     brokers: tuple[BrokerDescription, ...]
     """The brokers of the cluster."""
 
 
 class ReplicaOnDisk(NamedTuple):
-    """One replica in one log directory, with its size in bytes and its lag."""
+    """One replica in a log directory of a broker, with its size and its lag."""
 
     size_bytes: int
     offset_lag: Offset
-    """Lag of the replica, in records: behind the high watermark or, for a future replica, behind
-    the replica that it will replace."""
+    """Lag of the replica, in records. It is measured from the high watermark or, for a future
+    replica, from the end of the replica that it will replace."""
     is_future: bool
-    """True for a future replica: a copy that is being built in this directory because the replica
-    is moved here from another log directory of the broker."""
+    """True for a future replica: a copy that the broker is building in this directory, because it
+    moves the replica here from another of its log directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +64,21 @@ class LogDirDescription:
     path: str
     """Path of the directory."""
     error: ErrorCode
-    """NONE, or the reason why the directory is offline."""
+    """Error code that tells why the directory is offline, or NONE if it is online."""
     total_bytes: int | None
-    """Size of the file system of the directory, in bytes.  None if the broker did not report it."""
+    """Size, in bytes, of the file system that contains the directory. None if the broker did not
+    report it."""
     usable_bytes: int | None
-    """Free space of the file system of the directory, in bytes.  None if the broker did not report
-    it."""
+    """Free space, in bytes, of the file system that contains the directory. None if the broker did
+    not report it."""
     replicas: Mapping[TopicPartition, ReplicaOnDisk]
     """Replicas in the directory, by partition."""
     is_cordoned: bool = False
-    """True if the directory accepts no new replica."""
+    """True if the directory accepts no new replicas (KIP-1066)."""
 
 
 class BrokerCalls(AdminCalls):
-    """The admin calls for brokers."""
+    """Methods of the admin client that describe brokers and their log directories."""
 
     async def describe_cluster(self, *, has_fenced: bool = False) -> ClusterDescription:
         """Return the cluster's id, its controller and its brokers.
@@ -105,7 +106,8 @@ class BrokerCalls(AdminCalls):
     ) -> list[LogDirDescription]:
         """Return the log directories of a broker, and the replicas in them.
 
-        Only the replicas of `partitions` are included, or all replicas if it is None.
+        With `partitions`, only the replicas of these partitions are included. None includes all
+        replicas.
         """
         wanted = None
         if partitions is not None:

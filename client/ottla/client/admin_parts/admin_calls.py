@@ -1,5 +1,5 @@
-"""The parts that all admin calls share: the base class, the opening of an admin client, and
-conversions of errors and partitions from and to requests."""
+"""Code that all admin calls share: their base class, the function that opens an admin client, and
+conversions of errors and partitions."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 RETRY_WAIT_S = 0.1
 ANSWER_WAIT_S = 5.0
-"""Time in seconds that the client waits for a response beyond the timeout in the request. It
-matters for calls that the broker answers only when that timeout ends.
+"""Time in seconds that the client waits for a response after the timeout in the request has ended.
+A broker may respond only at the end of that timeout.
 
-With a smaller value, a slow network turns the broker's reason into a lost connection. With a larger
-value, a broker that does not respond is noticed later.
+With a smaller value, the client of a slow network reports a lost connection instead of the broker's
+error. With a larger value, the client notices later that a broker does not respond.
 """
 
 
@@ -44,7 +44,7 @@ class AdminCalls(ReportingClient):
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that all calls are sent to."""
+        """Metadata of the cluster and connections to its brokers, which all admin calls use."""
         return self._cluster
 
     async def _retry_until_timeout(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -69,7 +69,7 @@ async def open_calls(
     enable_metrics_push: bool = False,
     recovery: MetadataRecovery = DEFAULT_RECOVERY,
 ) -> AsyncIterator[C]:
-    """Open and yield an admin client that has only the calls of the class `calls`."""
+    """Open and yield an admin client that has only the methods of the class `calls`."""
     async with (
         open_cluster(
             addresses_of(bootstrap),
@@ -104,15 +104,16 @@ def refusal_of(code: int, message: str | None = None) -> RefusedError | None:
 
 
 def granted(outcome: T | RefusedError) -> T:
-    """Return the result for one item of a request.  Raises the RefusedError if the item was
-    refused."""
+    """Return the result for one item of a request. Raises the RefusedError if the broker refused
+    the item."""
     if isinstance(outcome, RefusedError):
         raise outcome
     return outcome
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of the partitions by topic, in the form that requests use."""
+    """Group partitions by topic, as requests contain them. Returns the partition numbers of each
+    topic."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)

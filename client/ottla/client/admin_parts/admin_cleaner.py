@@ -1,8 +1,8 @@
 """Admin calls for log cleaners: the state of log compaction, requests for cleaning passes, and
-retries of failed ones.
+retries of failed passes.
 
-Each broker compacts its own replicas, so each request is sent to one broker. Only Ottla's brokers
-support these requests.
+Each broker compacts only its own replicas, so each request is sent to one broker. Only brokers of
+Ottla support these requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,15 +25,16 @@ from ottla.wire.messages.describe_cleaner_response import (
 )
 
 PARTITIONS_PER_REQUEST = 100
-"""Maximum number of partitions in one request for cleaning passes or retries. Brokers refuse more.
-"""
+"""Maximum number of partitions in one request for cleaning passes or for retries. A broker refuses
+requests with more."""
 
 
 class CleaningPass(NamedTuple):
-    """Statistics of the last cleaning pass over a log since its broker started."""
+    """Statistics of the latest cleaning pass over one log. Passes before the start of the broker do
+    not count."""
 
     ended_ms: int
-    """Time when the pass ended, in ms since 1970, by the clock of the broker."""
+    """Time when the pass ended, in ms since 1970, on the broker's clock."""
     duration_ms: int
     """Duration of the pass, in ms."""
     read_bytes: int
@@ -43,7 +44,7 @@ class CleaningPass(NamedTuple):
     read_record_count: int
     """Number of records that the pass read."""
     written_record_count: int
-    """Number of records that the pass kept."""
+    """Number of records that the pass kept and wrote to the new segments."""
 
     @property
     def saved_bytes(self) -> int:
@@ -53,7 +54,7 @@ class CleaningPass(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCleaning:
-    """State of compaction of one replica."""
+    """State of log compaction for one replica."""
 
     state: str
     """State of the log: idle, due, asked for, cleaning, paused, failed, set aside, offline or not
@@ -63,7 +64,7 @@ class LogCleaning:
     retry_in_ms: int | None
     """Time until a failed cleaning is retried, in ms.  None if no retry is scheduled."""
     is_wanted: bool
-    """True if a cleaning pass was requested for this log but has not started yet."""
+    """True if a client has requested a cleaning pass of this log that has not started yet."""
     clean_bytes: int
     """Size of the part of the log that is already compacted, in bytes."""
     cleanable_bytes: int
@@ -72,15 +73,14 @@ class LogCleaning:
     first_dirty_offset: Offset
     """First offset after the part of the log that is already compacted."""
     end_offset: Offset
-    """End of the range that the next pass would compact: the offset after its last record. The
-    range starts at `first_dirty_offset`."""
+    """Offset after the last record that the next pass would compact. The pass starts to compact at
+    `first_dirty_offset`."""
     last: CleaningPass | None
-    """Statistics of the last pass of this log.  None before the first pass."""
+    """Statistics of the latest cleaning pass of this log. None before the first pass."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Ratio of the bytes that are not compacted yet to all bytes that the next pass would
-        read."""
+        """Share of the bytes read by the next pass that are not compacted yet, from 0 to 1."""
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
 
@@ -91,40 +91,40 @@ class CleanerDescription:
     node: NodeId
     """Id of the broker."""
     now_ms: int
-    """Time of the broker when it responded, in ms since 1970."""
+    """Time on the broker's clock when it responded, in ms since 1970."""
     thread_count: int
-    """Number of cleaner processes of the broker."""
+    """Number of worker processes of the log cleaner."""
     pass_count: int
     """Number of cleaning passes since the broker started."""
     failure_count: int
     """Number of cleaning passes that failed since the broker started."""
     died_worker_count: int
-    """Number of cleaner processes that died since the broker started."""
+    """Number of worker processes of the log cleaner that died since the broker started."""
     read_bytes: int
     """Bytes that all cleaning passes read since the broker started."""
     written_bytes: int
     """Bytes that all cleaning passes wrote since the broker started."""
     logs: Mapping[TopicPartition, LogCleaning]
-    """State of each compacted log of the broker, by partition."""
+    """State of compaction for each compacted log of the broker, by partition."""
 
 
 class CleaningAnswer(NamedTuple):
     """Result of a request to compact one log, or to retry its compaction."""
 
     refusal: RefusedError | None
-    """Reason why the request was refused, or None if it was accepted."""
+    """Reason why the broker refused the request, or None if it accepted the request."""
     note: str | None
-    """Reason why the accepted request leads to no cleaning pass of this log. None if a pass will
-    run, or if the request was refused."""
+    """Reason why no cleaning pass of this log follows although the broker accepted the request.
+    None if a pass follows, or if the broker refused the request."""
 
 
 class CleanerCalls(AdminCalls):
-    """The admin calls for log compaction."""
+    """Methods of the admin client that describe and control log compaction."""
 
     async def describe_cleaner(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> CleanerDescription:
-        """Return the state of the log cleaner of a broker.
+        """Return the state of a broker's log cleaner.
 
         The result contains the logs of `partitions`, or all compacted logs if `partitions` is None.
         """
@@ -159,17 +159,17 @@ class CleanerCalls(AdminCalls):
         """Request that a broker compacts the logs of these partitions next, even if they contain
         few dirty bytes.
 
-        Returns the result of each partition.
+        Returns the broker's answer for each partition.
         """
         return await self._ask_cleaner(node, partitions, is_retry=False)
 
     async def retry_cleaning(
         self, node: NodeId, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CleaningAnswer]:
-        """Request that a broker retries the cleaning of logs for which it has failed: of
-        `partitions`, or of all logs whose cleaning failed.
+        """Request that a broker compacts logs again whose compaction has failed. None for
+        `partitions` means all logs whose compaction has failed.
 
-        Returns the result of each partition.
+        Returns the broker's answer for each partition.
         """
         return await self._ask_cleaner(node, partitions, is_retry=True)
 

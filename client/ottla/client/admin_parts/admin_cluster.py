@@ -1,5 +1,5 @@
-"""Admin calls for the cluster as a whole: the quorum of controllers, its voters, and the
-features."""
+"""Admin calls for the cluster as a whole: the controller quorum, its voters, and the feature
+levels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,8 @@ FEATURES_FROM = 3
 
 
 class QuorumReplica(NamedTuple):
-    """A voter or observer of the metadata log, as the leader of the quorum reports it."""
+    """A node that replicates the metadata log, as voter or observer. The leader of the quorum
+    reports it."""
 
     node: NodeId
     directory_id: UUID
@@ -47,7 +48,7 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """State of the quorum of controllers."""
+    """State of the controller quorum."""
 
     leader: NodeId
     """Id of the active controller."""
@@ -60,16 +61,17 @@ class QuorumDescription:
     observers: tuple[QuorumReplica, ...]
     """Observers of the quorum: the brokers, which only replicate the metadata log."""
     addresses: Mapping[NodeId, tuple[str, int]]
-    """Host and port of the first listener of each controller.  Empty if the responding broker is
-    too old to report them."""
+    """Host and port of each controller's first listener, by node id. Empty if the responding broker
+    is too old to report addresses."""
     problems: str = ""
-    """Present problems of the quorum or of the leader's disk, one per line."""
+    """Current problems of the quorum or of the leader's disk, one per line."""
     warnings: str = ""
-    """Imminent problems of the leader's disk, which an operator can still prevent, one per line."""
+    """Problems of the leader's disk that will occur unless an operator prevents them, one per
+    line."""
 
 
 class FeatureUpdateKind(IntEnum):
-    """Direction of a change of a feature's level."""
+    """Kind of change of a feature level: upgrade, or one of two kinds of downgrade."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -79,8 +81,8 @@ class FeatureUpdateKind(IntEnum):
 
 
 class FeatureLevels(NamedTuple):
-    """Levels of one feature: the finalized level in the cluster, and the levels that a broker
-    supports."""
+    """Levels of one feature: the level that is finalized in the cluster, and the range that a
+    broker supports."""
 
     finalized: int
     """Finalized level in the cluster.  0 if the feature is disabled."""
@@ -91,14 +93,14 @@ class FeatureLevels(NamedTuple):
 
 
 class ClusterCalls(AdminCalls):
-    """The admin calls for the cluster as a whole."""
+    """Methods of the admin client for the cluster as a whole."""
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Return the state of the quorum of controllers.  Waits while the quorum has no leader."""
+        """Return the state of the controller quorum. Waits while the quorum has no leader."""
         return await self._retry_until_timeout(self.ask_quorum)
 
     async def ask_quorum(self) -> QuorumDescription:
-        """Return the state of the quorum of controllers, by a single request without retries.
+        """Return the state of the controller quorum, by a single request without retries.
 
         Raises RefusedError if the quorum has no leader.
         """
@@ -131,14 +133,14 @@ class ClusterCalls(AdminCalls):
         *,
         ack_when_committed: bool = True,
     ) -> None:
-        """Add a running controller, which already replicates the leader's log, to the voters of the
-        quorum.
+        """Add a running controller to the voters of the quorum. The controller must already
+        replicate the leader's metadata log.
 
-        `listeners` are the controller's endpoints, as host and port by listener name. Returns when
-        the new set of voters is committed, or, without `ack_when_committed`, when it is appended.
-        Sends a single request. Raises RefusedError if the change is refused. After
-        REQUEST_TIMED_OUT or a lost connection, the change may still take effect: `describe_quorum`
-        shows it.
+        `listeners` contains host and port of each listener of the controller, by listener name.
+        Returns when the new set of voters is committed or, without `ack_when_committed`, as soon as
+        the leader has appended it to its log. Sends a single request. Raises RefusedError if the
+        change is refused. After REQUEST_TIMED_OUT or a lost connection, the change may still take
+        effect: `describe_quorum` shows it.
         """
         request = AddRaftVoterRequest(
             cluster_id=None,
@@ -168,8 +170,8 @@ class ClusterCalls(AdminCalls):
         raise_for(answer.error_code, answer.error_message)
 
     async def unregister_controller(self, node: int) -> None:
-        """Delete the registration of a controller that was removed. A controller that is still
-        running registers again.
+        """Delete the registration of a controller that is no longer a voter. A controller that is
+        still running registers itself again.
 
         Sends a single request. Raises RefusedError if the controller is the active one, or is not
         registered.
@@ -203,10 +205,11 @@ class ClusterCalls(AdminCalls):
         kind: FeatureUpdateKind = FeatureUpdateKind.UPGRADE,
         is_dry_run: bool = False,
     ) -> None:
-        """Finalize levels of features: either all of them or none. Level 0 disables a feature.
+        """Change the finalized levels of features. Either all changes are made or none. Level 0
+        disables a feature.
 
-        With `is_dry_run`, the levels are only checked. Raises RefusedError if a node does not
-        support a level, or if a feature must not be lowered to it.
+        With `is_dry_run`, the cluster only checks the changes. Raises RefusedError if a node does
+        not support a level, or if a feature must not be lowered to it.
         """
         request = UpdateFeaturesRequest(
             timeout_ms=self._timeout_ms,

@@ -29,12 +29,12 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
-"""Kinds of resources whose settings only the broker itself can report."""
+"""Kinds of resources whose settings must be requested from one particular broker."""
 
 
 class ConfigResource(NamedTuple):
-    """A resource that has settings.  A resource of the kind BROKER with an empty name stands for
-    all brokers."""
+    """A resource that has settings. The kind BROKER with an empty name stands for the cluster-wide
+    defaults of all brokers."""
 
     kind: ConfigKind
     """Kind of the resource."""
@@ -43,8 +43,8 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A setting's value at one level, such as the topic, the broker or the default. Synonyms are
-    listed in order of precedence."""
+    """Value of a setting at one level, such as the topic, the broker, or Kafka's default. The
+    synonyms of a setting are listed in order of precedence."""
 
     name: str
     value: str | None
@@ -52,28 +52,28 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A setting, its value in force and the source of the value."""
+    """A setting with its effective value and the source of that value."""
 
     value: str | None
-    """Value in force.  None if the setting is secret, or has no value."""
+    """Effective value. None if the setting is secret or has no value."""
     source: ConfigSource
-    """Source of the value: a topic, a broker, a default, and so on."""
+    """Source of the effective value: a topic, a broker, a default, and so on."""
     is_read_only: bool
     """True if a change of the setting takes effect only after a restart."""
     is_sensitive: bool
-    """True if the setting is secret: its value is not reported."""
+    """True if the setting is secret. Its value is then not reported."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """Values of the setting at every level where it is set, in order of precedence. Empty unless
-    synonyms were requested."""
+    """Values of the setting at all levels where it is set, in order of precedence. Empty unless the
+    caller requested synonyms."""
     documentation: str | None = None
-    """Description of the setting.  None unless documentation was requested."""
+    """Description of the setting. None unless the caller requested documentation."""
     type: int = 0
-    """Kafka's number of the value's type.  0 if the broker is too old to report it."""
+    """Kafka's number of the value's type. 0 if the broker is too old to report the type."""
 
     @property
     def default(self) -> str | None:
-        """Value that applies if the setting is not set anywhere.  Available only if synonyms were
-        requested."""
+        """Value that applies if the setting is not set anywhere. It is known only if the caller
+        requested synonyms."""
         defaults = (one.value for one in self.synonyms if one.source is ConfigSource.DEFAULT)
         return next(defaults, None)
 
@@ -95,11 +95,12 @@ class Subtract:
 
 
 ConfigChange: TypeAlias = str | Append | Subtract | None
-"""A change of a setting: a new value, a change of a list, or None to restore the default."""
+"""Change of one setting: a new value, an addition to or removal from a list, or None to restore the
+default."""
 
 
 class ConfigCalls(AdminCalls):
-    """The admin calls for settings."""
+    """Methods of the admin client that describe and change settings."""
 
     async def describe_configs(
         self,
@@ -109,8 +110,8 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Return the values in force of a resource's settings: the settings in `keys`, or all
-        settings."""
+        """Return the effective settings of a resource: those in `keys`, or all if `keys` is
+        None."""
         outcomes = await self.try_describe_configs(
             [resource],
             keys=keys,
@@ -127,11 +128,12 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | RefusedError]:
-        """Return the settings in force of each resource, or a RefusedError for a resource whose
+        """Return the effective settings of each resource, or a RefusedError for a resource whose
         settings cannot be read.
 
-        The result contains the settings named by `keys`, or all settings. A single request is sent,
-        without retries, to the broker that is responsible for the first resource.
+        The result contains the settings named by `keys`, or all settings if `keys` is None. A
+        single request is sent, without retries, to the broker that is responsible for the first
+        resource.
         """
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
@@ -157,11 +159,11 @@ class ConfigCalls(AdminCalls):
         }
 
     async def topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
-        """Return all settings of a topic that are in force."""
+        """Return all settings of a topic with their effective values."""
         return await self.describe_configs(ConfigResource(ConfigKind.TOPIC, topic))
 
     async def broker_configs(self, node: NodeId) -> dict[str, ConfigEntry]:
-        """Return all settings of a broker that are in force there."""
+        """Return all settings of a broker with their effective values."""
         return await self.describe_configs(ConfigResource(ConfigKind.BROKER, str(node)))
 
     async def alter_configs(
@@ -193,8 +195,8 @@ class ConfigCalls(AdminCalls):
     ) -> dict[ConfigResource, RefusedError | None]:
         """Make the same changes to each resource, by a single request without retries.
 
-        Returns the refusal of each resource, or None. The request is sent to the broker that is
-        responsible for the first resource.
+        Returns, for each resource, the RefusedError or None if the changes were made. The request
+        is sent to the broker that is responsible for the first resource.
         """
         alterations = [_alteration(key, change) for key, change in changes]
         request = IncrementalAlterConfigsRequest(

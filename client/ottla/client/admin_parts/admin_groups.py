@@ -39,15 +39,16 @@ from ottla.wire.messages.offset_delete_response import OffsetDeleteResponse
 R = TypeVar("R", bound=Message)
 
 STATES_FROM, TYPES_FROM = 4, 5
-"""First versions of ListGroups that filter groups by state and by type."""
+"""First version of ListGroups that can filter groups by state, and first version that can filter
+them by type."""
 NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 DEAD = "Dead"
 CLASSIC_MEMBER = 0
-"""Number that ConsumerGroupDescribe uses for a member of the classic protocol."""
+"""Number in a ConsumerGroupDescribe response that marks a member of the classic protocol."""
 
 
 class GroupType(Enum):
-    """Protocol of a group or of a member."""
+    """Rebalance protocol of a group or of a member."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -57,12 +58,12 @@ class GroupType(Enum):
     STREAMS = "streams"
     """A group of Kafka Streams (KIP-1071), whose coordinator assigns tasks."""
     UNKNOWN = ""
-    """Unknown type: the broker is too old to report it, or this client does not know it."""
+    """The broker is too old to report the type, or this client does not know the reported type."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a coordinator's list of its groups."""
+    """A group, as listed by its coordinator."""
 
     group_id: str
     """Id of the group."""
@@ -70,12 +71,12 @@ class GroupListing:
     """Protocol type of the group: "consumer", "connect" or another. Empty if the group has only
     committed offsets."""
     state: str
-    """Kafka's name of the state, such as Empty, Stable or PreparingRebalance. Empty text if the
-    broker is too old to report it."""
+    """Kafka's name of the state, such as Empty, Stable or PreparingRebalance. An empty text if the
+    broker is too old to report the state."""
     type: GroupType
-    """Protocol of the group."""
+    """Rebalance protocol of the group."""
     coordinator: NodeId
-    """Broker that coordinates the group."""
+    """Id of the broker that coordinates the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,11 @@ class GroupMemberDescription:
     host: str
     assignment: frozenset[TopicPartition]
     target: frozenset[TopicPartition] | None = None
-    """Target assignment of the member.  None in a classic group."""
+    """Target assignment of the member (KIP-848). None in a group of the classic protocol."""
     member_epoch: int | None = None
     type: GroupType = GroupType.CLASSIC
-    """Protocol of the member.  A group of the consumer protocol may have classic members."""
+    """Rebalance protocol of the member. A group of the consumer protocol may have members that use
+    the classic protocol."""
     rack: str | None = None
     topics: tuple[str, ...] | None = None
     """Topics that the member subscribes to by name.  None if the coordinator does not know them."""
@@ -105,7 +107,7 @@ class GroupDescription:
     group_id: str
     """Id of the group."""
     type: GroupType
-    """Protocol of the group."""
+    """Rebalance protocol of the group."""
     state: str
     """Kafka's name of the state, as the coordinator reports it."""
     assignor: str
@@ -113,22 +115,23 @@ class GroupDescription:
     members: tuple[GroupMemberDescription, ...]
     """The members of the group."""
     group_epoch: int | None = None
-    """Group epoch (KIP-848).  It rises whenever the target assignment has to be computed again."""
+    """Group epoch (KIP-848). The coordinator increases it whenever a new target assignment has to
+    be computed."""
     assignment_epoch: int | None = None
-    """Epoch of the target assignment (KIP-848)."""
+    """Group epoch for which the target assignment was computed (KIP-848)."""
     protocol_type: str = "consumer"
     """Protocol type of the group, such as "consumer" or "connect". Empty if the group has only
     committed offsets."""
 
 
 class GroupCalls(AdminCalls):
-    """The admin calls for groups."""
+    """Methods of the admin client for groups and their committed offsets."""
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators, sorted.  If `states` or `types` are given, only
-        matching groups are returned."""
+        """Return the groups of all coordinators, sorted. With `states` or `types`, only groups in
+        one of these states, or of one of these types, are returned."""
         found: dict[str, GroupListing] = {}
         brokers = (await self._cluster.metadata([])).brokers
         for node in sorted(NodeId(broker.node_id) for broker in brokers):
@@ -186,7 +189,8 @@ class GroupCalls(AdminCalls):
     async def group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Committed]:
-        """Return the committed offsets of a group in `partitions`, or in all partitions."""
+        """Return the committed offsets of a group in `partitions`, or in all partitions if
+        `partitions` is None."""
         async with self._coordinator(group_id) as coordinator:
             return await coordinator.until_it_answers(
                 lambda: fetch_offsets(coordinator, partitions), self._timeout_s
@@ -197,7 +201,7 @@ class GroupCalls(AdminCalls):
     ) -> None:
         """Set committed offsets of a group that has no members.
 
-        If partitions are refused, the RefusedError of the first one is raised.
+        If the coordinator refuses partitions, the RefusedError of the first one is raised.
         """
         for refusal in (await self.try_alter_group_offsets(group_id, offsets)).values():
             raise refusal
@@ -207,8 +211,8 @@ class GroupCalls(AdminCalls):
     ) -> dict[TopicPartition, RefusedError]:
         """Set committed offsets of a group that has no members.
 
-        Returns a RefusedError for each partition that was refused, and no entry for a partition
-        whose offset was set.
+        Returns the RefusedError of each partition that the coordinator refused. Partitions whose
+        offset was set are not in the result.
         """
         commits = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
         async with self._coordinator(group_id) as coordinator:
@@ -239,7 +243,7 @@ class GroupCalls(AdminCalls):
     async def delete_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Delete the committed offsets of a group for these partitions.
+        """Delete a group's committed offsets in these partitions.
 
         Returns the error code of each partition: NONE, or GROUP_SUBSCRIBED_TO_TOPIC if a member of
         the group is subscribed to the partition's topic.

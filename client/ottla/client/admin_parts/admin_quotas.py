@@ -21,19 +21,19 @@ from ottla.wire.messages.describe_quota_usage_request import DescribeQuotaUsageR
 from ottla.wire.messages.describe_quota_usage_response import DescribeQuotaUsageResponse
 
 QuotaOwner = tuple[QuotaEntity, ...]
-"""Entity that quotas apply to: a user, a client id, a user with a client id, or an IP address. The
-components of the tuple are sorted."""
+"""Entity that has quotas: a user, a client id, a user together with a client id, or an IP address.
+The components of the tuple are sorted."""
 
 
 class QuotaChange(NamedTuple):
-    """Changes of the quotas of one entity, such as a user. The value None removes a quota."""
+    """Changes to the quotas of one entity, such as a user. The value None removes a quota."""
 
     owner: QuotaOwner
     limits: Mapping[str, float | None]
 
 
 class QuotaUsage(NamedTuple):
-    """Usage of one quota by one client at one broker: its rate and its throttling."""
+    """Usage of one quota by one client at one broker: its measured rate and its throttle time."""
 
     node: NodeId
     key: str
@@ -44,16 +44,17 @@ class QuotaUsage(NamedTuple):
     rate: float
     """Measured rate of the client per second, in the unit of the quota."""
     throttle_ms: int
-    """Time in ms for which the broker will continue to throttle the client."""
+    """Time in ms for which the broker will still throttle the client."""
 
 
 class QuotaCalls(AdminCalls):
-    """The admin calls for quotas."""
+    """Methods of the admin client that describe and change quotas."""
 
     async def describe_quota_usage(self, node: NodeId, *, count_max: int) -> list[QuotaUsage]:
-        """Return the usage of quotas by clients at a broker, at most `count_max` entries.
+        """Return how much of their quotas clients use at one broker, in at most `count_max`
+        entries.
 
-        Clients that are throttled come first within each quota.
+        The entries of each quota start with the clients that are being throttled.
         """
         answer = await self._cluster.request(
             DescribeQuotaUsageRequest(count_max=count_max), DescribeQuotaUsageResponse, node=node
@@ -73,7 +74,7 @@ class QuotaCalls(AdminCalls):
         ]
 
     async def describe_quotas(self) -> dict[QuotaOwner, dict[str, float]]:
-        """Return all quotas, by entity and quota key."""
+        """Return all quotas of the cluster, by entity and quota key."""
         answer = await self._cluster.request(
             DescribeClientQuotasRequest(), DescribeClientQuotasResponse
         )
@@ -91,10 +92,10 @@ class QuotaCalls(AdminCalls):
     async def alter_quotas(
         self, changes: Iterable[QuotaChange], *, is_trial: bool = False
     ) -> list[RefusedError | None]:
-        """Change quotas of several entities by one request.
+        """Change the quotas of several entities by one request.
 
-        Returns the refusal of each entity in order, or None. With `is_trial`, the changes are only
-        validated.
+        Returns, for each entity in order, the RefusedError or None if its quotas were changed. With
+        `is_trial`, the changes are only validated.
         """
         request = AlterClientQuotasRequest(
             entries=[

@@ -1,5 +1,5 @@
-"""Admin calls for replicas: leader elections, reassignments, moves between log directories, and
-active producers."""
+"""Admin calls for replicas: leader elections, partition reassignments, moves between log
+directories, and active producers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -44,15 +44,16 @@ class Reassignment(NamedTuple):
     """State of a partition that is being reassigned to other brokers."""
 
     replicas: tuple[NodeId, ...]
-    """Current replicas of the partition, both old and new ones."""
+    """Brokers that have a replica of the partition at present: old and new ones."""
     adding: tuple[NodeId, ...]
-    """Brokers that are getting a replica."""
+    """Brokers to which a replica is being added."""
     removing: tuple[NodeId, ...]
-    """Brokers that are losing their replica."""
+    """Brokers from which the replica is being removed."""
 
 
 class ActiveProducer(NamedTuple):
-    """A producer that has written to a partition recently, as reported by the leader."""
+    """A producer that has recently written to a partition, as reported by the partition's
+    leader."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -60,29 +61,30 @@ class ActiveProducer(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start: Offset | None
-    """First offset of the producer's open transaction.  None if no transaction is open."""
+    """First offset of the producer's open transaction in the partition. None if no transaction is
+    open."""
 
 
 class ReplicaCalls(AdminCalls):
-    """The admin calls for replicas."""
+    """Methods of the admin client for the replicas of partitions."""
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
         """Elect the preferred replica of each partition as its leader.
 
-        `partitions` None means all partitions.  With `is_unclean`, a replica that is not in sync
-        may become the leader; records that only other replicas had are lost.  Returns the error
-        code of each partition: NONE, ELECTION_NOT_NEEDED or an error.
+        None for `partitions` means all partitions. With `is_unclean`, a replica that is not in sync
+        may become the leader; records that only other replicas had are lost. Returns the error code
+        of each partition: NONE, ELECTION_NOT_NEEDED or an error.
         """
         return _codes(await self.try_elect_leaders(partitions, is_unclean=is_unclean))
 
     async def try_elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Elect leaders as `elect_leaders` does.
+        """Elect leaders by the rules of `elect_leaders`, and return refusals with their messages.
 
-        Returns the refusal of each partition with its message, or None.
+        Returns, for each partition, the RefusedError or None if its election succeeded.
         """
         wanted = None
         if partitions is not None:
@@ -111,10 +113,10 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Reassign partitions to the given brokers; the first broker becomes the preferred leader.
+        """Reassign partitions to the given brokers. The first broker becomes the preferred leader.
 
-        The target None cancels the reassignment of a partition.  Returns the error code of each
-        partition: NONE, or the reason of the refusal.
+        None in place of the brokers cancels the reassignment of a partition. Returns the error code
+        of each partition: NONE, or the reason of the refusal.
         """
         return _codes(
             await self.try_alter_reassignments(
@@ -128,9 +130,11 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Reassign partitions as `alter_reassignments` does.
+        """Reassign partitions by the rules of `alter_reassignments`, and return refusals with their
+        messages.
 
-        Returns the refusal of each partition with its message, or None.
+        Returns, for each partition, the RefusedError or None if the controller accepted the
+        reassignment.
         """
         topics: dict[str, ReassignableTopic] = {}
         for at, replicas in targets.items():
@@ -159,7 +163,8 @@ class ReplicaCalls(AdminCalls):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments in progress of `partitions`, or of all partitions."""
+        """Return the reassignments in progress: those of `partitions`, or all if `partitions` is
+        None."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -185,8 +190,8 @@ class ReplicaCalls(AdminCalls):
         """Move replicas of a broker to other log directories of that broker, given by path
         (KIP-113).
 
-        Returns the refusal of each partition.  None means that the move has started, or that the
-        replica is in that directory already.  `describe_log_dirs` shows the progress.
+        Returns, for each partition, the RefusedError or None. None means that the move has started,
+        or that the replica is already in the directory. `describe_log_dirs` shows the progress.
         """
         request = AlterReplicaLogDirsRequest()
         for path in sorted(set(directories.values())):

@@ -57,15 +57,16 @@ from ottla.wire.messages.share_group_describe_response import ShareGroupDescribe
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Progress of a share group in one partition."""
+    """Progress of a share group in one partition: its start offset and its lag."""
 
     start_offset: int | None
-    """Share-partition start offset: the lowest offset whose record may still be delivered. None if
-    the group has not read the partition yet, so that `share.auto.offset.reset` decides."""
+    """Start offset: the lowest offset whose record may still be delivered. None if the group has
+    not read the partition yet; it will then start according to `share.auto.offset.reset`."""
     leader_epoch: int
-    """Epoch of the partition leader that last read the share group's state."""
+    """Epoch of the partition leader that last read the share group's state from the share
+    coordinator."""
     lag: int | None
-    """Number of records at or above the start offset that are not acknowledged or archived yet.
+    """Number of records, from the start offset on, that are neither acknowledged nor archived yet.
     None if it is unknown."""
     error: RefusedError | None = None
     """Reason why the partition's end offset is unknown, or None if it is known."""
@@ -73,51 +74,57 @@ class ShareOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShareRecordCounts:
-    """Unsettled records of a share group in one partition, by the reason why they wait.
+    """Numbers of records of a share group in one partition that still wait for delivery or
+    acknowledgement, by the reason why they wait.
 
-    Delayed records and those that wait for others are counted as far as the leader has read ahead.
+    Delayed records and records that wait for others are counted only up to the offset to which the
+    leader has read ahead.
     """
 
     acquired_count: int
-    """Number of records that members have acquired."""
+    """Number of records that members have acquired and not acknowledged yet."""
     ready_count: int
     """Number of records that the next fetch can acquire."""
     delayed_count: int
-    """Number of records that are not due."""
+    """Number of records whose delivery time has not been reached."""
     next_due_ms: int | None
-    """Time in ms since 1970 at which the first delayed record is due, or None."""
+    """Time in ms since 1970 at which the first delayed record may be delivered. None if no record
+    is delayed."""
     backoff_count: int
-    """Number of records that wait after a failed attempt."""
+    """Number of records that wait for their back-off after a failed delivery."""
     next_backoff_ms: int | None
-    """Time in ms since 1970 at which the first back-off ends, or None."""
+    """Time in ms since 1970 at which the first back-off ends. None if no record waits for its
+    back-off."""
     key_count: int
-    """Number of records that wait for others of their key."""
+    """Number of records that wait until another record with the same key is acknowledged."""
     dead_letter_count: int
-    """Number of records whose dead letter is not written yet."""
+    """Number of records that are to be written to the dead letter topic and have not been written
+    yet."""
     is_spread: bool
-    """True if settled and delayed records alternate so often that only records near the start
-    offset are delivered."""
+    """True if acknowledged and delayed records alternate so often that the broker delivers only
+    records near the start offset."""
 
 
 class ShareRecordState(IntEnum):
-    """Delivery state of unsettled records of a share group, by Kafka's numbers."""
+    """Delivery state of a share group's records, with Kafka's numbers."""
 
     AVAILABLE = 0
-    """A member can acquire the records now, or once a delay, a back-off or another record of their
-    key ends."""
+    """A member can acquire the records, now or later. Later means after a delay, after a back-off,
+    or after another record with the same key is acknowledged."""
     ACQUIRED = 1
     """A member has acquired the records."""
     ACKNOWLEDGED = 2
     """A member has accepted the records, and their state is being stored."""
     ARCHIVING = 3
-    """The records wait until their dead letters are written."""
+    """The records are waiting until the broker has written them to the dead letter topic."""
     ARCHIVED = 4
     """The records will not be delivered again, and their state is being stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRecordRange:
-    """Range of unsettled records of a share group in one partition with equal delivery state."""
+    """A range of consecutive records of a share group in one partition that have the same delivery
+    state."""
 
     first_offset: int
     last_offset: int
@@ -134,11 +141,12 @@ class ShareRecordRange:
 
 
 class ShareGroupCalls(GroupCalls):
-    """The admin calls for share groups. The inherited `delete_group` deletes share groups, too."""
+    """Methods of the admin client for share groups. The inherited method `delete_group` also
+    deletes share groups."""
 
     async def list_share_groups(self, *, states: Iterable[str] = ()) -> list[GroupListing]:
-        """Return the share groups of all coordinators, sorted. If `states` are given, only matching
-        groups are returned."""
+        """Return the share groups of all coordinators, sorted. With `states`, only groups in one of
+        these states are returned."""
         found = await self.list_groups(states=states, types=[GroupType.SHARE])
         # Brokers that cannot filter by type return the groups of all types.
         return [one for one in found if one.type is GroupType.SHARE]
@@ -156,8 +164,8 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Return the progress of a share group in `partitions`, or in all partitions that it
-        consumes."""
+        """Return the progress of a share group in `partitions`. None means all partitions that the
+        group consumes."""
         topics = None
         if partitions is not None:
             topics = [
@@ -183,9 +191,11 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_deliveries(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ShareRecordCounts]:
-        """Return the unsettled records of a share group by the reason why they wait.
+        """Return, for each partition, how many records of a share group still wait for delivery or
+        acknowledgement, and why.
 
-        Partitions that no member fetches are absent, as are all of a broker that is not Ottla's.
+        The result lacks partitions that no member fetches, and partitions whose leader is not a
+        broker of Ottla.
         """
         leaders = {await self._cluster.leader_of(at) for at in partitions}
         found: dict[TopicPartition, ShareRecordCounts] = {}
@@ -259,7 +269,7 @@ class ShareGroupCalls(GroupCalls):
         """Set start offsets of a share group that has no members. The group is created if it does
         not exist.
 
-        If partitions are refused, the RefusedError of the first one is raised.
+        If the coordinator refuses partitions, the RefusedError of the first one is raised.
         """
         for refusal in (await self.try_alter_share_group_offsets(group_id, offsets)).values():
             raise refusal
@@ -269,8 +279,8 @@ class ShareGroupCalls(GroupCalls):
     ) -> dict[TopicPartition, RefusedError]:
         """Set start offsets of a share group that has no members.
 
-        Returns a RefusedError for each partition that was refused, and no entry for a partition
-        whose offset was set.
+        Returns the RefusedError of each partition that the coordinator refused. Partitions whose
+        offset was set are not in the result.
         """
         request = AlterShareGroupOffsetsRequest(
             group_id=group_id,
@@ -307,8 +317,8 @@ class ShareGroupCalls(GroupCalls):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Collection[str]
     ) -> dict[str, ErrorCode]:
-        """Delete the start offsets of a share group without members in the given topics. Returns
-        the error code of each topic."""
+        """Delete a share group's start offsets in the given topics. The group must not have
+        members. Returns the error code of each topic."""
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id,
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],

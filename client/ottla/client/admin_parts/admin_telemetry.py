@@ -1,8 +1,8 @@
 """Admin calls for client telemetry (KIP-714): subscriptions, reporting clients, last pushes.
 
-A subscription is a resource of the kind CLIENT_METRICS and is changed like any other resource. Only
-the broker to which a client pushes knows the client and its pushes. Requests about clients are
-therefore sent to one broker.
+A subscription is a resource of the kind CLIENT_METRICS and is changed like any other resource. A
+client pushes its metrics to one broker, and only that broker knows the client and its pushes.
+Requests about clients are therefore sent to one broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,27 +31,28 @@ METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 TAIL_BYTES = 1_048_576
 FROM_NOW = -1
 FROM_OLDEST = 0
-"""Initial cursors of `tail_client_metrics`: FROM_NOW returns only pushes that arrive later,
-FROM_OLDEST returns all pushes that the broker still has."""
+"""Initial cursor for `tail_client_metrics` that selects all pushes which the broker still has. The
+other initial cursor, FROM_NOW, selects only pushes that arrive later."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSubscription:
-    """A subscription to client metrics.  Properties that are not set have their defaults."""
+    """A subscription to the metrics of clients. Properties that were not set have their default
+    values."""
 
     name: str
     """Name of the subscription."""
     metrics: tuple[str, ...]
-    """Prefixes of the names of requested metrics.  `*` requests all metrics; an empty tuple
+    """Prefixes of the names of the requested metrics. `*` requests all metrics. An empty tuple
     requests none."""
     interval_ms: int
     """Interval between pushes, in ms."""
     match: tuple[str, ...]
-    """Conditions of the form `NAME=REGULAR EXPRESSION`.  Clients that match all of them are
-    subscribed."""
+    """Conditions of the form `NAME=REGULAR EXPRESSION`. The subscription applies to clients that
+    satisfy all of them."""
     own: frozenset[str] = frozenset()
-    """Keys of the properties that are set explicitly on the subscription. All other properties have
-    their defaults."""
+    """Keys of the properties that are set on the subscription. All other properties have their
+    defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,18 +81,19 @@ class ClientInstanceDescription:
     metrics: tuple[str, ...]
     """Prefixes of the names of the metrics that the client is requested to push."""
     last_get_ms_ago: int | None
-    """Time since the client last requested its subscription, in ms.  None if there was no
-    request."""
+    """Time since the client last requested its subscription, in ms. None if it has not requested
+    one from this broker."""
     last_push_ms_ago: int | None
-    """Time since the client's last push, in ms.  None if there was none."""
+    """Time since the client last pushed metrics, in ms. None if it has not pushed any to this
+    broker."""
     push_count: int
     """Number of pushes that the broker accepted."""
     push_bytes: int
-    """Total size of the accepted pushes as received, in bytes."""
+    """Total size in bytes of the accepted pushes, as received (possibly compressed)."""
     last_error: ErrorCode
     """Error code of the broker's last response to the client."""
     is_terminating: bool
-    """True if the client has announced that it pushes no further metrics."""
+    """True if the client has announced that its last push was the final one."""
 
 
 class PushedMetrics(NamedTuple):
@@ -116,21 +118,21 @@ class PushedMetrics(NamedTuple):
 
 
 class TailedMetrics(NamedTuple):
-    """Pushes that a broker received after a cursor, and the next cursor."""
+    """Pushes of metrics that a broker received after a cursor, and the cursor for the next call."""
 
     cursor: int
     """Cursor to pass to the next call."""
     missed: int
-    """Number of pushes after the requested cursor that the broker had already discarded."""
+    """Number of pushes after the requested cursor that the broker has already discarded."""
     pushes: tuple[PushedMetrics, ...]
     """The pushes, oldest first."""
 
 
 class TelemetryCalls(ConfigCalls):
-    """The admin calls for client telemetry."""
+    """Methods of the admin client for client telemetry (KIP-714)."""
 
     async def list_metrics_subscriptions(self) -> list[MetricsSubscription]:
-        """Return all subscriptions, sorted by name."""
+        """Return all subscriptions to client metrics, sorted by name."""
         request = ListConfigResourcesRequest()
 
         async def attempt() -> list[str]:
@@ -147,7 +149,7 @@ class TelemetryCalls(ConfigCalls):
         return await self._describe_subscriptions(names) if names else []
 
     async def describe_metrics_subscription(self, name: str) -> MetricsSubscription:
-        """Return a subscription.  A subscription that does not exist is returned with the default
+        """Return a subscription to client metrics. If it does not exist, the result has the default
         of every property."""
         (found,) = await self._describe_subscriptions([name])
         return found
@@ -161,9 +163,10 @@ class TelemetryCalls(ConfigCalls):
         match: Sequence[str] | None = None,
         is_rehearsal: bool = False,
     ) -> None:
-        """Create or change a subscription.  An argument of None leaves that property unchanged.
+        """Create or change a subscription to client metrics. An argument of None leaves that
+        property unchanged.
 
-        A client learns of the change when it next pushes or requests its subscription.  With
+        A client learns of the change when it next pushes metrics or requests its subscription. With
         `is_rehearsal`, the change is only validated.
         """
         changes: dict[str, str] = {}
@@ -176,8 +179,8 @@ class TelemetryCalls(ConfigCalls):
         await self.alter_configs(_resource(name), changes, is_rehearsal=is_rehearsal)
 
     async def delete_metrics_subscription(self, name: str, *, is_rehearsal: bool = False) -> None:
-        """Delete a telemetry subscription if it exists. With `is_rehearsal`, the request is only
-        validated."""
+        """Delete a subscription to client metrics if it exists. With `is_rehearsal`, the request is
+        only validated."""
         gone = dict.fromkeys((METRICS, INTERVAL_MS, MATCH))
         await self.alter_configs(_resource(name), gone, is_rehearsal=is_rehearsal)
 
@@ -204,10 +207,11 @@ class TelemetryCalls(ConfigCalls):
         client: str | None = None,
         bytes_max: int = TAIL_BYTES,
     ) -> TailedMetrics:
-        """Return the pushes that one broker received after a cursor, oldest first.
+        """Return the pushes of metrics that one broker received after a cursor, oldest first.
 
-        `client` selects one client id, or one client instance id in Kafka's text form.  A broker
-        keeps only a few pushes: a slow caller misses some, and `missed` counts them.
+        `client` selects the pushes of one client id, or of one client instance id in Kafka's text
+        form. A broker keeps only a few pushes. If the caller is too slow, it misses some; `missed`
+        is their number.
         """
         request = TailClientMetricsRequest(cursor=cursor, client=client, max_bytes=bytes_max)
         answer = await self._cluster.request(request, TailClientMetricsResponse, node=node)

@@ -23,7 +23,7 @@ from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTo
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
 AS_SET = -1
-"""Period in a request that selects the period in the cluster's settings."""
+"""Period in a request that selects the default in the cluster's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,10 @@ class TokenDescription:
     """A delegation token.  Times are in ms since 1970."""
 
     token_id: str
-    """Id of the token: the user name with which a worker logs in."""
+    """Id of the token. A worker process uses it as the user name of its login."""
     hmac: bytes = field(repr=False)
-    """HMAC of the token. Encoded in Base64, it is the password with which a worker logs in. Any
-    process that has it has the rights of the owner."""
+    """HMAC of the token. Encoded in Base64, it is the password of a worker's login. Any process
+    that knows it has the rights of the owner."""
     owner: str
     """User whose rights the token grants."""
     renewers: tuple[str, ...] = ()
@@ -44,19 +44,20 @@ class TokenDescription:
     expires_ms: int
     """Time when the token expires unless it is renewed."""
     max_ms: int
-    """Maximum lifetime of the token: the latest expiry time that renewals can reach."""
+    """Latest expiry time that renewals of the token can reach."""
 
 
 class TokenCalls(AdminCalls):
-    """The admin calls for delegation tokens."""
+    """Methods of the admin client for delegation tokens."""
 
     async def create_token(
         self, *, renewers: Iterable[str] = (), lifetime_s: float | None = None
     ) -> TokenDescription:
-        """Create and return a token for the calling user, with a maximum lifetime in seconds.
+        """Create and return a delegation token for the calling user. `lifetime_s` is its maximum
+        lifetime in seconds.
 
-        `lifetime_s` None selects the cluster's setting.  Raises RefusedError if delegation tokens
-        are not enabled in the cluster.
+        None selects the lifetime in the cluster's settings. Raises RefusedError if delegation
+        tokens are not enabled in the cluster.
         """
         request = CreateDelegationTokenRequest(
             renewers=[
@@ -77,8 +78,8 @@ class TokenCalls(AdminCalls):
         )
 
     async def describe_tokens(self, owners: Iterable[str] | None = None) -> list[TokenDescription]:
-        """Return the delegation tokens that the calling user may see: the tokens of `owners`, or
-        all tokens."""
+        """Return delegation tokens that the calling user may see: those of `owners`, or all if
+        `owners` is None."""
         rows = None
         if owners is not None:
             rows = [
@@ -105,7 +106,8 @@ class TokenCalls(AdminCalls):
         ]
 
     async def renew_token(self, hmac: bytes, *, period_s: float | None = None) -> int:
-        """Renew a token for a period in seconds; None selects the cluster's setting.
+        """Renew a delegation token for a period in seconds. None selects the period in the
+        cluster's settings.
 
         Returns the new expiry time, in ms since 1970.
         """
@@ -117,7 +119,8 @@ class TokenCalls(AdminCalls):
         return answer.expiry_timestamp_ms
 
     async def end_token(self, hmac: bytes) -> None:
-        """Make a token expire at once, and end the sessions that were authenticated with it."""
+        """Make a delegation token expire at once. The brokers also end the sessions that were
+        authenticated with it."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
         answer = await self._cluster.request(request, ExpireDelegationTokenResponse)
         raise_for(answer.error_code)

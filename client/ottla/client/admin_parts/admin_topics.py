@@ -48,7 +48,7 @@ from ottla.wire.messages.list_config_resources_response import ListConfigResourc
 from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 BY_CLUSTER_DEFAULT = -1
-"""Partition count or replication factor that selects the cluster's default."""
+"""Value of a partition count or replication factor that selects the cluster's default."""
 DELETE_BY_NAME_VERSION = DELETE_TOPICS_STATES_FROM - 1
 TYPES_OF_RESOURCES_FROM = 1
 """First version of ListConfigResources that lists topics."""
@@ -81,23 +81,23 @@ class TopicDescription:
     topic_id: UUID
     """Id of the topic."""
     is_internal: bool
-    """True for an internal topic of the cluster."""
+    """True if the topic is an internal topic of the cluster, such as `__consumer_offsets`."""
     partitions: tuple[PartitionDescription, ...]
     """Partitions in order of their numbers, each with its leader and replicas."""
 
 
 class CreatedTopic(NamedTuple):
-    """Properties of a topic that was created, or that would be created if the call were not a
-    rehearsal."""
+    """Properties of a topic that a request created. If the request was a rehearsal, the properties
+    that the topic would have."""
 
     partition_count: int
     replication_factor: int
 
 
 class TopicCalls(AdminCalls):
-    """The admin calls for topics.
+    """Methods of the admin client for topics, their partitions and their records.
 
-    Calls with a plural name, and calls named `try_…`, send a single request without retries and
+    Methods with a plural name, and methods named `try_…`, send a single request without retries and
     return the result of each item.
     """
 
@@ -136,10 +136,10 @@ class TopicCalls(AdminCalls):
         configs: Iterable[tuple[str, str]] = (),
         is_rehearsal: bool = False,
     ) -> dict[str, CreatedTopic | RefusedError]:
-        """Create topics that have the same settings.
+        """Create several topics that have the same settings.
 
-        Returns each topic as it was created, or its refusal.  With `is_rehearsal`, the request is
-        only validated.
+        Returns, for each topic, its properties or the RefusedError. With `is_rehearsal`, the
+        request is only validated.
         """
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs]
         request = CreateTopicsRequest(
@@ -167,7 +167,8 @@ class TopicCalls(AdminCalls):
         granted(only(list((await self.delete_topics([name])).values()), "topic"))
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, RefusedError | None]:
-        """Delete topics and all their records.  Returns the refusal of each topic, or None."""
+        """Delete topics and all their records. Returns, for each topic, the RefusedError or None if
+        it was deleted."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
         answer = await self._cluster.request(
             request, DeleteTopicsResponse, version=DELETE_BY_NAME_VERSION
@@ -192,9 +193,9 @@ class TopicCalls(AdminCalls):
     async def try_create_partitions(
         self, total_counts: Mapping[str, int], *, is_rehearsal: bool = False
     ) -> dict[str, RefusedError | None]:
-        """Add partitions to topics until each has the given total.
+        """Add partitions to topics until each topic has the given total.
 
-        Returns the refusal of each topic, or None.  With `is_rehearsal`, the request is only
+        Returns, for each topic, the RefusedError or None. With `is_rehearsal`, the request is only
         validated.
         """
         request = CreatePartitionsRequest(
@@ -268,10 +269,10 @@ class TopicCalls(AdminCalls):
     async def list_offsets(
         self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return, for each partition, the first offset whose record has a timestamp at or after a
-        time in ms.
+        """Return, for each partition, the first offset whose record has a timestamp at or after the
+        time in `times_ms`, in ms since 1970.
 
-        The time -2 selects the first offset of the partition, and -1 the end offset.
+        The value -2 selects the first offset of the partition, and -1 the end offset.
         """
         return await find_offsets(
             self._cluster, times_ms, isolation_level=isolation_level, timeout_s=self._timeout_s
@@ -280,7 +281,8 @@ class TopicCalls(AdminCalls):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
-        """Delete the records before a given offset in each partition; -1 deletes all records.
+        """Delete the records before a given offset in each partition. The offset -1 deletes all
+        records.
 
         Returns the new first offset of each partition.
         """
@@ -299,7 +301,7 @@ class TopicCalls(AdminCalls):
         """Delete the records before a given offset in each partition, by one request to each
         leader.
 
-        Returns the new first offset of each partition, or its refusal. There are no retries.
+        Returns, for each partition, the new first offset or the RefusedError. There are no retries.
         """
         led: dict[NodeId, list[TopicPartition]] = {}
         for at in before:

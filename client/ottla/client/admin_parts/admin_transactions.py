@@ -1,8 +1,9 @@
-"""Admin calls for transactions, and for the abort of hanging transactions.
+"""Admin calls that describe transactions and abort hanging transactions.
 
-A coordinator knows transactions by transactional id. The leader of a partition knows open
-transactions by producer id (`describe_producers`). A hanging transaction is known to a leader but
-to no coordinator; it blocks all read_committed consumers of the partition.
+Transaction coordinators know transactions by transactional id. The leader of a partition knows the
+open transactions in it by producer id (`describe_producers`). A hanging transaction is known to a
+leader but to no coordinator, so it is never ended. It blocks all read_committed consumers of the
+partition.
 """
 
 from collections.abc import Iterable
@@ -32,15 +33,15 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 
 TRANSACTION_KEY_TYPE = 1
 DURATION_FROM, PATTERN_FROM = 1, 2
-"""First versions of ListTransactions that filter by duration and by the pattern of the
-transactional id."""
+"""First version of ListTransactions that can filter by duration, and first version that can filter
+by a pattern of the transactional id."""
 
 ANY_COORDINATOR_EPOCH = 0
-"""Coordinator epoch for a marker in a partition that has no earlier marker."""
+"""Coordinator epoch of an abort marker for a partition that has no earlier marker."""
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in the list of its coordinator, with the state of its transaction."""
+    """A transactional id, as listed by its coordinator, with the state of its transaction."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -66,7 +67,7 @@ class TransactionDescription:
 
 
 class TransactionCalls(AdminCalls):
-    """The admin calls for transactions."""
+    """Methods of the admin client that describe and abort transactions."""
 
     async def list_transactions(
         self,
@@ -76,9 +77,9 @@ class TransactionCalls(AdminCalls):
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators that match every given filter, sorted.
+        """Return the transactional ids of all coordinators that satisfy every given filter, sorted.
 
-        `pattern` is a regular expression (RE2) that matches the whole id.  Raises
+        `pattern` is a regular expression (RE2) that must match the whole id. Raises
         RefusedError(INVALID_REQUEST) for an unknown state, and RefusedError(UNSUPPORTED_VERSION) if
         a broker is too old for a filter.
         """
@@ -166,10 +167,11 @@ class TransactionCalls(AdminCalls):
         return NodeId(found.node_id)
 
     async def abort_transaction(self, at: TopicPartition, producer: ActiveProducer) -> None:
-        """Write an abort marker for a producer's open transaction into one partition.
+        """Abort a producer's open transaction in one partition, by writing an abort marker there.
 
-        No other partition gets a marker.  If a coordinator still knows the transaction, this breaks
-        the guarantee that all its partitions have the same outcome.
+        Other partitions of the transaction get no marker. If a coordinator still knows the
+        transaction, the call breaks the guarantee that all partitions of a transaction have the
+        same outcome.
         """
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,

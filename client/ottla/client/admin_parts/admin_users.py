@@ -27,18 +27,19 @@ from ottla.wire.messages.describe_user_scram_credentials_response import (
 ITERATIONS_DEFAULT = 8_192
 
 SALT_BYTES = 13
-"""Number of random bytes in a salt.  The salt is sent as hexadecimal digits."""
+"""Number of random bytes from which a salt is made. The salt is sent as their hexadecimal
+digits."""
 
 
 class UserCredential(NamedTuple):
-    """Mechanism and iteration count of one SCRAM credential."""
+    """One SCRAM credential of a user: its mechanism and its iteration count."""
 
     mechanism: str
     iterations: int
 
 
 class UserCalls(AdminCalls):
-    """The admin calls for users with SCRAM credentials."""
+    """Methods of the admin client for users with SCRAM credentials."""
 
     async def describe_users(self) -> Mapping[str, list[UserCredential]]:
         """Return the SCRAM credentials of every user, without passwords."""
@@ -57,7 +58,8 @@ class UserCalls(AdminCalls):
     async def set_password(
         self, user: str, mechanism: str, password: str, *, iterations: int = ITERATIONS_DEFAULT
     ) -> None:
-        """Set the SCRAM password of a user.  The password itself is not sent to the cluster.
+        """Set the password with which a user logs in by SCRAM. The client sends only a salted hash
+        of the password to the cluster.
 
         Raises RefusedError if the cluster refuses the request.
         """

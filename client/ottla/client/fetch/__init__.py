@@ -1,4 +1,4 @@
-"""Fetching records, and decoding them.
+"""Parts of a consumer that fetch and decode records.
 
 fetch_link.py     the connection over which a consumer fetches from one broker
 fetch_session.py  the client's side of a fetch session (pure)

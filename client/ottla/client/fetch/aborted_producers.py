@@ -1,4 +1,5 @@
-"""Detection of fetched batches that belong to aborted transactions (read_committed).  Pure."""
+"""Detection of fetched batches that belong to aborted transactions, which read_committed consumers
+skip. Pure."""
 
 from collections.abc import Iterable
 
@@ -10,8 +11,8 @@ ABORT_TYPE = int(ControlType.ABORT).to_bytes(2, "big")
 
 
 class AbortedProducers:
-    """Tracker of the producers whose transaction will be aborted, at the current position in a
-    fetch response.
+    """Set of the producers whose transaction is aborted, at the current position in a fetch
+    response.
 
     The caller passes every batch in order: data batches to `is_aborted`, control batches to
     `on_control`.
@@ -20,10 +21,11 @@ class AbortedProducers:
     __slots__ = ("_ahead", "_here")
 
     def __init__(self, aborted: Iterable[tuple[int, int]] | None) -> None:
-        """Start at the beginning of a fetch response, with its aborted transactions.
+        """Initialise for the start of a fetch response, with the aborted transactions that the
+        response lists.
 
-        `aborted` are pairs of producer id and first offset, in any order. With None, no batch
-        counts as aborted, as for read_uncommitted.
+        `aborted` contains pairs of producer id and first offset, in any order. With None, no batch
+        counts as aborted, as for read_uncommitted consumers.
         """
         self._ahead = sorted(aborted or (), key=lambda one: -one[1])
         self._here: set[int] = set()
@@ -38,8 +40,8 @@ class AbortedProducers:
     def on_control(self, data: Buffer, at: int, header: BatchHeader) -> None:
         """Process a control batch, which may end a transaction.
 
-        A fetch response may start with the end marker of a transaction whose data precedes the
-        response.
+        A fetch response may start with the end marker of a transaction whose records were before
+        the response.
         """
         self._move_to(header)
         if header.producer_id not in self._here:

@@ -1,4 +1,5 @@
-"""Columns of records whose fields were located by numpy. Objects are created on demand. Pure.
+"""Columns of records whose fields numpy has located in the bytes of a response. Python objects are
+created on demand. Pure.
 
 Records that `record_fields` cannot validate, and records whose offsets do not increase, are scanned
 one by one by `ottla.wire.records`, which reports the error. Invariant: SameRecords (the columns
@@ -19,22 +20,23 @@ from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
 WHOLE_TO_PART_MAX = 2
-"""Maximum ratio between the size of a response and the size of the records that are decoded in
-place.
+"""Maximum ratio between the size of a response and the size of its records, up to which records are
+decoded without copying them.
 
-Records decoded in place keep the whole response in memory. If the records are a smaller part of the
-response, they are copied instead.
+Records that are not copied keep the whole response in memory. With a larger ratio, they are copied,
+so that the response can be freed.
 """
 SAME_BYTES_MAX = 1_024
-"""Maximum size of values, in bytes, that are copied into an array before objects are made of them,
-provided that all have the same size. Copying longer values costs more than slicing them one by one.
-"""
+"""Maximum size of a record's value, in bytes, up to which numpy creates the values if all have the
+same size. It copies them into an array first. Longer values cost more to copy than to slice one by
+one."""
 COPIED_BYTES = 65_536
-"""Bytes of values that are copied at a time, so that they stay in the processor's cache."""
+"""Number of bytes of values that are copied at a time, so that they stay in the processor's
+cache."""
 
 
 class ArrayColumns:
-    """Records in one buffer, and the positions of their fields."""
+    """Columns of records in one buffer, with the positions of their fields."""
 
     __slots__ = (
         "_data",
@@ -56,9 +58,9 @@ class ArrayColumns:
         names: dict[bytes, str],
         first_row: int,
     ) -> None:
-        """Initialise with located fields.
+        """Initialise with the positions of the fields.
 
-        `names` has the decoded names of all headers.  Rows before `first_row` are excluded.
+        `names` contains the decoded names of all headers. Rows before `first_row` are excluded.
         """
         self.origin = origin
         self._data = data
@@ -75,8 +77,8 @@ class ArrayColumns:
         self.row_count = len(fields.offsets) - first_row
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
-        run has at least one row."""
+        """Return the end of the longest range of rows that starts at `start` and has at most
+        `size_bytes` encoded bytes. The range has at least one row."""
         fields, first = self._fields, self._first
         bound = int(fields.record_at[first + start]) + size_bytes
         end = int(fields.record_end.searchsorted(bound, side="right")) - first
@@ -119,7 +121,7 @@ class ArrayColumns:
         )
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row, as a view that is not copied."""
+        """Return the value of each row as a memoryview, without copying it."""
         view = memoryview(self._data)
         starts = self._part(self._fields.value_at, start, end)
         sizes = self._part(self._fields.value_bytes, start, end)
@@ -203,8 +205,8 @@ def read_columns(
 ) -> ArrayColumns | None:
     """Return the columns of the records in the batches `bodies`, from `first_offset` on.
 
-    All bodies must be in `data`. If all records are before `first_offset`, the columns have no
-    rows. Returns None if the records must be scanned one by one.
+    All bodies must be parts of `data`. If all records are before `first_offset`, the columns have
+    no rows. Returns None if the records must be scanned one by one.
     """
     fields = read_fields(data, bodies)
     if fields is None:

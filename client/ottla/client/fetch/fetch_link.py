@@ -1,8 +1,8 @@
-"""The connection over which a consumer fetches from one broker: one fetch at a time, in one fetch
-session.
+"""Connection over which a consumer fetches records from one broker, with one request at a time, in
+one fetch session.
 
-A link fetches the partitions that are fetchable according to `positions` and are led by its broker,
-and passes the responses to `positions`.
+A link fetches those partitions led by its broker that `positions` reports as fetchable. It passes
+the responses to `positions`.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,8 @@ from ottla.wire.messages.fetch_response import (
 )
 
 DIVERGENCE_FROM = 12
-"""First version of Fetch whose request has the epoch of the last fetched record (KIP-595)."""
+"""First version of Fetch whose request contains the epoch of the last fetched record, so that the
+broker can detect diverging logs (KIP-595)."""
 NO_VERSION = -1
 PATIENCE_MS = 10_000
 """Time in ms that the client waits for a response to Fetch beyond `fetch.max.wait.ms`.  A smaller
@@ -47,8 +48,8 @@ value drops connections to slow brokers; a larger value detects a hanging broker
 
 
 class PartitionRequest:
-    """A partition as it was requested from the broker. The response for the partition is checked
-    against it."""
+    """The request for one partition, as it was sent to the broker. The response for the partition
+    is compared with it."""
 
     __slots__ = ("fetch", "move_count", "place")
 
@@ -58,7 +59,7 @@ class PartitionRequest:
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
-        """Return whether the session's request for the partition is still right: neither the
+        """Return whether the fetch session still requests the partition correctly: neither its
         `PartitionPlace` nor its fetch position has changed.
 
         A partition that was revoked and assigned again has another `PartitionPlace`, so it is
@@ -67,8 +68,8 @@ class PartitionRequest:
         return self.is_unmoved(place) and self.fetch == place.fetch
 
     def is_unmoved(self, place: PartitionPlace) -> bool:
-        """Return whether the position has been moved since the request only by reading, not by a
-        seek or a reset."""
+        """Return whether only reading has moved the position since the request. Returns False after
+        a seek or a reset."""
         return self.place is place and self.move_count == place.move_count
 
 

@@ -1,9 +1,10 @@
-"""The client's side of a fetch session: each partition is sent once, then only changes (KIP-227).
+"""The client's side of a fetch session: the first request contains all partitions, and later ones
+only changes (KIP-227).
 
-Pure.  The fetcher reports each change of the partitions it wants.  A request contains the changes
-since the last one, or all partitions if a session has to be opened.  Invariant NothingIsLost: the
-content of a request whose response is lost is sent again, since the loss of a response ends the
-session.
+Pure. The fetcher reports each change of the partitions that it wants. A request contains the
+changes since the previous request, or all partitions if a new session has to be opened. Invariant:
+NothingIsLost. If a response is lost, the session ends, and the next request contains all partitions
+again.
 """
 
 from collections.abc import Iterable
@@ -21,8 +22,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 
 TopicKey: TypeAlias = TopicIdPartition | TopicPartition
-"""A partition in fetch requests: with its topic's id or, below version 13, with its topic's name.
-One session never mixes the two forms."""
+"""A partition as fetch requests identify it: by topic id or, before version 13, by topic name. One
+session uses only one of the two forms."""
 
 
 class FetchSessionHandler:
@@ -42,20 +43,21 @@ class FetchSessionHandler:
         return len(self._wanted)
 
     def want(self, partition: TopicKey, asked: FetchPartition) -> None:
-        """Add a partition to the session, or change its fetch position and limits. Takes effect
-        with the next request."""
+        """Add a partition to the session, or change its fetch position and limits. The change takes
+        effect with the next request."""
         self._wanted[partition] = asked
         self._changed[partition] = asked
         self._forgotten.pop(partition, None)
 
     def forget(self, partition: TopicKey) -> None:
-        """Remove a partition from the session. Takes effect with the next request."""
+        """Remove a partition from the session. The change takes effect with the next request."""
         if self._wanted.pop(partition, None) is not None:
             self._changed.pop(partition, None)
             self._forgotten[partition] = None
 
     def fill(self, request: FetchRequest) -> None:
-        """Add the changes since the last request to `request`, with the session's id and epoch."""
+        """Add the session's id and epoch to `request`, and the changes since the previous
+        request."""
         request.session_id = self._session_id
         request.session_epoch = self._epoch
         if self._epoch == INITIAL_EPOCH:
@@ -67,9 +69,9 @@ class FetchSessionHandler:
         self._forgotten.clear()
 
     def take(self, response: FetchResponse) -> None:
-        """Update the session from the response to the last request.
+        """Update the session from the response to the latest request.
 
-        Raises RefusedError if the response refuses the session.
+        Raises RefusedError if the broker refuses the session.
         """
         if response.error_code:
             self.reset()
@@ -83,10 +85,10 @@ class FetchSessionHandler:
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
 
     def reset(self) -> None:
-        """Open a new session with the next request, because a response was lost or refused the
-        session.
+        """Discard the session, because a response was lost or the broker refused the session. The
+        next request opens a new one.
 
-        That request still contains the id of the old session, so that the broker releases it.
+        That request still contains the id of the old session, so that the broker can free it.
         """
         self._epoch = INITIAL_EPOCH
         self._changed.clear()

@@ -1,8 +1,8 @@
-"""Fetched records of one partition, kept as bytes until they are read.
+"""Fetched records of one partition, kept as bytes until the application reads them.
 
-Pure.  The checksum of each batch is verified before its first record is returned.  Control batches,
-batches of aborted transactions (read_committed) and records before the position are skipped.  A
-batch that is cut off at the end of the response is left for the next fetch.
+Pure. The checksum of each batch is verified before its first record is returned. Control batches,
+batches of aborted transactions (for read_committed) and records before the position are skipped. A
+batch that is incomplete at the end of the response is left for the next fetch.
 """
 
 from collections import deque
@@ -27,23 +27,24 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Body, RecordHeaders, record_body, scan_body_as
 
 ROWS_TOGETHER_MAX = 8_192
-"""Maximum number of records that are decoded together, from several batches.  A larger number
-blocks the event loop longer; with a smaller number, the overhead of numpy dominates."""
+"""Maximum number of records of several batches that are decoded together. A larger number blocks
+the event loop for longer. With a smaller number, the overhead of numpy dominates."""
 BYTES_TOGETHER_MAX = MIB
 """Maximum size in bytes of the batches that are decoded together. It also limits the memory of
-decompressed records that are not read yet. A single batch may exceed it."""
+decompressed records that have not been read yet. A single larger batch is nevertheless decoded."""
 SCANNED_TOGETHER_COUNT = 256
-"""Number of records that are scanned at a time, even if the reader requests fewer."""
+"""Number of records that are decoded at a time if they are scanned one by one, even if the reader
+requests fewer."""
 MADE_TOGETHER_COUNT = 256
 """Number of record objects that are created at a time, even if the reader requests fewer."""
 
 
 class DecodedRows(NamedTuple):
-    """Decoded records, and the consumer's position after them."""
+    """Decoded records of one partition, and the consumer's position after them."""
 
     columns: RecordColumns
     end: OffsetAndEpoch | None
-    """Position after the rows. None stands for the position directly after the last record."""
+    """Position after the records. None means the position directly after the last record."""
 
 
 class FetchedRecords:
@@ -85,10 +86,11 @@ class FetchedRecords:
         check_crcs: bool = True,
         decoder: RecordDecoder | None = None,
     ) -> None:
-        """Find the batches in `data`.  Raises CorruptDataError if a header is malformed.
+        """Initialise with the batches in `data`. Raises CorruptDataError if the header of a batch
+        is malformed.
 
-        `aborted` are pairs of producer id and first offset of aborted transactions, or None to read
-        all records.
+        `aborted` contains pairs of producer id and first offset of aborted transactions, or is None
+        if aborted records are returned too.
         """
         self.at = at
         self._offset = offset
@@ -125,7 +127,8 @@ class FetchedRecords:
 
     @property
     def offset(self) -> Offset:
-        """Offset of the next record to return.  There may be no record at that offset itself."""
+        """Offset from which the next record is returned. The next record may have a higher
+        offset."""
         self._catch_up()
         return self._offset
 
@@ -137,15 +140,15 @@ class FetchedRecords:
 
     @property
     def is_drained(self) -> bool:
-        """True if all records were returned."""
+        """True if all records have been returned."""
         return self.offset >= self.end_offset
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return the next records, at most `count`. Returns fewer only if the response has none
-        left.
+        """Return the next records, at most `count`. Returns fewer only if the response has no
+        further records.
 
-        If the data is corrupt, raises CorruptDataError after all records before the corruption were
-        returned.
+        If the data is corrupt, raises CorruptDataError after all records before the corruption have
+        been returned.
         """
         self._catch_up()
         taken: list[ConsumerRecord] = []
@@ -165,8 +168,8 @@ class FetchedRecords:
         return taken
 
     def take_made(self) -> ConsumerRecord | None:
-        """Return the next record if its object exists already and is not the last existing object.
-        Returns None if `take` has to be called instead."""
+        """Return the next record if its Python object exists already. Returns None if `take` has to
+        be called instead. The last existing object is also left to `take`."""
         at = self._made_next
         if at >= self._made_count:
             return None
@@ -186,9 +189,8 @@ class FetchedRecords:
     def take_batch(self, count: int, size_bytes: int | None = None) -> RecordBatch | None:
         """Return the next records as one batch of at most `count` records and `size_bytes` bytes.
 
-        The batch has at least one record.  It ends early if the next records have different values
-        in their RecordOrigin.  Returns None if no records are left.  Raises CorruptDataError as
-        `take` does.
+        The batch has at least one record. It ends early before a record with another RecordOrigin.
+        Returns None if no records are left. Raises CorruptDataError as `take` does.
         """
         self._catch_up()
         rows = self._rows or self._next_rows(count)

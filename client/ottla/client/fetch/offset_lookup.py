@@ -1,4 +1,5 @@
-"""Look-up of offsets by time, requested from the leaders until every partition has a result."""
+"""Look-up of offsets by time. The requests to partition leaders are repeated until every partition
+has a result."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -21,8 +22,8 @@ CONSUMER_REPLICA_ID = -1
 
 
 class FoundOffset(NamedTuple):
-    """An offset that was looked up by time.  -1 if the partition has no record at or after that
-    time."""
+    """Offset that a look-up by time has found, or -1 if the partition has no record at or after
+    that time."""
 
     offset: Offset
     timestamp_ms: int
@@ -37,10 +38,11 @@ async def find_offsets(
     timeout_s: float = 60.0,
     retry_wait_s: float = 0.1,
 ) -> dict[TopicPartition, FoundOffset]:
-    """Return the first offset of each partition whose timestamp is at or after a time in ms.
+    """Return, for each partition, the first offset whose record has a timestamp at or after a time
+    in ms.
 
     Special times: -2 selects the first offset, -1 the end offset, -3 the record with the latest
-    timestamp.  Raises RefusedError if a partition has no result within the timeout, or is refused
+    timestamp. Raises RefusedError if a partition has no result within the timeout, or is refused
     permanently.
     """
     found: dict[TopicPartition, FoundOffset] = {}

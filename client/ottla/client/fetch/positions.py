@@ -29,7 +29,7 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 class PartitionPlace:
     """State of one assigned partition: the position of the application, and the position up to
-    which records were fetched."""
+    which the consumer has fetched records."""
 
     __slots__ = (
         "_position",
@@ -52,43 +52,46 @@ class PartitionPlace:
         self.at = at
         self._position: OffsetAndEpoch | None = None
         self.given: FetchedRecords | None = None
-        """Fetched records that are currently returned one by one; the position is then the offset
-        in these records.  None at all other times."""
+        """Fetched records from which the consumer is returning single records. While it is set, its
+        own offset is the position of the partition. None at all other times."""
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[FetchedRecords] = deque()
         self.is_paused = False
         self.preferred_node: NodeId | None = None
-        """Follower that the leader named as the nearest replica (KIP-392), or None."""
+        """Follower that the leader has named as the replica nearest to the consumer (KIP-392), or
+        None."""
         self.preferred_until_ms = 0
-        """Time in ms after which fetches go to the leader again, which may name a preferred
-        replica."""
+        """Time in ms at which fetches return from the preferred replica to the leader, which may
+        then name a preferred replica again."""
         self.high_watermark = Offset(-1)
-        """High watermark in the last response for the partition.  -1 before the first response."""
+        """High watermark in the latest fetch response for the partition. -1 before the first
+        response."""
         self.is_refused = False
-        """True if the offset after the fetched records is out of range. The position is reset only
-        after these records are read."""
+        """True if the leader refused the offset after the fetched records as out of range. The
+        position is reset after the application has read these records."""
         self.lookup: int | None = None
-        """Timestamp to look up, possibly EARLIEST or LATEST.  None selects the committed offset or,
-        without one, `auto.offset.reset`."""
+        """Timestamp at which the position is to be looked up, possibly EARLIEST or LATEST. None
+        selects the committed offset or, if there is none, `auto.offset.reset`."""
         self.reset_count = 0
-        """Number of resets because of an offset out of range, since records last arrived or the
-        last seek."""
+        """Number of resets because of an out-of-range offset, since the last seek or the last
+        fetched record."""
         self.look_up_from_ms = 0
         """Time in ms before which the position is not looked up, on the clock that
         `on_out_of_range` receives."""
         self.move_count = 0
-        """Number of times that the position was moved by anything other than reading."""
+        """Number of times that a seek, a reset or a log divergence, and not reading, has moved the
+        position."""
 
     @property
     def position(self) -> OffsetAndEpoch | None:
-        """Offset of the next record for the application, and epoch of the record before it.  None
-        until it is known."""
+        """Offset of the next record for the application, and leader epoch of the record before it.
+        None until the position is known."""
         given = self.given
         return self._position if given is None else OffsetAndEpoch(given.offset, given.epoch)
 
     def source_of(self, leader: NodeId, now_ms: int) -> NodeId:
-        """Return the broker from which to fetch: the preferred replica for as long as it is valid,
-        else the leader."""
+        """Return the broker to fetch from: the preferred replica while it is valid, otherwise the
+        leader."""
         if self.preferred_node is None:
             return leader
         if now_ms >= self.preferred_until_ms:
@@ -97,8 +100,8 @@ class PartitionPlace:
         return self.preferred_node
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
-        """Replace the position of the application. None means that the position has to be looked
-        up."""
+        """Replace the position of the application. None means that the position has to be looked up
+        first."""
         self._position, self.given = position, None
 
     @property
@@ -118,10 +121,10 @@ class Positions:
         retry_backoff_ms: int = 100,
         wall_ms: Callable[[], int] = int,
     ) -> None:
-        """Start without assigned partitions.
+        """Initialise without assigned partitions.
 
         A partition with `ahead_bytes` of unread records is not fetched further. `wall_ms` is the
-        clock from which a reset by duration counts back.
+        clock for resets by duration (KIP-1106).
         """
         self._auto_offset_reset = auto_offset_reset
         self._wall_ms = wall_ms
@@ -132,7 +135,7 @@ class Positions:
         """Partitions that have fetched records, least recently read first."""
         self._is_hungry = False
         self.decoder = RecordDecoder()
-        """Decoder of the fetched records."""
+        """Decoder of this consumer's fetched records."""
         self.measures = FetchMeasures()
 
     def __contains__(self, at: object) -> bool:
@@ -152,7 +155,7 @@ class Positions:
                 yield at, max(0, place.high_watermark - position.offset)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the assignment.  Partitions that remain assigned keep their positions."""
+        """Replace the assigned partitions. Partitions that remain assigned keep their positions."""
         self._places = {at: self._places.get(at) or PartitionPlace(at) for at in partitions}
         self._ready = {at: place for at, place in self._ready.items() if at in self._places}
 
@@ -169,16 +172,16 @@ class Positions:
 
     def seek(self, at: TopicPartition, offset: Offset, epoch: Epoch = NO_EPOCH) -> None:
         """Move the position of a partition to an offset. `epoch` is the leader epoch of the record
-        before it, if known."""
+        before the offset, if it is known."""
         place = self.place(at)
         place.reset_count = 0
         self._move(place, OffsetAndEpoch(offset, epoch))
 
     def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
-        """Request that the position of a partition is looked up and moved to the result.
+        """Mark the position of a partition for a look-up. The position then moves to the result.
 
-        `timestamp_ms` is a time, EARLIEST or LATEST. None selects the committed offset or, without
-        one, `auto.offset.reset`.
+        `timestamp_ms` is a time, EARLIEST or LATEST. None selects the committed offset or, if there
+        is none, `auto.offset.reset`.
         """
         place = self.place(at)
         place.reset_count = 0
@@ -190,9 +193,9 @@ class Positions:
         return [place for place in self._places.values() if place.position is None]
 
     def reset_of(self, place: PartitionPlace) -> int:
-        """Return the timestamp by which the position of a partition has to be looked up.
+        """Return the timestamp at which the position of a partition has to be looked up.
 
-        Raises RefusedError if that needs `auto.offset.reset` and the setting is `none`.
+        Raises RefusedError if `auto.offset.reset` decides and its value is `none`.
         """
         timestamp = self._reset_timestamp() if place.lookup is None else place.lookup
         if timestamp is None:
@@ -203,7 +206,7 @@ class Positions:
         return timestamp
 
     def fetchable(self) -> list[PartitionPlace]:
-        """Return the partitions to fetch now.
+        """Return the partitions that may be fetched now.
 
         They have a position, are not paused, and have less than `ahead_bytes` of unread records.
         """
@@ -217,15 +220,15 @@ class Positions:
         ]
 
     def has_hunger(self) -> bool:
-        """Return whether reading since the last call has freed so much buffer space that further
-        records should be fetched."""
+        """Return whether the application has read so much since the last call that more records
+        should be fetched."""
         hungry, self._is_hungry = self._is_hungry, False
         return hungry
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return up to `count` of the available records, and move the positions after them.
+        """Return up to `count` of the fetched records, and move the positions after them.
 
-        Partitions take turns.  In each turn, a partition returns the records of one fetch response.
+        Partitions take turns. In each turn, a partition returns the records of one fetch response.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < count and (place := self._first_ready()) is not None:
@@ -240,8 +243,8 @@ class Positions:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """Return one record if its object exists already, else None.  This is the fast path of
-        `take`."""
+        """Return the next record if its Python object exists already, otherwise None. This is a
+        fast alternative to `take`."""
         for place in self._ready.values():
             if not place.is_paused:
                 first = place.fetched[0]
@@ -252,10 +255,10 @@ class Positions:
         return None
 
     def take_batches(self, count: int, size_bytes: int | None) -> list[RecordBatch]:
-        """Return available records as batches. All batches together have up to `count` records and
+        """Return fetched records as batches. All batches together have up to `count` records and
         about `size_bytes` bytes.
 
-        Returns at least one record if any is available.
+        Returns at least one record if any record is available.
         """
         taken: list[RecordBatch] = []
         while (
@@ -296,8 +299,8 @@ class Positions:
         return None
 
     def on_fetched(self, place: PartitionPlace, move_count: int, fetched: FetchedRecords) -> bool:
-        """Process the response to a fetch.  Returns True if it has records that are still
-        wanted."""
+        """Store the records of a fetch response for one partition. Returns True if the consumer
+        still wants any of them."""
         if self._is_stale(place, move_count) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)
@@ -312,12 +315,13 @@ class Positions:
     def on_out_of_range(
         self, place: PartitionPlace, move_count: int, offset: Offset, now_ms: int
     ) -> None:
-        """Reset the position of a partition by `auto.offset.reset`, since `offset` is out of range.
+        """Reset the position of a partition by `auto.offset.reset`, because the leader refused
+        `offset` as out of range.
 
         Raises RefusedError if the setting is `none`. If `offset` is not the current fetch position,
         the response is late, for example from a former leader, and is ignored. The first reset is
-        looked up at once. Repeated resets without records in between are delayed by up to a second,
-        since a leader may repeatedly refuse offsets that it returned itself.
+        looked up at once. Repeated resets without fetched records in between are delayed by up to a
+        second, because a leader may repeatedly refuse offsets that it returned itself.
         """
         if self._is_stale(place, move_count) or place.fetch.offset != offset:
             return
@@ -367,8 +371,8 @@ class Positions:
         self._move(place, end)
 
     def on_placed(self, place: PartitionPlace, move_count: int, found: OffsetAndEpoch) -> None:
-        """Move the position of a partition to the result of a look-up. Ignored if the position was
-        moved since the request."""
+        """Move the position of a partition to the result of a look-up. The result is ignored if the
+        position was moved after the look-up was requested."""
         if not self._is_stale(place, move_count) and place.position is None:
             self._move(place, found)
 

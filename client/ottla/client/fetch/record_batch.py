@@ -1,8 +1,8 @@
 """Records in the form in which a consumer returns them: single records, and batches with lazily
 decoded columns.
 
-Pure. A batch is a view of the rows in a `RecordColumns`, which may still have to be decoded. The
-object of a record is created only when the record is requested.
+Pure. A batch is a view of rows in a `RecordColumns`, whose columns are decoded when they are first
+used. The Python object of a record is created only when the application requests the record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,8 @@ class ConsumerRecord(NamedTuple):
 
 
 class RecordOrigin(NamedTuple):
-    """Properties that all records of one batch have in common."""
+    """Properties that all records of one batch have in common, such as topic, partition and leader
+    epoch."""
 
     at: TopicPartition
     leader_epoch: Epoch
@@ -45,15 +46,15 @@ class RecordOrigin(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Records with the same RecordOrigin as rows, in order of their offsets. [start, end) are row
-    numbers."""
+    """Interface of decoded or undecoded records of one partition. Records with the same
+    RecordOrigin are rows, in order of their offsets. Ranges of row numbers are half-open."""
 
     origin: RecordOrigin
     row_count: int
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
-        run has at least one row."""
+        """Return the end of the longest range of rows that starts at `start` and has at most
+        `size_bytes` encoded bytes. The range has at least one row."""
 
     def offset_of(self, row: int) -> Offset:
         """Return the offset of one row."""
@@ -74,7 +75,7 @@ class RecordColumns(Protocol):
         """Return the value of each row."""
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row, as a view that is not copied."""
+        """Return the value of each row as a memoryview, without copying it."""
 
     def headers(self, start: int, end: int) -> list[RecordHeaders]:
         """Return the headers of each row."""
@@ -86,9 +87,9 @@ class RecordColumns(Protocol):
 class RecordBatch(Sequence[ConsumerRecord]):
     """Records of one partition in order of their offsets, readable as columns or one by one.
 
-    A column is decoded when it is first used, and kept.  Iterating creates records; a slice is
-    another batch.  A batch keeps the bytes of all records in memory that were decoded together with
-    it.
+    A column is decoded when it is first used, and then kept. Iterating over a batch creates
+    records. A slice of a batch is another batch. A batch keeps the bytes of all records in memory
+    that were decoded together with its own.
     """
 
     __slots__ = (
@@ -103,8 +104,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
     )
 
     def __init__(self, columns: RecordColumns, start: int, end: int) -> None:
-        """Create a view of the rows [start, end), at least one row. `Consumer.poll_batches` creates
-        batches."""
+        """Create a view of the rows [start, end), which must not be empty. Applications get batches
+        from `Consumer.poll_batches`."""
         assert 0 <= start < end <= columns.row_count
         self._columns = columns
         self._start = start
@@ -152,7 +153,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def size_bytes(self) -> int:
-        """Encoded size of the records, uncompressed."""
+        """Size of the encoded records in bytes, before compression."""
         return self._columns.size_bytes(self._start, self._end)
 
     @property
@@ -185,8 +186,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def value_views(self) -> list[memoryview | None]:
-        """Value of each record as a view that is not copied.  Cheaper than `values` for large
-        values."""
+        """Value of each record as a memoryview, without a copy. For large values, this is cheaper
+        than `values`."""
         return self._columns.value_views(self._start, self._end)
 
     @property
@@ -237,7 +238,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
 
 class ScannedColumns:
-    """Columns of records that were scanned one by one."""
+    """Columns of records that were decoded one by one, without numpy."""
 
     __slots__ = ("_records", "origin", "row_count")
 
@@ -247,8 +248,8 @@ class ScannedColumns:
         self._records = records
 
     def end_within(self, start: int, size_bytes: int) -> int:
-        """Return the end of the longest run of rows from `start` that fits in `size_bytes`.  The
-        run has at least one row."""
+        """Return the end of the longest range of rows that starts at `start` and has at most
+        `size_bytes` bytes. The range has at least one row."""
         end = start + 1
         left = size_bytes - _size_of(self._records[start])
         while end < self.row_count and (left := left - _size_of(self._records[end])) >= 0:
@@ -283,7 +284,7 @@ class ScannedColumns:
         return [record.value for record in self._records[start:end]]
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row, as a view that is not copied."""
+        """Return the value of each row as a memoryview, without copying it."""
         values = self.values(start, end)
         return [None if value is None else memoryview(value) for value in values]
 

@@ -1,9 +1,9 @@
-"""Decides whether the records of a fetch response are located at once with numpy or scanned one by
-one.
+"""Choice between two ways of decoding the records of a fetch response: all at once with numpy, or
+one by one.
 
-Pure. With numpy, a record takes a tenth of the CPU time of a scan. However, numpy must be
-installed, importing it takes as long as scanning many thousand records, and each use of numpy takes
-as long as scanning some dozens.
+Pure. With numpy, a record takes a tenth of the CPU time. However, numpy must be installed,
+importing it takes as long as decoding many thousand records one by one, and each use takes as long
+as decoding some dozens.
 """
 
 import sys
@@ -14,19 +14,19 @@ from ottla.client.fetch.record_batch import RecordColumns, RecordOrigin
 from ottla.wire.records import Body
 
 ARRAY_ROWS_MIN = 48
-"""Minimum number of records for which calling numpy pays off. Fewer records are scanned."""
+"""Minimum number of records for which numpy is used. Fewer records are decoded faster one by
+one."""
 ARRAY_ROWS_MAX = 16_384
-"""Maximum number of records that are located together. More records exceed the processor's cache,
-block the event loop longer, and use memory (about 100 bytes per record) in an amount that a
-producer controls.
-"""
+"""Maximum number of records that numpy decodes together. More records would exceed the processor's
+cache and block the event loop for longer. Their memory (about 100 bytes per record) would have no
+bound, because producers decide how many records a batch has."""
 ROWS_BEFORE_IMPORT = 20_000
-"""Number of records that a consumer scans before it imports numpy. The import takes as long as
-scanning that many records."""
+"""Number of records that a consumer decodes one by one before it imports numpy. The import takes as
+long as decoding that many records."""
 
 
 class RecordDecoder:
-    """Decoder that locates the fields of records.  Each consumer has one decoder."""
+    """Decoder of fetched records. Each consumer has one decoder."""
 
     __slots__ = ("_array_rows_min", "_has_numpy", "_rows_before_import")
 
@@ -41,15 +41,15 @@ class RecordDecoder:
         """True if numpy can be imported.  None before the first attempt."""
 
     def expect_many(self) -> None:
-        """Import numpy at the next suitable batch of records, since the application requests many
-        records at a time."""
+        """Import numpy for the next suitable batch of records, because the application requests
+        many records at a time."""
         self._rows_before_import = 0
 
     def read(
         self, origin: RecordOrigin, bodies: Sequence[Body], first_offset: int
     ) -> RecordColumns | None:
-        """Return the columns of the records from `first_offset` on, or None if the records must be
-        scanned one by one."""
+        """Decode the records from `first_offset` on with numpy. Returns None if the records must be
+        decoded one by one."""
         row_count = sum(body.header.record_count for body in bodies)
         if not self._array_rows_min <= row_count <= ARRAY_ROWS_MAX:
             return None

@@ -1,7 +1,7 @@
 """Assignors of the classic protocol: they distribute the partitions of topics among members.
 
-Pure. The leader of the group computes the assignment of all members. Names and rules are the ones
-of the Java client, so that any member may lead a mixed group. Invariants:
+Pure. The leader of the group computes the assignment of all members. Names and rules are those of
+the Java client, so that a group may contain both clients and have either as leader. Invariants:
 - EveryPartitionOnce: each partition of a subscribed topic is assigned to exactly one subscriber of
   that topic.
 - SameForAll: the result depends only on the arguments.
@@ -18,13 +18,13 @@ from ottla.model.ids import TopicPartition
 
 
 class MemberSubscription(NamedTuple):
-    """Subscription of one member, and the partitions that the member owned when it joined."""
+    """Subscription of one group member, and the partitions that it owned when it joined."""
 
     topics: frozenset[str]
     group_instance_id: str | None = None
     owned: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
-    """Generation in which the member owned these partitions."""
+    """Group generation in which the member owned its partitions."""
     rack: str | None = None
     """Rack of the member (`client.rack`), or None."""
 
@@ -32,14 +32,14 @@ class MemberSubscription(NamedTuple):
 Assignment = dict[str, list[TopicPartition]]
 Members = Mapping[str, MemberSubscription]
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
-"""Racks of the replicas of each partition. Partitions whose racks are unknown are absent."""
+"""Racks of the replicas, by partition. Partitions whose racks are unknown are not included."""
 
 NO_RACKS: PartitionRacks = {}
 
 EXCHANGE_CANDIDATES_MAX = 100
-"""Maximum number of partitions that are considered for one exchange. With a smaller number, more
-partitions stay outside the racks of their members. With a larger number, the time of a rebalance
-grows with the square of the number of partitions."""
+"""Maximum number of partitions that are examined for one exchange between members. With a smaller
+number, more partitions stay outside the racks of their members. With a larger number, the time of a
+rebalance grows with the square of the number of partitions."""
 
 
 class Assignor(Protocol):
@@ -87,10 +87,11 @@ def range_assignment(
 def round_robin_assignment(
     members: Members, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
 ) -> Assignment:
-    """Return an assignment of the partitions of all topics to the members in turn (`roundrobin`).
+    """Return an assignment that gives the partitions of all topics to the members in turn
+    (`roundrobin`).
 
-    Members that do not subscribe to the topic of a partition are skipped.  Racks are ignored, as in
-    Java.
+    Members that do not subscribe to a partition's topic are skipped. Racks are ignored, as in the
+    Java client.
     """
     found: Assignment = {member_id: [] for member_id in members}
     ring = _in_order(members)
@@ -109,8 +110,8 @@ def sticky_assignment(
     """Return an assignment that is as even as the subscriptions allow, and moves as few partitions
     as possible (`sticky`).
 
-    Members exchange newly assigned partitions with each other if this places more partitions in the
-    rack of one of their replicas.
+    Members exchange newly assigned partitions with each other if more partitions then have a
+    replica in the rack of their member.
     """
     found: Assignment = {member_id: [] for member_id in members}
     wanted = _wanted(members, partition_counts)
@@ -133,8 +134,8 @@ def cooperative_sticky_assignment(
     """Return the assignment of `sticky` without the partitions that another member still owns
     (KIP-429).
 
-    A partition that moves is first left out of its owner's assignment.  The owner gives it up, and
-    a second rebalance assigns it to the new owner.
+    If a partition moves, the first rebalance only removes it from its owner's assignment. After the
+    owner has given it up, a second rebalance assigns it to the new owner.
     """
     found = sticky_assignment(members, partition_counts, racks)
     claims: dict[TopicPartition, set[str]] = {}
@@ -154,7 +155,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
     "cooperative-sticky": cooperative_sticky_assignment,
 }
 COOPERATIVE = frozenset({"cooperative-sticky"})
-"""Names of the cooperative assignors.  A member whose assignors are all cooperative keeps its
+"""Names of the cooperative assignors. A member that offers only cooperative assignors keeps its
 partitions during a rebalance."""
 
 

@@ -1,8 +1,9 @@
-"""Membership by the classic protocol: join, sync, heartbeats, and the assignment of partitions.
+"""Membership in a group by the classic protocol: join, sync, heartbeats, and the assignment of
+partitions.
 
-An eager member gives up all partitions before it joins again.  A cooperative member (KIP-429)
-continues reading, gives up only partitions that are no longer in its assignment, and then triggers
-another rebalance.
+An eager member gives up all partitions before it joins again. A cooperative member (KIP-429)
+continues to read. It gives up only the partitions that are no longer in its assignment, and then
+triggers another rebalance.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,7 +32,7 @@ JOIN_PATIENCE_MS = 5_000
 timeout. The slowest member may use the whole rebalance timeout."""
 LEAVE_PATIENCE_S = 2.0
 OVERTAKEN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-"""Error codes for a commit that was in flight while the group started its next generation."""
+"""Error codes of a commit that was in flight when the group started its next generation."""
 
 
 class ClassicMembership:
@@ -69,7 +70,7 @@ class ClassicMembership:
     # Called by the group.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Replace the current subscription."""
+        """Replace the current subscription of the member."""
         if subscription.remote_regex is not None:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "a SubscriptionPattern needs group.protocol=consumer"
@@ -79,12 +80,12 @@ class ClassicMembership:
 
     @property
     def member_id(self) -> str:
-        """Member id.  Empty before the first join."""
+        """Member id that the coordinator has assigned. Empty before the first join."""
         return self._member.member_id
 
     def on_metadata(self) -> None:
-        """Join again if the subscribed topics or their partitions have changed since the last
-        join."""
+        """Join the group again if the subscribed topics or their partition counts have changed
+        since the last join."""
         if self._member.generation_id == NO_GENERATION:
             return
         if self.subscription.names(self._cluster.topics) != self._joined_topics or (
@@ -93,7 +94,7 @@ class ClassicMembership:
             self._rejoin()
 
     def membership(self) -> Membership:
-        """Return the group membership to commit under.
+        """Return the ids under which offsets are committed: group generation and member.
 
         Raises RefusedError(ILLEGAL_GENERATION) if the group has removed the member.
         """
@@ -104,13 +105,13 @@ class ClassicMembership:
         return self._member.membership
 
     def reader(self) -> Membership:
-        """Return the group membership to fetch offsets under.  The classic protocol needs no member
-        id."""
+        """Return the group membership under which committed offsets are fetched. In the classic
+        protocol, it contains no member id."""
         return Membership()
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a commit that was refused with `code` should be repeated under the current
-        generation.
+        """Return whether the client should repeat a commit, under the current generation, that the
+        coordinator refused with `code`.
 
         Waits until a join in progress has ended.
         """
@@ -141,14 +142,15 @@ class ClassicMembership:
                 )
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions from the assignment."""
+        """Discard the member id and the generation, and remove all partitions from the
+        assignment."""
         self._member.forget(is_expelled=True)
         self._lose()
 
     # Background tasks.
 
     async def serve(self) -> None:
-        """Stay a member of the group until cancelled.  Raises permanent errors."""
+        """Keep the consumer a member of the group until cancelled. Raises permanent errors."""
         while True:
             try:
                 await self._handover.notify_lost()

@@ -1,7 +1,7 @@
 """Commits the offsets of a group in the background, in order.
 
-One commit is in flight at a time. Commits that are requested in the meantime are merged into the
-next commit; for each partition the last requested offset is committed. Invariants:
+One commit is in flight at a time. Commits that the application requests in the meantime are merged
+into the next one. For each partition, the offset that was requested last is committed. Invariants:
 - NeverOvertaken: a commit is sent only after all earlier commits have succeeded or failed.
 - ReportedOnce: an error is raised to the task that awaits the commit, or by the next poll if no
   task awaits it.
@@ -26,7 +26,7 @@ Offsets = Mapping[TopicPartition, Committed]
 
 
 class PendingCommit:
-    """A commit in progress. Await it to wait for the confirmation of the coordinator.
+    """A commit in progress. Awaiting it waits for the coordinator's confirmation.
 
     Awaiting it raises RefusedError if the commit fails. The codes ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH and REBALANCE_IN_PROGRESS mean that the commit was too
@@ -60,14 +60,15 @@ class PendingCommit:
         return self._error
 
     async def wait(self) -> None:
-        """Wait for the coordinator's confirmation. Raises the error of the commit if it fails."""
+        """Wait for the coordinator's confirmation. Raises the error of the commit if the commit
+        fails."""
         self._is_watched = True
         await self._event.wait()
         self.result()
 
     def result(self) -> None:
-        """Raise the error of the commit if it has failed. Only allowed once `is_settled` is
-        True."""
+        """Raise the error of the commit if the commit has failed. Allowed only after `is_settled`
+        has become True."""
         assert self.is_settled
         self._is_watched = True
         if self._error is not None:
@@ -84,29 +85,30 @@ class PendingCommit:
 
 
 class CommitIdentity(Protocol):
-    """The group member on whose behalf offsets are committed."""
+    """Interface that supplies the group membership under which offsets are committed."""
 
     @property
     def loss_count(self) -> int:
-        """Number of times that the member has lost or revoked all its partitions. If the number has
-        increased since records were read, the member must not commit them."""
+        """Number of times that the member has lost or given up all its partitions. If the number
+        has increased since records were read, the member must not commit their offsets."""
         ...
 
     def membership(self) -> Membership:
-        """Return the group membership to commit under.  Raises RefusedError if the member has
-        none."""
+        """Return the group membership under which offsets are committed. Raises RefusedError if the
+        member has none."""
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a commit that was refused with this code should be repeated.
+        """Return whether the client should repeat a commit that the coordinator refused with this
+        code.
 
-        Waits until this can be decided, for example until a rebalance has ended.
+        Waits until this is known, for example until a rebalance has ended.
         """
         ...
 
 
 class Committer:
-    """Sends the commits of one group in order, one at a time."""
+    """Queue of a group's commits. It sends them in order, one at a time."""
 
     def __init__(
         self,
@@ -127,7 +129,7 @@ class Committer:
 
     def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
         """Enqueue a commit, and return it as PendingCommit. If `is_watched`, its error is raised
-        only in the task that awaits it."""
+        only to the task that awaits the commit, not by the next poll."""
         commit = PendingCommit(offsets, self._identity.loss_count, is_watched=is_watched)
         if not offsets and not self.is_busy:
             commit._settle(None)
@@ -143,7 +145,7 @@ class Committer:
         return self._last is not None and not self._last.is_settled
 
     async def settled(self) -> None:
-        """Wait until all commits requested so far have succeeded or failed."""
+        """Wait until all commits that were requested before this call have succeeded or failed."""
         await trio.lowlevel.checkpoint()
         if self._last is not None:
             await self._last._settled()

@@ -1,13 +1,14 @@
-"""The state machine of one group member by the consumer protocol (KIP-848).
+"""State machine of one group member by the consumer protocol (KIP-848).
 
-Pure.  The coordinator assigns partitions.  A member sends heartbeats, which contain the fields that
-have changed since the last heartbeat.  A response contains the member's epoch and, after a change,
-its target assignment.  The member gives up partitions outside the target, starts reading the new
-partitions, and acknowledges the target by reporting the partitions that it owns.
+Pure. The coordinator assigns the partitions. The member sends heartbeats, which contain only the
+fields that have changed since the previous heartbeat. A heartbeat response contains the member
+epoch and, after a change, the target assignment. The member gives up partitions outside the target
+assignment and starts reading the new ones. It then reports the partitions that it owns, which
+acknowledges the target.
 
 Invariants:
-- OneEpoch: the owned partitions belong to the member epoch.  A member that loses its epoch loses
-  its partitions.
+- OneEpoch: the owned partitions belong to the member epoch. A member that loses its epoch loses
+    its partitions.
 - AcknowledgedIsOwned: a heartbeat reports only partitions that the member is already reading.
 """
 
@@ -28,15 +29,15 @@ from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupH
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""Member epoch that a static member sends to leave temporarily. The coordinator reserves its
-partitions for its return."""
+"""Member epoch that a static member sends when it leaves temporarily. The coordinator reserves the
+member's partitions until it returns."""
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = {}
 
 
 class MembershipState(Enum):
-    """State of a member, with Kafka's names."""
+    """States of a group member, with Kafka's names."""
 
     UNSUBSCRIBED = auto()
     JOINING = auto()
@@ -46,8 +47,8 @@ class MembershipState(Enum):
     """The owned partitions have changed, and no heartbeat has reported the change yet."""
     STABLE = auto()
     FENCED = auto()
-    """The member epoch is lost. The member joins again once the application has been notified that
-    all partitions are lost."""
+    """The coordinator has fenced the member epoch. The member joins again after it has notified the
+    application that all partitions are lost."""
     STALE = auto()
     """The member has left because the application does not poll.  It joins again with the next
     poll."""
@@ -85,7 +86,7 @@ LEGAL = {
     MembershipState.FENCED: {MembershipState.JOINING},
     MembershipState.STALE: {MembershipState.JOINING},
 }
-"""Allowed transitions between states of a member. In addition, every state may change to
+"""Allowed transitions between the states of a member. In addition, every state may change to
 UNSUBSCRIBED."""
 
 AFTER = {
@@ -97,7 +98,7 @@ AFTER = {
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
 }
-"""Reaction of a member to each error code in a heartbeat response. Any other code ends the
+"""Reaction of a group member to each error code in a heartbeat response. Any other code ends the
 membership with an error."""
 
 
@@ -131,7 +132,8 @@ class ConsumerProtocolMember:
 
     @property
     def is_heartbeat_due(self) -> bool:
-        """True if the next heartbeat should be sent at once because it reports a change."""
+        """True if the member should send the next heartbeat at once, because it reports a
+        change."""
         if self.state in (MembershipState.JOINING, MembershipState.ACKNOWLEDGING):
             return True
         return self.is_in_group and any(
@@ -145,7 +147,7 @@ class ConsumerProtocolMember:
         self._regex = regex
 
     def join(self) -> None:
-        """Join the group, or join it again, without partitions."""
+        """Start to join the group, or to join it again. The member then owns no partitions."""
         self._become(MembershipState.JOINING)
         self._lose()
 
@@ -205,14 +207,15 @@ class ConsumerProtocolMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Send all fields with the next heartbeat, because the coordinator may not have received
-        the last heartbeat."""
+        """Note that a heartbeat got no response. The next heartbeat contains all fields, because
+        the coordinator may not have received this one."""
         self._said = {}
 
     def next_owned(self, known: Collection[UUID]) -> Assignment:
-        """Return the partitions to own next: the target partitions whose topic's name is known.
+        """Return the partitions that the member should own next: those of the target assignment.
 
-        Of a topic whose name is unknown, only partitions that are already owned are included.
+        Heartbeat responses identify topics by id. If the name of a topic is not known yet, only
+        partitions of it that the member already owns are included.
         """
         return {
             topic_id: indexes
@@ -221,7 +224,7 @@ class ConsumerProtocolMember:
         }
 
     def on_reconciled(self, owned: Assignment) -> None:
-        """Record that exactly the partitions `owned` are being read now."""
+        """Record that the member now reads exactly the partitions `owned`."""
         assert self.is_in_group, f"{self.state} owns nothing"
         self.owned = dict(owned)
         if self.state is MembershipState.STABLE and self.owned == self.target:
@@ -230,8 +233,8 @@ class ConsumerProtocolMember:
             self._become(MembershipState.ACKNOWLEDGING)
 
     def on_fenced(self) -> None:
-        """Discard the epoch and all partitions, because the member has been, or may have been,
-        removed from the group."""
+        """Discard the member epoch and all partitions, because the coordinator has, or may have,
+        removed the member from the group."""
         self._become(MembershipState.FENCED)
         self._lose()
 

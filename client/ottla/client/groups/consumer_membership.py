@@ -1,8 +1,9 @@
-"""Membership by the consumer protocol (KIP-848): heartbeats, and reactions to their responses.
+"""Membership in a group by the consumer protocol (KIP-848): sends heartbeats and reacts to their
+responses.
 
-Two tasks share one `ConsumerProtocolMember`.  The first task sends heartbeats and never waits for
-the application.  The second task revokes and assigns partitions whenever the application can be
-notified.
+Two tasks share one `ConsumerProtocolMember`. The first task sends heartbeats and never waits for
+the application. The second task revokes and assigns partitions whenever it can notify the
+application.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,18 +55,18 @@ class ConsumerMembership:
     # Called by the group.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Replace the current subscription."""
+        """Replace the current subscription of the member."""
         self.subscription = subscription
         self.on_metadata()
 
     @property
     def member_id(self) -> str:
-        """Member id, which the member generates itself."""
+        """Member id, which the client generates itself."""
         return self.member.member_id
 
     def on_metadata(self) -> None:
-        """Update the topics that a pattern matches, and wake tasks that wait for the name of a
-        topic."""
+        """Update the topics that the subscription's pattern matches, and wake tasks that wait for
+        the name of a topic."""
         remote = self.subscription.remote_regex
         names = None if remote is not None else self.subscription.names(self._cluster.topics)
         self.member.subscribe(names, remote)
@@ -73,7 +74,7 @@ class ConsumerMembership:
         self._work.set()
 
     def membership(self) -> Membership:
-        """Return the group membership to commit under.
+        """Return the ids under which offsets are committed: member and member epoch.
 
         Raises RefusedError if the member has no member epoch.
         """
@@ -83,13 +84,14 @@ class ConsumerMembership:
         return Membership(member.member_epoch, member.member_id, self._config.group_instance_id)
 
     def reader(self) -> Membership:
-        """Return the group membership to fetch offsets under."""
+        """Return the group membership under which committed offsets are fetched."""
         return self.membership() if self.member.is_in_group else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a request that was refused with `code` should be repeated.
+        """Return whether the client should repeat a request that the coordinator refused with
+        `code`.
 
-        Returns True only if the present member epoch is newer than the epoch in `membership`, under
+        Returns True only if the present member epoch is newer than the one in `membership`, under
         which the request was sent. Waits for a newer epoch after STALE_MEMBER_EPOCH.
         """
         await trio.lowlevel.checkpoint()
@@ -116,14 +118,14 @@ class ConsumerMembership:
                 )
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions from the assignment."""
+        """Discard the member epoch, and remove all partitions from the assignment."""
         self.member.on_left()
         self._lose()
 
     # Background tasks.
 
     async def serve(self) -> None:
-        """Stay a member of the group until cancelled.  Raises permanent errors."""
+        """Keep the consumer a member of the group until cancelled. Raises permanent errors."""
         if self.subscription.topics_to_know is None:
             await self._learn_topics()
         self.member.join()

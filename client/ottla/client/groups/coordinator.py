@@ -1,5 +1,5 @@
-"""The connection to the coordinator of a group or transaction. The coordinator is looked up at
-first use, and again after it has moved.
+"""Connection to the coordinator of a group or of a transactional id. The client looks up the
+coordinator at first use, and again after the coordinator has moved.
 
 The key of a coordinator is a group id, or the transactional id of a producer.
 """
@@ -35,15 +35,16 @@ MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Error codes after which the coordinator is looked up again."""
+"""Error codes that mean that the broker is not, or is no longer, the coordinator. The client then
+looks up the coordinator again."""
 CONNECT_TIMEOUT_S = 10.0
 
 
 class Coordinator:
-    """The coordinator of one key, with a connection of its own. Requests that wait at the
-    coordinator therefore delay no other requests to that broker.
+    """The coordinator of one group or transactional id, with a connection of its own. A request
+    that waits at the coordinator therefore does not delay other requests to the same broker.
 
-    The key is a group id, or a transactional id.
+    The key is a group id or a transactional id.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Coordinator:
 
     @property
     def address(self) -> str | None:
-        """Address of the coordinator as `host:port`, or None if it is unknown."""
+        """Address of the coordinator as `host:port`, or None if the coordinator is unknown."""
         return None if self._pipeline is None else self._pipeline.address
 
     async def request(
@@ -74,8 +75,8 @@ class Coordinator:
     ) -> R:
         """Send one request to the current coordinator, and return its response.
 
-        Raises ConnectionLostError if the request fails or there is no coordinator at present. Both
-        conditions are temporary.
+        Raises ConnectionLostError if the request fails or if there is no coordinator at present.
+        Both conditions are temporary.
         """
         try:
             pipeline = await self._opened()
@@ -96,16 +97,17 @@ class Coordinator:
             raise
 
     async def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API that both the client and the coordinator support."""
+        """Return the highest version of an API that both this client and the coordinator
+        support."""
         return (await self._opened()).version_of(api_key)
 
     async def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature, as the broker of the coordinator last reported
-        it."""
+        """Return the finalized level of a feature, as the coordinator's broker last reported it."""
         return (await self._opened()).feature_level(name)
 
     async def refresh_versions(self, timeout_s: float) -> None:
-        """Request the API versions and features of the coordinator again."""
+        """Request the supported API versions and the feature levels of the coordinator's broker
+        again."""
         pipeline = await self._opened()
         try:
             with trio.fail_after(timeout_s):
@@ -115,7 +117,7 @@ class Coordinator:
             raise ConnectionLostError(f"{pipeline.address}: {error}") from error
 
     async def forget(self) -> None:
-        """Forget the broker of the coordinator, so that it is looked up before the next request."""
+        """Discard the known coordinator, so that the next request looks it up again."""
         if self._pipeline is not None:
             await self._drop(self._pipeline)
 
@@ -126,11 +128,11 @@ class Coordinator:
             await self._drop(self._pipeline)
 
     async def until_it_answers(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """Call `attempt`, and return its result. Repeats the call while the coordinator is moving,
-        loading or unreachable.
+        """Call `attempt` and return its result. Repeats the call while the coordinator is moving,
+        is loading its state or is unreachable.
 
         `attempt` raises RefusedError for the error code of a response. A permanent error is raised
-        at once; after the timeout, the last temporary error is raised.
+        at once. After the timeout, the last temporary error is raised.
         """
 
         async def attempt_where_it_is() -> T:

@@ -1,9 +1,9 @@
 """A consumer's membership in a group: its subscription, its partitions and its commits.
 
 `group.protocol` selects the protocol: `classic_membership.py`, or `consumer_membership.py`
-(KIP-848), in which the coordinator computes the assignment.  Both change the assignment only while
-the application waits for records.  All records that were returned before have then been processed,
-as at-least-once delivery requires.
+(KIP-848), in which the coordinator computes the assignment. Both change the assignment only while
+the application waits for records. The application has then processed all records that it received
+before, as at-least-once delivery requires.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,12 +39,11 @@ NO_LONGER_OURS = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""Error codes that tell a member that the group has removed it. The member joins again by itself.
-"""
+"""Error codes that mean that the group has removed the member. The member joins again by itself."""
 
 
 class MembershipDriver(Protocol):
-    """Interface of a group membership, by either of the two protocols."""
+    """Interface of a consumer's group membership, which both group protocols implement."""
 
     @property
     def loss_count(self) -> int:
@@ -57,7 +56,7 @@ class MembershipDriver(Protocol):
         ...
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Replace the current subscription."""
+        """Replace the current subscription of the member."""
         ...
 
     def on_metadata(self) -> None:
@@ -65,21 +64,21 @@ class MembershipDriver(Protocol):
         ...
 
     def membership(self) -> Membership:
-        """Return the group membership to commit under.  Raises RefusedError if the member has
-        none."""
+        """Return the group membership under which offsets are committed. Raises RefusedError if the
+        member has none."""
         ...
 
     def reader(self) -> Membership:
-        """Return the group membership to fetch offsets under."""
+        """Return the group membership under which committed offsets are fetched."""
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a request that was refused with `code` should be repeated. Waits until
-        that is known."""
+        """Return whether the client should repeat a request that the coordinator refused with
+        `code`. Waits until this is known."""
         ...
 
     async def serve(self) -> None:
-        """Stay a member of the group until cancelled."""
+        """Keep the consumer a member of the group until cancelled."""
         ...
 
     async def leave(self) -> None:
@@ -87,7 +86,7 @@ class MembershipDriver(Protocol):
         ...
 
     def drop(self) -> None:
-        """Forget the membership and remove all partitions from the assignment."""
+        """Discard the membership, and remove all partitions from the assignment."""
         ...
 
 
@@ -102,32 +101,32 @@ class MembershipTask:
 
 
 class GroupCommitIdentity:
-    """The membership under which offsets are committed: the member's, if the consumer has a
-    subscription, otherwise none."""
+    """Group membership under which offsets are committed. A consumer with a subscription commits as
+    a member of the group, any other consumer without a membership."""
 
     def __init__(self, group: "Group") -> None:
         self._group = group
 
     @property
     def loss_count(self) -> int:
-        """Number of times that all partitions were lost or revoked."""
+        """Number of times that the member has lost or given up all its partitions."""
         return self._group.driver.loss_count
 
     def membership(self) -> Membership:
-        """Return the group membership to commit under.  Raises RefusedError if the member has
-        none."""
+        """Return the group membership under which offsets are committed. Raises RefusedError if the
+        member has none."""
         return self._group.driver.membership() if self._group.is_subscribed else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether a request that was refused with `code` should be repeated. Waits until
-        that is known."""
+        """Return whether the client should repeat a request that the coordinator refused with
+        `code`. Waits until this is known."""
         if not self._group.is_subscribed:
             return False
         return await self._group.driver.may_repeat(code, membership)
 
 
 class Group:
-    """A consumer's membership in its group, if any, and its commits."""
+    """A consumer's relation to its group: its membership, if it has subscribed, and its commits."""
 
     def __init__(
         self,
@@ -184,13 +183,13 @@ class Group:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """Topics whose metadata the consumer needs. None means all topics, since the subscription's
-        pattern may match any."""
+        """Topics whose metadata the consumer needs. None means all topics, because the subscription
+        contains a pattern that may match any of them."""
         return self._subscription.topics_to_know
 
     @property
     def subscription(self) -> Subscription:
-        """The current subscription.  Falsy if there is none."""
+        """The current subscription. Its truth value is False if the consumer has not subscribed."""
         return self._subscription
 
     @property
@@ -207,16 +206,17 @@ class Group:
 
     @property
     def coordinator_address(self) -> str | None:
-        """Address of the coordinator as `host:port`, or None if it is unknown."""
+        """Address of the coordinator as `host:port`, or None if the coordinator is unknown."""
         return self._coordinator.address
 
     @property
     def measures(self) -> CoordinatorMeasures:
-        """Measurements of commits and rebalances."""
+        """Measurements of commits and rebalances, for client metrics."""
         return self._coordinator.measures
 
     def identity(self) -> dict[str, str]:
-        """Return the ids of the group and the member, keyed by resource attributes of KIP-714."""
+        """Return the resource attributes that KIP-714 defines for group members: the ids of the
+        group and of the member."""
         config = self._config
         found = {"group_id": self._coordinator.key}
         if config.group_instance_id is not None:
@@ -226,7 +226,7 @@ class Group:
         return found
 
     def on_poll(self) -> None:
-        """Record that the application has polled, so all records that were returned earlier are
+        """Record that the application has polled. All records that it received earlier count as
         processed."""
         # This runs for every record of an iterator, so it does not read the clock.
         handover = self.handover
@@ -243,8 +243,8 @@ class Group:
             self.driver.on_metadata()
 
     def processed(self) -> dict[TopicPartition, Committed]:
-        """Return the positions after all processed records, which may be committed now, by
-        partition."""
+        """Return the positions after all processed records, by partition. They may be committed
+        now."""
         found: dict[TopicPartition, Committed] = {}
         for at in self._positions:
             position = self._positions.place(at).position
@@ -336,7 +336,8 @@ class Group:
     # Background tasks.
 
     async def commit_on(self) -> NoReturn:
-        """Send commits until cancelled. The consumer runs this in the background."""
+        """Send requested commits until cancelled. The consumer runs this method in the
+        background."""
         async with trio.open_nursery() as nursery:
             if self._config.enable_auto_commit:
                 nursery.start_soon(self._note_due_commits)
@@ -349,7 +350,7 @@ class Group:
         self._is_commit_due = True
 
     async def run(self) -> NoReturn:
-        """Stay a member of the group while there is a subscription, until cancelled."""
+        """Keep the consumer a member of the group while it has a subscription, until cancelled."""
         while True:
             while not self.is_subscribed or self._leaving.locked():
                 await self._wake_up.wait()

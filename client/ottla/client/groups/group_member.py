@@ -1,8 +1,8 @@
-"""The state machine of one group member by the classic protocol.
+"""State machine of one group member by the classic protocol.
 
-Pure. A member joins and receives the generation; the leader also receives the subscriptions of all
-members. The member then syncs, receives its partitions, and sends heartbeats until it has to join
-again. Invariants:
+Pure. A member sends JoinGroup and receives the generation; the group leader also receives the
+subscriptions of all members. The member then sends SyncGroup and receives its partitions. It sends
+heartbeats until it has to join again. Invariants:
 - OneGeneration: an assignment belongs to its generation. A member that loses the generation loses
   its partitions.
 - ClaimsItsOwn: a cooperative member claims, in its subscription, the partitions that it reads.
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 2
-"""Version of encoded subscriptions. They contain owned partitions from version 1 on, and the
-generation of these from version 2 on."""
+"""Version of encoded subscriptions. They contain the owned partitions from version 1 on, and the
+generation of these partitions from version 2 on."""
 RACK_SUBSCRIPTION_VERSION = 3
-"""Version of the subscription of a member with a rack (KIP-881)."""
+"""Version of encoded subscriptions that contains the member's rack (KIP-881)."""
 ASSIGNMENT_VERSION = 0
 VERSION_BYTES = 2
 STICKY = "sticky"
@@ -57,8 +57,8 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 class Membership(NamedTuple):
-    """The group membership under which offsets are committed.  The default values stand for a
-    commit without membership."""
+    """Ids under which offsets are committed. The default values are those of a commit without group
+    membership."""
 
     generation_id: int = NO_GENERATION
     """Generation of the group or, with the consumer protocol, the member epoch (KIP-848)."""
@@ -67,14 +67,14 @@ class Membership(NamedTuple):
     group_instance_id: str | None = None
     """Instance id of a static member.  None for a dynamic member."""
     group_id: str = ""
-    """Group id, if the membership was returned by `Consumer.group_metadata`.  Empty otherwise."""
+    """Group id, if `Consumer.group_metadata` returned this object. Otherwise empty."""
 
 
 NO_MEMBER = Membership()
 
 
 class Step(Enum):
-    """Reaction of a group member to a response of the coordinator."""
+    """Next step of a group member after a response of the coordinator."""
 
     GO_ON = auto()
     JOIN_AGAIN = auto()
@@ -93,8 +93,8 @@ AFTER = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
 }
-"""Reaction of a member to each error code in a response. Any other code ends the membership with an
-error."""
+"""Reaction of a group member to each error code in a response. Any other code ends the membership
+with an error."""
 
 
 class GroupMember:
@@ -117,16 +117,16 @@ class GroupMember:
 
     @property
     def membership(self) -> Membership:
-        """The group membership to commit under."""
+        """Ids under which the member commits offsets."""
         return Membership(self.generation_id, self.member_id, self._config.group_instance_id)
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Topics that any member of the group subscribes to.  Known only to the leader."""
+        """Topics to which any member of the group subscribes. Only the group leader knows them."""
         return frozenset(topic for member in self._members.values() for topic in member.topics)
 
     def join_request(self, topics: Iterable[str]) -> JoinGroupRequest:
-        """Return the request to join the next generation."""
+        """Return the JoinGroup request for the next generation."""
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._config.session_timeout_ms,
@@ -162,7 +162,7 @@ class GroupMember:
         )
 
     def on_joined(self, answer: JoinGroupResponse) -> Step:
-        """Process the response to a join, and return the member's next step."""
+        """Process the response to JoinGroup, and return the member's next step."""
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
             return Step.JOIN_AGAIN
@@ -185,8 +185,8 @@ class GroupMember:
     def sync_request(
         self, partition_counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS
     ) -> SyncGroupRequest:
-        """Return the SyncGroup request. The leader's request contains the assignments of all
-        members."""
+        """Return the SyncGroup request. If the member is the leader, the request contains the
+        assignments of all members."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self.is_leader:
             shared = ASSIGNORS[self._protocol_name](self._members, partition_counts, racks)
@@ -216,8 +216,8 @@ class GroupMember:
         )
 
     def on_synced(self, answer: SyncGroupResponse) -> Step:
-        """Process the response to a sync, which contains the partitions assigned to this member.
-        Returns the member's next step."""
+        """Process the response to SyncGroup, which contains the partitions of this member. Returns
+        the member's next step."""
         step = self._after(answer.error_code)
         if step is Step.GO_ON:
             self.assignment = assignment_of(answer.assignment)
@@ -225,7 +225,7 @@ class GroupMember:
         return step
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """Return the heartbeat request under the current generation."""
+        """Return the Heartbeat request for the current generation."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -239,7 +239,7 @@ class GroupMember:
         return self._after(code)
 
     def leave_request(self, reason: str) -> LeaveGroupRequest:
-        """Return the request to leave the group."""
+        """Return the LeaveGroup request of this member."""
         return LeaveGroupRequest(
             group_id=self.group_id,
             members=[MemberIdentity(member_id=self.member_id, reason=reason)],
@@ -306,7 +306,7 @@ def _subscription_of(
 
 
 def assignment_of(data: bytes | memoryview) -> tuple[TopicPartition, ...]:
-    """Return the partitions in an encoded assignment of a member.  Raises ProtocolError if the
+    """Decode the assignment of a member and return its partitions. Raises ProtocolError if the
     bytes are malformed."""
     if not data:
         return ()

@@ -1,6 +1,6 @@
-"""Fetches and commits the offsets of one group.
+"""Requests that fetch and commit the offsets of one group.
 
-Each committed offset has a leader epoch and metadata.
+Each committed offset has a leader epoch and a metadata text.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,12 +27,12 @@ from ottla.wire.messages.offset_fetch_request import (
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 BY_NAME_VERSION = OFFSETS_TOPIC_IDS_FROM - 1
-"""Last version of OffsetCommit and OffsetFetch that contains the names of topics instead of their
-ids."""
+"""Last version of OffsetCommit and OffsetFetch that identifies topics by name. Later versions use
+topic ids."""
 
 
 class Committed(NamedTuple):
-    """A committed offset of a group in one partition."""
+    """Committed offset of a group in one partition."""
 
     offset: Offset
     """Offset of the next record to process."""
@@ -54,9 +54,9 @@ async def fetch_offsets(
     """Return the committed offsets of these partitions, or of all partitions if `partitions` is
     None.
 
-    Partitions without a committed offset are absent. Raises RefusedError if the coordinator refuses
-    the request. In a group of the consumer protocol, `member` is the requesting member; the
-    coordinator refuses an old member epoch.
+    Partitions without a committed offset are not in the result. Raises RefusedError if the
+    coordinator refuses the request. In a group of the consumer protocol, `member` identifies the
+    requesting member, and the coordinator refuses an old member epoch.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -98,8 +98,8 @@ async def commit_offsets(
     *,
     timeout_s: float = 30.0,
 ) -> None:
-    """Commit offsets of a group. If partitions are refused, the RefusedError of the first one is
-    raised."""
+    """Commit offsets of a group. If the coordinator refuses partitions, the RefusedError of the
+    first one is raised."""
     for refusal in (
         await try_commit(coordinator, offsets, membership, timeout_s=timeout_s)
     ).values():
@@ -113,7 +113,8 @@ async def try_commit(
     *,
     timeout_s: float = 30.0,
 ) -> dict[TopicPartition, RefusedError]:
-    """Commit offsets of a group. Returns the errors of refused partitions, by partition."""
+    """Commit offsets of a group. Returns the errors of the partitions that the coordinator refused,
+    by partition."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for at, one in offsets.items():
         topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))

@@ -1,8 +1,9 @@
-"""Assignment and revocation of partitions between two polls of the application.
+"""Assignment and revocation of a consumer's partitions between two polls of the application.
 
-Records count as processed once the application polls again. A change of the assignment, called a
-handover, is therefore requested first and starts with the next poll. No records are returned until
-it ends. Positions do not move in that time, so committing them loses no records (at least once).
+Records count as processed when the application polls again. A change of the assignment, called a
+handover, is therefore first requested and then starts with the next poll. No records are returned
+until it ends. Positions do not move in that time, so that committing them loses no records (at
+least once).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class Handover:
-    """State of the application while its consumer's partitions are assigned and revoked."""
+    """State of the handovers of one consumer, in which its partitions are assigned and revoked."""
 
     def __init__(
         self,
@@ -30,10 +31,11 @@ class Handover:
         on_failure: Callable[[Exception], None],
     ) -> None:
         self.is_held = False
-        """True if no records may be returned, because a handover is requested or in progress."""
+        """True if the consumer must not return records, because a handover is requested or in
+        progress."""
         self.is_begun = False
-        """True if a handover has started: all returned records are processed, and no further
-        records are returned until it ends."""
+        """True while a handover is in progress: the application has processed all returned records,
+        and receives no further records until the handover ends."""
         self.has_polled = True
         """True if the application has polled since `silent_ms` was last called."""
         self.is_app_waiting = False
@@ -53,8 +55,8 @@ class Handover:
     # Called for the application.
 
     def begin(self) -> None:
-        """Start a requested handover: the application has polled, so all returned records are
-        processed."""
+        """Start a requested handover, because the application has polled and so has processed all
+        returned records."""
         if not self.is_begun:
             self.is_begun = True
             self.wake_up.set()
@@ -65,7 +67,7 @@ class Handover:
         self.is_app_waiting = is_waiting
 
     def silent_ms(self) -> int:
-        """Return the time since the application's last known poll, in ms."""
+        """Return the time in ms since the application last polled."""
         if self.has_polled or self.is_app_waiting:
             # The clock is read here and not at each poll: that would cost more than a delay by one
             # heartbeat.
@@ -75,7 +77,7 @@ class Handover:
 
     @property
     def is_in_listener(self) -> bool:
-        """True if the current task is running a callback of the application."""
+        """True if the current task is running a rebalance callback of the application."""
         return self._telling is trio.lowlevel.current_task()
 
     async def next_poll(self) -> None:
@@ -96,16 +98,16 @@ class Handover:
             self.begin()
 
     def end(self) -> None:
-        """End the handover and let the application continue, unless another task still needs the
-        handover."""
+        """End the handover and let the application receive records again, unless another task still
+        needs the handover."""
         if not self._holder_count:
             self.is_held = self.is_begun = False
             self._on_end()
 
     @asynccontextmanager
     async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
-        """Wait until a handover has started, and keep the application waiting during the `async
-        with` block.
+        """Wait until a handover has started, and make the application wait for the duration of the
+        `async with` block.
 
         With `is_app_done`, the handover starts at once, because the application will not poll
         again.
@@ -145,17 +147,15 @@ class Handover:
         await self._notify(self.on_assigned, new)
 
     def lose(self) -> None:
-        """Remove all partitions from the assignment at once, as lost.
-
-        Other members may own them already, so no further records of them are returned.
-        """
+        """Remove all partitions from the assignment at once, because other members may own them
+        already. No further records of them are returned."""
         self._lost.update(dict.fromkeys(self.positions))
         self.positions.assign(())
         if self.is_held:
             self.begin()
 
     async def notify_lost(self) -> None:
-        """Call `on_lost` with the partitions that were lost, or `on_revoked` if there is no
+        """Call the application's `on_lost` with the lost partitions, or `on_revoked` if it has no
         `on_lost`."""
         lost, self._lost = tuple(self._lost), {}
         if lost:

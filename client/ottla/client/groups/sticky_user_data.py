@@ -2,8 +2,8 @@
 
 Pure. The user data of `sticky` contains a member's former partitions and their generation. The user
 data of `cooperative-sticky` contains only the generation, since the subscription itself contains
-the partitions (KIP-429). Newer versions of the subscription contain both (KIP-792); the user data
-is for members that read older versions.
+the partitions (KIP-429). Newer versions of the subscription contain both (KIP-792). The user data
+is still sent, for members that read only older versions.
 """
 
 import struct

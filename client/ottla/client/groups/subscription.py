@@ -1,6 +1,6 @@
 """The subscription of a group member: to topics by name, or by a pattern.
 
-Pure. A Python pattern is matched by the client, an RE2 pattern by the coordinator.
+Pure. The client evaluates a Python pattern, the coordinator an RE2 pattern.
 """
 
 import re
@@ -17,7 +17,7 @@ class SubscriptionPattern(NamedTuple):
 
 
 class SubscribedTopic(Protocol):
-    """Properties of a topic that a subscription needs."""
+    """Interface of a topic, with the properties that a subscription needs."""
 
     @property
     def is_internal(self) -> bool:
@@ -33,7 +33,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class Subscription:
-    """The topics that one member subscribes to.  Falsy if there are none."""
+    """Topics that one group member subscribes to. Its truth value is False if there are none."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Subscription:
     ) -> None:
         """Initialise with topic names, or with one pattern of topic names.
 
-        `exclude` is a Python pattern: topics whose whole name matches it are left out.
+        `exclude` is a Python pattern. Topics whose whole name matches it are left out.
         """
         self.topics = None if topics is None else frozenset(topics)
         is_remote = isinstance(pattern, SubscriptionPattern)
@@ -79,14 +79,14 @@ class Subscription:
 
     @property
     def topics_to_know(self) -> frozenset[str] | None:
-        """Topics whose metadata the subscription needs. None means all topics, since a pattern may
-        match any."""
+        """Topics whose metadata the subscription needs. None means all topics, because a pattern
+        may match any of them."""
         if self._regex is not None:
             return None
         return self.topics or frozenset()
 
     def names(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
-        """Return the names of those known topics that the subscription matches."""
+        """Return the names of those topics in `known` that the subscription matches."""
         if self._regex is None:
             return self.topics or frozenset()
         return frozenset(name for name, topic in known.items() if self._matches(name, topic))
