@@ -1,9 +1,11 @@
-"""The producer: batches records by partition, sends them, and reports the delivery of each.
+"""The producer: collects records in batches by partition, sends them, and reports the delivery of
+each record.
 
-`async with open_producer(…) as producer: await producer.send(topic, value)`. `send` waits only for
-memory and for the metadata of a topic, and returns a Delivery, which can be awaited. At its end,
-the `async with` block flushes, and raises the first failure whose Delivery was not awaited. If the
-block raises an error, records that are not delivered yet are dropped.
+Use it as `async with open_producer(…) as producer: await producer.send(topic, value)`. `send` waits
+only for memory and for the metadata of a topic, and returns a Delivery, which can be awaited. The
+end of the `async with` block waits for all records, and raises the first error of a record whose
+Delivery was not awaited. If the block raises an error, records that are not delivered yet are
+dropped.
 """
 
 import logging
@@ -74,20 +76,21 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 LOG = logging.getLogger("ottla.client")
 
 TRACED = "ottla.client.traced_producer:TracedProducer"
-"""Import path of the producer class for programs that have set an OpenTelemetry provider."""
+"""Import path of the producer class that is used if the program has set an OpenTelemetry
+provider."""
 
 SENDS_PER_LOOK = 64
-"""Number of records that are sent before other tasks may run.  With a smaller number, each record
-takes more CPU time; with a larger number, one task blocks the event loop longer (64 records take
-well below a millisecond)."""
+"""Number of records that a task sends before other tasks may run. With a smaller number, each
+record takes more CPU time. With a larger number, one task blocks the event loop for longer (64
+records take well below a millisecond)."""
 
 NEW_EPOCHS_FROM = 3
-"""First version of InitProducerId by which a producer keeps its id and gets a new epoch (KIP-360).
-Older versions assign a new producer id."""
+"""First version of InitProducerId with which a producer keeps its id and gets a new epoch
+(KIP-360). In older versions, it gets a new producer id."""
 
 
 class Producer(ReportingClient, CallsOfOthers):
-    """An open producer.  `open_producer` creates it."""
+    """An open producer. Created by `open_producer`."""
 
     _link_class = ProducerLink
     """Class of the producer's connections to brokers. Subclasses replace it."""
@@ -200,7 +203,7 @@ class Producer(ReportingClient, CallsOfOthers):
     ) -> Delivery:
         """Buffer one record for delivery without waiting, and return its delivery report.
 
-        Raises trio.WouldBlock if `send` would wait.
+        Raises trio.WouldBlock if `send` would have to wait.
         """
         return self._accept(topic, value, key, partition, headers, timestamp_ms)
 
@@ -304,9 +307,10 @@ class Producer(ReportingClient, CallsOfOthers):
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:
-        """Buffer all records of a run for delivery.  `flush` raises the first failure.
+        """Buffer all records of a run for delivery. If some are not delivered, `flush` raises the
+        first error.
 
-        Waits and raises errors as `send` does.
+        Waits and raises errors by the rules of `send`.
         """
         size_bytes = run.largest_bytes
         if size_bytes > self._config.request_bytes_max:
@@ -333,13 +337,14 @@ class Producer(ReportingClient, CallsOfOthers):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
-        """Buffer many records, given as values or (key, value) pairs.  Await the result to get the
+        """Buffer many records, given as values or (key, value) pairs. Await the result to get the
         delivery reports.
 
-        This takes much less CPU time than `send` for each record.  All records have the same
-        timestamp and no headers.  Waits and raises errors as `send` does.  The error for a refused
-        record contains its index.  If `records` is a list, none of them is sent in that case.  If
-        it is an iterator, or if the error occurs while waiting, earlier records may have been sent.
+        This takes much less CPU time than calling `send` for each record. All records have the same
+        timestamp and no headers. The method waits and raises errors by the rules of `send`. The
+        error for a refused record contains its index. If `records` is a list, none of them is sent
+        in that case. If it is an iterator, or if the error occurs while waiting, earlier records
+        may have been sent.
         """
         check_place(topic, partition, timestamp_ms)
         if timestamp_ms is None:
@@ -405,7 +410,8 @@ class Producer(ReportingClient, CallsOfOthers):
     async def flush(self) -> None:
         """Send all buffered records now, and wait until every record is delivered or has failed.
 
-        Raises the first NotDeliveredError of a record whose Delivery is not awaited.
+        Raises the first NotDeliveredError of a record whose Delivery the application does not
+        await.
         """
         await settle_all(self._gathered, self._wake_all)
         failure = self._gathered.take_unseen_failure()
@@ -415,7 +421,7 @@ class Producer(ReportingClient, CallsOfOthers):
     async def partitions_of(self, topic: str) -> tuple[int, ...]:
         """Return the partition numbers of a topic.
 
-        A missing topic is created if that is enabled.
+        A missing topic is created if the cluster allows automatic creation of topics.
         """
         known = self._cluster.topics.get(topic)
         if known is None:
@@ -613,18 +619,20 @@ async def open_producer(
     """Open and yield a producer, which is closed at the end of the caller's `async with` block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092. No request is sent before the first record. A producer with a `transactional.id` first
-    takes over that id, within `max.block.ms`.
+    9092. No request is sent before the first record. If the producer has a `transactional.id`,
+    opening it first fences earlier producers with that id, within `max.block.ms`.
 
-    With `ends_at_failure`, no record is sent after the first record that was not delivered, so that
-    no partition has a record behind a gap. Every later `send` raises that NotDeliveredError.
+    With `ends_at_failure`, the producer sends no record after the first record that was not
+    delivered, so that no partition has gaps. Every later `send` raises the NotDeliveredError of
+    that record.
 
     Successive producers of one process may share `identities`. They then reuse producer ids, so
     that brokers remember one producer instead of many.
 
-    `partition_by` is a partitioner of the application: a function of an UnplacedRecord that returns
-    a partition, or None to apply the setting `partitioner`. It is called once for each record that
-    is sent without a partition, and must not block. `send` raises its errors.
+    `partition_by` is a partitioner of the application: a function that is called with an
+    UnplacedRecord and returns a partition, or None to apply the setting `partitioner`. It is called
+    once for each record that is sent without a partition, and must not block. `send` raises its
+    errors.
     """
     config = config_of(config, ProducerConfig)
     identities = identities or ProducerIdentities()

@@ -1,4 +1,5 @@
-"""Spans and metrics of this client through the OpenTelemetry API, and its reports to the cluster.
+"""Spans and metrics of clients through the OpenTelemetry API, and reports of their metrics to the
+cluster.
 
 detect.py            detection of the program's OpenTelemetry providers
 instruments.py       names and attributes of spans and metrics, by the semantic conventions

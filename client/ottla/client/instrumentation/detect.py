@@ -1,8 +1,8 @@
-"""Detection of the program's OpenTelemetry providers when a client is opened.
+"""Detection, when a client is opened, of OpenTelemetry providers that the program has set.
 
-A program that has set a provider has imported the OpenTelemetry API. If the API is not imported,
-this module does not import it either. It then selects the client classes without tracing, so that
-tracing costs nothing.
+A program that has set a provider has also imported the OpenTelemetry API. If the API has not been
+imported, this module does not import it. It then selects the client classes without tracing, so
+that tracing costs nothing.
 """
 
 import sys
@@ -19,9 +19,9 @@ _PROVIDERS = {
 
 
 def is_instrumented() -> bool:
-    """Return whether the program has set a provider of spans or metrics.
+    """Return whether the program has set an OpenTelemetry provider of spans or metrics.
 
-    The API's own default providers do not count, because they record nothing.
+    The default providers of the OpenTelemetry API do not count, because they record nothing.
     """
     for name, getter in _PROVIDERS.items():
         module = sys.modules.get(name)

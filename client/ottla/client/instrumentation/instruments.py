@@ -21,20 +21,20 @@ POLL = {"messaging.operation.name": "poll", "messaging.operation.type": "receive
 PROCESS = {"messaging.operation.name": "process", "messaging.operation.type": "process"}
 
 DURATION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bounds of the buckets in histograms of durations, in seconds, as the semantic conventions
-recommend."""
+"""Upper bounds of the buckets in histograms of durations, in seconds, as OpenTelemetry's semantic
+conventions recommend."""
 
 POLL_INTERVAL_BOUNDS_S = (0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600)
-"""Bounds of the buckets in the histogram of poll intervals, in seconds. 300 s is the default of
-`max.poll.interval.ms`."""
+"""Upper bounds of the buckets in the histogram of poll intervals, in seconds. The bound 300 s is
+the default of `max.poll.interval.ms`."""
 
 LINKS_MAX = 128
-"""Maximum number of links in the span of one poll, which is the limit of OpenTelemetry's SDK. A
-poll may return 500 records, each of another trace."""
+"""Maximum number of links in the span of one poll, equal to the limit of OpenTelemetry's SDK. A
+poll may return 500 records, each with a trace of its own."""
 
 
 class Instruments:
-    """The tracer and the metrics that all clients of this process share."""
+    """Tracer and metric instruments that all clients of this process share."""
 
     def __init__(self) -> None:
         self.tracer = trace.get_tracer(SCOPE)
@@ -73,14 +73,16 @@ class Instruments:
 
 @cache
 def instruments() -> Instruments:
-    """Return the instruments of this process.  They are created when the first client is opened."""
+    """Return the tracer and metric instruments of this process. They are created when the first
+    client is opened."""
     return Instruments()
 
 
 def attributes_of(
     operation: Mapping[str, str], topic: str | None, client_id: str
 ) -> dict[str, str | int | bool]:
-    """Return the attributes that all spans and metrics of an operation share."""
+    """Return the attributes that all spans and metrics of an operation (such as send or poll) have
+    in common."""
     common: dict[str, str | int | bool] = {
         "messaging.system": "kafka",
         **operation,
@@ -104,13 +106,14 @@ _GETTER = _RecordHeaders()
 
 
 def context_of(record: ConsumerRecord) -> Context:
-    """Return the trace context that the record's sender put into the headers."""
+    """Return the trace context that a record's headers contain. The sender of the record has added
+    it."""
     return propagate.extract(record.headers, context=Context(), getter=_GETTER)
 
 
 def link_to(record: ConsumerRecord) -> trace.Link | None:
-    """Return a link to the span of the record's sender, or None if the headers contain no trace
-    context."""
+    """Return a link to the span that sent a record, or None if the record's headers contain no
+    trace context."""
     if not record.headers:
         return None
     found = trace.get_current_span(context_of(record)).get_span_context()

@@ -1,4 +1,4 @@
-"""Selects the metrics of producers and consumers that `metrics_push` reports to the cluster."""
+"""Selection of the producer and consumer metrics that `metrics_push` reports to the cluster."""
 
 import trio
 
@@ -15,8 +15,8 @@ from ottla.model.settings.client import ProducerConfig
 def report_producer(
     push: MetricsPush | None, gathered: Accumulator, config: ProducerConfig
 ) -> None:
-    """Add a producer's metrics to the reports of its client. Does nothing if `push` is None,
-    because reports are disabled."""
+    """Add a producer's metrics to the reports that its client pushes to the cluster. Does nothing
+    if `push` is None, because reports are disabled."""
     if push is None:
         return
     own_id = config.transactional_id
@@ -31,8 +31,8 @@ def report_producer(
 def report_consumer(
     push: MetricsPush, positions: Positions, group: Group | None, idle: PollIdleTime
 ) -> None:
-    """Add a consumer's metrics to the reports of its client: of fetches and, if the consumer has a
-    group, of commits and rebalances."""
+    """Add a consumer's metrics to the reports that its client pushes to the cluster: metrics of
+    fetches and, if the consumer has a group, of commits and rebalances."""
     source = ConsumerMetrics(
         fetches=positions.measures,
         idle=idle,

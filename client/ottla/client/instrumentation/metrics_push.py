@@ -1,7 +1,7 @@
-"""The task that reports a client's own metrics to its cluster (KIP-714).
+"""Task that reports a client's own metrics to its cluster (KIP-714).
 
-`open_metrics_push` runs the task next to the client.  The task sends nothing before the client
-itself is connected, and uses the client's connections.  Its errors never reach the client.
+`open_metrics_push` runs the task while the client is open. The task uses the client's connections,
+and sends nothing before the client itself has connected. Errors of the task never reach the client.
 `telemetry/push_session` decides what is sent and when.
 """
 
@@ -40,27 +40,27 @@ from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 LOG = logging.getLogger("ottla.client.telemetry")
 
 LAST_PUSH_PATIENCE_S = 0.5
-"""Maximum time in seconds by which the terminating push may delay closing the client, even if
-brokers hang."""
+"""Maximum time in seconds by which the terminating push may delay the end of a client. A hanging
+broker cannot exceed it."""
 REQUEST_PATIENCE_S = 30.0
-"""Timeout of a telemetry request in seconds, if the client itself has no timeout."""
+"""Timeout of a telemetry request in seconds, used if the client itself has no timeout."""
 ASK_AGAIN_S = 1.0
-"""Interval in seconds between requests for a client instance id that the application is waiting
-for."""
+"""Interval in seconds between requests for a client instance id, while the application waits for
+the id."""
 
 
 class PointSource(Protocol):
-    """A part of a client that provides metrics for reports."""
+    """Interface of the parts of a client that supply metrics for reports."""
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current values of the metrics. Rates refer to the `elapsed_s` seconds since the
-        last call."""
+        """Yield the current values of the metrics. Rates cover the last `elapsed_s` seconds, which
+        is the time since the previous call."""
         ...
 
 
 class MetricsPush:
-    """Task that reports the metrics of one client to its cluster, for as long as the cluster
-    collects them."""
+    """Task that reports the metrics of one client to its cluster while the cluster has a
+    subscription for them."""
 
     def __init__(
         self,
@@ -86,13 +86,15 @@ class MetricsPush:
     ) -> None:
         """Add a source of metrics to the reports.
 
-        `attributes` returns resource attributes, by the names that KIP-714 defines.
+        `attributes` is a function that returns OTLP resource attributes, under the names that
+        KIP-714 defines.
         """
         self._sources.append(source)
         self._attributes = attributes
 
     async def client_instance_id(self, timeout_s: float) -> UUID:
-        """Return the client instance id that the cluster assigned.  Requests it if necessary.
+        """Return the client instance id that the cluster has assigned to this client. Requests it
+        if necessary.
 
         Raises RefusedError with REQUEST_TIMED_OUT if no broker responds in time, or
         UNSUPPORTED_VERSION if the cluster collects no metrics from clients.
@@ -119,7 +121,7 @@ class MetricsPush:
         )
 
     async def run(self) -> None:
-        """Request telemetry subscriptions and push metrics until the session ends."""
+        """Request subscriptions and push metrics until the session of reports ends."""
         await self._cluster.is_used.wait()
         try:
             while self._session.state is not PushState.ENDED:
@@ -132,8 +134,8 @@ class MetricsPush:
             self._answered.set()
 
     async def close(self) -> None:
-        """Send the terminating push if the cluster collects metrics of this client and a connection
-        is open."""
+        """Send the terminating push, if the cluster has subscribed to metrics of this client and a
+        connection is open."""
         async with self._lock:
             push = self._session.close()
             if push is None or not self._cluster.has_connection:
@@ -253,7 +255,7 @@ async def open_metrics_push(
     """Report the metrics of a client during the `async with` block. Yields None if
     `enable.metrics.push` is false.
 
-    The terminating push is sent at the end of the block, within at most half a second.
+    At the end of the block, the terminating push is sent. It takes at most half a second.
     """
     if not is_enabled or cluster.measures is None:
         cluster.measures = None

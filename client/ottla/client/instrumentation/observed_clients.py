@@ -1,13 +1,12 @@
-"""Metrics of open clients for the program's OpenTelemetry MeterProvider, which reads them at each
-export.
+"""Metrics of open clients that the program's OpenTelemetry MeterProvider reads at each export.
 
 The values are the ones that a client collects for KIP-714 (`telemetry/measures`), so they cost
 nothing between two exports. Attributes follow OpenTelemetry's semantic conventions for messaging.
 The conventions define no metrics for lag, retries, buffers and rebalances, so the names here are in
 their namespace `messaging.kafka`.
 
-A meter calls from a thread of its own. All values that are read here are numbers, or containers
-that are replaced as a whole.
+The MeterProvider reads the metrics in a thread of its own. This is safe because all values are
+numbers, or containers that the client replaces as a whole.
 """
 
 from collections import Counter
@@ -24,16 +23,16 @@ from ottla.client.telemetry.measures import CoordinatorMeasures, ProduceMeasures
 from ottla.model.ids import TopicPartition
 
 CLOSED_NAMES_MAX = 1_000
-"""Maximum number of closed clients, by their attributes, whose totals are remembered. If a client
-with the same attributes is opened later, its totals continue from there. Beyond the limit they
-start at 0 again, which OpenTelemetry reads as a restart."""
+"""Maximum number of sets of attributes whose totals are kept after their clients were closed. If a
+client with the same attributes is opened later, it continues from these totals. If they were not
+kept, it starts at 0, which OpenTelemetry treats as a restart."""
 
 Attributes = tuple[tuple[str, str], ...]
-"""Names and values of one observation's attributes, in order."""
+"""Attributes of one OpenTelemetry observation: pairs of name and value, in order."""
 
 
 class ProducerReadings(NamedTuple):
-    """Values that are read from an open producer at each export."""
+    """Sources of the values that OpenTelemetry reads from an open producer at each export."""
 
     client_id: str
     measures: ProduceMeasures
@@ -43,7 +42,7 @@ class ProducerReadings(NamedTuple):
 
 
 class ConsumerReadings(NamedTuple):
-    """Values that are read from an open consumer at each export."""
+    """Sources of the values that OpenTelemetry reads from an open consumer at each export."""
 
     client_id: str
     group_id: str | None
@@ -57,14 +56,14 @@ Readings = ProducerReadings | ConsumerReadings
 
 
 class ClientTotals:
-    """Counters of all clients since the start of the process, summed by attributes."""
+    """Totals of a counter over all clients since the start of the process, by attributes."""
 
     def __init__(self, value_of: Callable[[Readings], float | None]) -> None:
         self._value_of = value_of
         self._closed: dict[Attributes, float] = {}
 
     def retire(self, client: Readings) -> None:
-        """Remember the final count of a client that closes."""
+        """Add the final count of a client that is being closed to the totals."""
         value = self._value_of(client)
         if value is not None:
             name = attributes_of_client(client)
@@ -74,7 +73,7 @@ class ClientTotals:
                 del self._closed[next(iter(self._closed))]
 
     def observe(self, clients: Iterable[Readings]) -> list[Observation]:
-        """Return the present sums, over the open `clients` and all closed ones."""
+        """Return the current totals, over the open `clients` and all closed ones."""
         sums: dict[Attributes, float] = dict(self._closed)
         for client in clients:
             value = self._value_of(client)
@@ -85,7 +84,7 @@ class ClientTotals:
 
 
 class ObservedClients:
-    """The open clients of this process, and the metrics that are read from them."""
+    """The open clients of this process, and the metrics that OpenTelemetry reads from them."""
 
     def __init__(self, meter: Meter) -> None:
         self._clients: list[Readings] = []
@@ -133,7 +132,7 @@ class ObservedClients:
 
     @contextmanager
     def observing(self, client: Readings) -> Iterator[None]:
-        """Report the values of a client during the `with` block."""
+        """Include the values of a client in the metrics during the `with` block."""
         self._clients = [*self._clients, client]
         try:
             yield
@@ -191,7 +190,7 @@ def attributes_of_client(client: Readings) -> Attributes:
 
 
 def observations(values: Mapping[Attributes, float]) -> list[Observation]:
-    """Convert values by attributes to observations of the OpenTelemetry API."""
+    """Convert a mapping from attributes to values to observations of the OpenTelemetry API."""
     return [Observation(value, dict(name)) for name, value in values.items()]
 
 

@@ -1,4 +1,5 @@
-"""Spans of Produce requests, which link the spans of records with the spans of a broker.
+"""Spans of Produce requests. They connect the spans of records with the spans that a broker
+creates.
 
 A request's span is a child of the span of its first record, and has links to the spans of its other
 records. The context of the span is sent in the request header to brokers that support this, so that

@@ -1,4 +1,4 @@
-"""Looks up the active controller of a cluster by a DescribeCluster request to its controllers
+"""Look-up of a cluster's active controller, by a DescribeCluster request to its controllers
 (KIP-919)."""
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ CONTROLLERS = 2
 async def active_controller(
     addresses: Iterable[tuple[str, int]], *, client_id: str = "ottla"
 ) -> tuple[str, int]:
-    """Return the host and port of the active controller, as reported by the first of the given
-    controllers that responds.
+    """Ask the controllers at the given addresses, in order, for the active controller. Returns the
+    host and port in the first response.
 
-    Raises ConnectionLostError if no address responds, and RefusedError if no controller is active
-    or an address belongs to a broker.
+    Raises ConnectionLostError if no address responds. Raises RefusedError if no controller is
+    active, or if an address belongs to a broker.
     """
     lost: ConnectionLostError | None = None
     for host, port in addresses:

@@ -1,8 +1,8 @@
-"""Validation of an address before it is resolved. Resolving a valid address raises no error other
-than OSError.
+"""Validation of addresses. Resolving a valid address raises no error other than OSError.
 
 Python's resolver raises UnicodeError for a host such as `a..b`, and a socket raises OverflowError
-for a port above 65,535. Addresses are untrusted: a broker's Metadata response may contain any.
+for a port above 65,535. Addresses are untrusted, because the Metadata response of a broker may
+contain any text.
 """
 
 import errno

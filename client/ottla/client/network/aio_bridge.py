@@ -20,7 +20,8 @@ _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDict
 
 
 class Bridge(Generic[T_co]):
-    """Asyncio wrapper of a trio client, which is open in a background thread."""
+    """Base class of asyncio clients. Each wraps a trio client that is open in a background
+    thread."""
 
     def __init__(self, thread: TrioThread, kept: KeptManager[T_co]) -> None:
         self._thread = thread
@@ -33,7 +34,7 @@ class Bridge(Generic[T_co]):
 def asked(
     method: Callable[Concatenate[T, P], Awaitable[R]],
 ) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
-    """Return an async method of a trio client as an async method of its asyncio wrapper."""
+    """Wrap an async method of a trio client as an async method of the asyncio client."""
 
     async def call(self: Bridge[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         async def ask() -> R:
@@ -49,7 +50,7 @@ def asked(
 def done(
     method: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[Bridge[T], P], Coroutine[Any, Any, R]]:
-    """Return a synchronous method of a trio client as an async method of its asyncio wrapper."""
+    """Wrap a synchronous method of a trio client as an async method of the asyncio client."""
 
     async def ask(client: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(client, *args, **kwargs)
@@ -61,10 +62,10 @@ def done(
 
 @asynccontextmanager
 async def borrowed_thread() -> AsyncIterator[TrioThread]:
-    """Yield the background thread that runs trio for the current asyncio loop.
+    """Yield the background thread that runs trio for the current asyncio event loop.
 
-    The first user starts the thread, and the last one stops it. Raises RuntimeError in a trio
-    program.
+    The thread starts when the first client is opened and ends when the last one is closed. Raises
+    RuntimeError in a trio program.
     """
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("this is the client for asyncio; with trio import it from ottla.client")
@@ -87,8 +88,8 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
 async def opened(
     manager: AbstractAsyncContextManager[T],
 ) -> AsyncIterator[tuple[TrioThread, KeptManager[T]]]:
-    """Open a trio client in the background thread of the running asyncio loop. Yields the thread,
-    and the `KeptManager` that keeps the client open."""
+    """Open a trio client in the background thread of the running asyncio event loop. Yields the
+    thread, and the `KeptManager` that keeps the client open."""
     async with borrowed_thread() as thread, kept_open(thread, manager) as kept:
         yield thread, kept
 
@@ -97,10 +98,10 @@ async def opened(
 async def kept_open(
     thread: TrioThread, manager: AbstractAsyncContextManager[T]
 ) -> AsyncIterator[KeptManager[T]]:
-    """Keep an async context manager of trio open, in trio's thread, for the duration of the
-    caller's block. Yields its `KeptManager`.
+    """Keep an async context manager of trio open, in trio's thread, during the caller's block.
+    Yields the `KeptManager` of the context manager.
 
-    If the block raises an error, the context manager is closed as after an error.
+    If the block raises an error, the context manager is also exited with an error.
     """
     kept, end = await thread.keep(manager)
     try:

@@ -15,15 +15,16 @@ T = TypeVar("T")
 
 
 def only(rows: Sequence[T], what: str) -> T:
-    """Return the only row of a response.  Raises ProtocolError if there are none or several."""
+    """Return the only row of a response. Raises ProtocolError if the response has no row or
+    several."""
     if len(rows) != 1:
         raise ProtocolError(f"one {what} was requested, and {len(rows)} came")
     return rows[0]
 
 
 def known(kind: type[E], value: Any, otherwise: T) -> E | T:
-    """Return the enum member with the given value, or `otherwise` if this release does not know the
-    value."""
+    """Return the enum member with a value from a response, or `otherwise` if this release does not
+    know the value."""
     try:
         return kind(value)
     except ValueError:

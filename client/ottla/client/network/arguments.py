@@ -1,11 +1,11 @@
-"""Validation of an application's arguments at the call, with errors that name the argument.
+"""Validation of the arguments that an application passes to a client. Errors name the argument.
 
 `checked` reads the annotations of a function once and compares the arguments of every call with
-them.  It checks types, and rejects texts that UTF-8 cannot encode.  The broker validates everything
-that only a broker can know, such as whether a topic exists and an offset is valid.  Values whose
-annotation is not supported are accepted unchecked.
+them. It checks types, and rejects texts that UTF-8 cannot encode. It does not check what only a
+broker can know, such as whether a topic exists. It accepts any value for an argument whose
+annotation it does not support.
 
-Producers do not use `checked` for records: `producer.send` has a cheaper check of its own.
+Producers do not use `checked` for records, because `producer.send` has a cheaper check of its own.
 """
 
 import collections.abc
@@ -23,11 +23,11 @@ from ottla.model.unicode_text import are_encodable, is_encodable
 F = TypeVar("F", bound=Callable[..., Any])
 
 Check = Callable[[str, Any], None]
-"""Function that checks one value. It is called with the argument's name and the value, and raises
-TypeError if the value is unusable."""
+"""Function that checks one argument. It is called with the argument's name and value, and raises
+TypeError if the value is not allowed."""
 
 CHECKED_ITEM_COUNT_MAX = 1_000
-"""Maximum number of items that are checked in a list or mapping.  Checking more would cost as much
+"""Maximum number of items of a list or mapping that are checked. Checking more would take as long
 as the call itself."""
 SHOWN_CHARS_MAX = 60
 
@@ -47,9 +47,9 @@ def wrong_type(name: str, value: object, wanted: str) -> TypeError:
 
 
 def checked(function: F) -> F:
-    """Return a function or method wrapped, so that its arguments are checked at each call.
+    """Wrap a function or method, so that its arguments are checked at each call.
 
-    The wrapper raises TypeError when it is called, even if the function is a coroutine function.
+    A wrapped coroutine function raises TypeError already when it is called, not when it is awaited.
     """
     known: tuple[list[str], str, dict[str, Check]] | None = None
 
@@ -182,7 +182,7 @@ WORDS: dict[type, tuple[Callable[[Any], bool], str]] = {
     bytes: (lambda value: isinstance(value, bytes | bytearray | memoryview), "bytes"),
     types.NoneType: (lambda value: value is None, "None"),
 }
-"""Check of each basic type, and the name of the type in error messages."""
+"""For each basic type, the function that checks it and the type's name in error messages."""
 
 
 def _noun_of(hint: Any) -> str:

@@ -1,5 +1,5 @@
-"""Background tasks of a client, which end with the client's block, and helpers for the loops of
-such tasks."""
+"""Background tasks that end with the `async with` block of their client, and helpers for the loops
+of such tasks."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,11 +11,11 @@ from ottla.model.errors import only_error
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
-    """Open and yield a nursery for background tasks, which are cancelled at the end of the caller's
-    block.
+    """Open and yield a nursery for background tasks. The tasks are cancelled at the end of the
+    caller's block.
 
-    An error of the block or of one task is raised without an exception group around it, since the
-    background tasks are an implementation detail.
+    An error of the block or of a single task is raised without an exception group around it,
+    because background tasks are an implementation detail.
     """
     with lone_errors():
         async with trio.open_nursery() as nursery:
@@ -25,9 +25,12 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_shielded_background() -> AsyncIterator[trio.Nursery]:
-    """Open and yield a nursery as `open_background` does, except that its tasks are shielded from
-    cancellation. While a cancelled block closes objects that need these tasks, the tasks keep
-    running."""
+    """Open and yield a nursery for background tasks, by the rules of `open_background`. In
+    addition, the tasks are shielded from cancellation.
+
+    If the block is cancelled, it may still close objects that need these tasks, and the tasks
+    continue to run meanwhile.
+    """
     async with open_background() as outer:
         scope = trio.CancelScope(shield=True)
         nursery: trio.Nursery = await outer.start(_hold_nursery, scope)
@@ -48,8 +51,8 @@ async def _hold_nursery(
 
 @contextmanager
 def lone_errors() -> Iterator[None]:
-    """Replace an exception group that contains only one error by that error, however deeply it is
-    nested. Other exceptions are raised unchanged."""
+    """Replace an exception group that contains only one exception by that exception, however deeply
+    it is nested. Other exceptions are raised unchanged."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -69,8 +72,8 @@ work is due and yet not sleep.
 
 
 class WakeUp:
-    """Wake-up signal for one task that waits for work.  If it is set while the task is working, the
-    task's next `wait` returns at once."""
+    """Wake-up signal for a task that waits for work. If the signal is set while the task is
+    working, the next `wait` returns at once."""
 
     __slots__ = ("_event", "_is_set")
 
@@ -86,8 +89,7 @@ class WakeUp:
             self._event = None
 
     async def wait(self, until_ms: int | None = None) -> None:
-        """Sleep until the signal is set, or until `until_ms` on the clock of the event loop, in
-        ms."""
+        """Sleep until the signal is set, or until the event loop's clock reaches `until_ms`."""
         if not self._is_set:
             self._event = trio.Event()
             with trio.CancelScope() as scope:
@@ -101,18 +103,19 @@ class WakeUp:
 
 
 YIELD_AFTER_S = 0.001
-"""Seconds that a task may run before it yields.
+"""Time in seconds that a task may run before it yields to other tasks.
 
-A smaller value costs more CPU time, since one event-loop iteration costs as much as some dozens of
-records.  A larger value delays other tasks.
+With a smaller value, tasks yield more often and use more CPU time: one event-loop iteration costs
+as much as some dozens of records. A larger value delays other tasks.
 """
 YIELD_COUNT_MAX = 8
-"""Number of calls of `yield_if_due` after which a task yields even if the clock has not advanced,
-since the clock may be stopped in a simulation."""
+"""Maximum number of calls of `yield_if_due` until a task yields, even if the clock has not
+advanced. In a simulation, the clock may be stopped."""
 
 
 class YieldTimer:
-    """Timer that makes a task yield after `YIELD_AFTER_S` seconds of work without waiting."""
+    """Timer that makes a task yield to other tasks after `YIELD_AFTER_S` seconds of work without
+    waiting."""
 
     __slots__ = ("_count_left", "_until_s")
 
@@ -140,6 +143,6 @@ async def acquire(lock: trio.Lock) -> None:
 
 
 def now_ms() -> int:
-    """Return the event loop's time in ms. It is rounded, so that a task that slept until a certain
-    time finds that time reached."""
+    """Return the event loop's time in ms. The time is rounded, so that a task that has slept until
+    a certain time does not wake a fraction of a millisecond before it."""
     return int(trio.current_time() * 1_000 + ROUNDING_MS)

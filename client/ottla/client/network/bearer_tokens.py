@@ -1,8 +1,8 @@
-"""Bearer tokens of a client for OAUTHBEARER, from a function, a URL or a file. Each token is
-replaced before it expires.
+"""Bearer tokens of a client for OAUTHBEARER. They come from a function, a URL or a file, and are
+replaced before they expire.
 
-All connections of an event loop with the same token source share one token. If no new token is
-available, the old token is used until it expires.
+All connections in one event loop that use the same source share one token. If the source supplies
+no new token, the old token is used until it expires.
 """
 
 import base64
@@ -26,20 +26,21 @@ from ottla.model.settings.security.oauth import OAuthGrant, is_file_url
 from ottla.model.settings.security.sasl import SaslLogin, TokenProvider
 
 REFRESH_AT = 0.8
-"""Fraction of a token's lifetime after which the token is refreshed, as in the Java client. It is
+"""Fraction of a token's lifetime after which the token is replaced, as in the Java client. It is
 less than `login.RENEW_AT`, so that a renewed SASL session uses the new token."""
 
 ANSWER_BYTES_MAX = MIB
 PAUSE_S = 10.0
-"""Seconds between attempts to refresh a token after a failure, while the old token is still valid.
-Without this pause, each login would wait for another attempt."""
+"""Seconds between two attempts to get a new token after a failure, while the old token is still
+valid. Without this pause, each login would wait for another attempt."""
 ALLOWED_URLS_VARIABLE = "OTTLA_OAUTHBEARER_ALLOWED_URLS"
 STORES_MAX = 64
-"""Maximum number of token sources whose stores are kept. Beyond it, the oldest store is dropped."""
+"""Maximum number of token sources whose current token is kept in memory. If there are more, the
+oldest is dropped."""
 
 
 class TokenStore:
-    """The current bearer token from one source, which is refreshed before it expires."""
+    """The current bearer token from one source. It is replaced before it expires."""
 
     def __init__(self, provide: TokenProvider) -> None:
         self._provide = provide
@@ -97,7 +98,8 @@ _STORES: OrderedDict[object, TokenStore] = OrderedDict()
 
 
 def store_of(login: SaslLogin) -> TokenStore:
-    """Return the token store for a login, shared by all connections of the running event loop."""
+    """Return the store of the login's bearer token. All connections of the running event loop share
+    it."""
     source = login.provider or login.grant
     assert source is not None
     provide = login.provider
@@ -114,8 +116,8 @@ def store_of(login: SaslLogin) -> TokenStore:
 
 
 async def granted(grant: OAuthGrant) -> BearerToken:
-    """Return a token from the identity provider, requested with retries.  Raises WebFetchError if
-    no token is granted."""
+    """Request a token from the identity provider, with retries. Raises WebFetchError if no request
+    succeeds."""
     allowed = os.environ.get(ALLOWED_URLS_VARIABLE)
     if allowed is not None and grant.token_url not in [one.strip() for one in allowed.split(",")]:
         raise WebFetchError(f"{ALLOWED_URLS_VARIABLE} does not list {grant.token_url}")

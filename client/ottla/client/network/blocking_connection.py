@@ -1,9 +1,9 @@
-"""One connection to one broker on a blocking socket, for a command that sends one request.
+"""A connection to one broker on a blocking socket, for a command that sends one request.
 
-It has no TLS, no login and no retries.  It does not use trio, whose import takes longer than the
-rest of such a command.  After any error, the caller repeats the request through `Cluster`, which
-retries or reports it.  Errors are therefore raised unchanged, as OSError, ProtocolError or
-RefusedError.
+It has no TLS, no login and no retries. It does not use trio, because importing trio takes longer
+than the rest of such a command. After any error, the caller sends the request again through
+`Cluster`, which retries it or reports the error. This module therefore raises errors unchanged, as
+OSError, ProtocolError or RefusedError.
 """
 
 import socket
@@ -23,11 +23,11 @@ from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec_types import Message
 
 RESPONSE_BYTES_MAX = 16 << 20
-"""Largest accepted response in bytes.  Requests with larger responses are repeated through
-`Cluster`."""
+"""Maximum size of an accepted response in bytes. A request with a larger response is sent again
+through `Cluster`."""
 
 RECEIVE_BYTES_MAX = 1 << 16
-"""Maximum number of bytes for which memory is allocated before they have arrived."""
+"""Maximum number of bytes for which memory is allocated before the bytes have arrived."""
 
 LENGTH_BYTES = 4
 
@@ -35,8 +35,8 @@ R = TypeVar("R", bound=Message)
 
 
 class BlockingConnection:
-    """An open connection to one broker, which owns its blocking socket. `timeout_s` bounds each
-    wait for the socket."""
+    """An open connection to one broker on a blocking socket. Each wait for the socket lasts at most
+    `timeout_s`."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         """Connect to the broker and negotiate API versions."""

@@ -1,4 +1,4 @@
-"""Parsing of a client's bootstrap addresses."""
+"""Functions that parse a client's bootstrap addresses."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -9,14 +9,13 @@ from ottla.model.settings.endpoints import PORT_MAX, parse_address
 C = TypeVar("C")
 
 DEFAULT_PORT = 9_092
-"""Port of a bootstrap address that names no port: the default port of Kafka's own configuration
-files."""
+"""Port of a bootstrap address without a port. It is the port in Kafka's own configuration files."""
 CURE = "write host:port,host:port (without a port: 9092)"
 
 
 def addresses_of(bootstrap: str | Iterable[str | tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the (host, port) pairs in a text `host:port,…`, or in a list of such texts or of
-    pairs.
+    """Return the bootstrap addresses as (host, port) pairs. They are given as a text `host:port,…`,
+    or as a list of such texts or of pairs.
 
     Raises TypeError for other types, and ValueError for a text that is not an address.
     """
@@ -63,9 +62,9 @@ def _has_port(text: str) -> bool:
 
 
 def config_of(config: C | None, kind: type[C]) -> C:
-    """Return the given settings of a client, or the default settings if there are none.
+    """Return `config`, or the default settings of the client if it is None.
 
-    Raises TypeError if the settings are not of the expected class.
+    Raises TypeError if `config` is not of the expected class.
     """
     if config is None:
         return kind()

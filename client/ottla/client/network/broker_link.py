@@ -1,8 +1,8 @@
-"""The connection of a producer or consumer to one broker, which is reopened when it is lost.
+"""Connection of a producer or consumer to one broker. It is reopened when it is lost.
 
-A link connects once there is work, and serves requests until the connection is lost. It then
-reports the loss, waits for `retry.backoff.ms` and connects again. Subclasses define the work, the
-requests and the reaction to a loss.
+A link opens the connection when there is work, and sends requests until the connection is lost. It
+then reports the loss, waits for `retry.backoff.ms` and connects again. Subclasses define the work,
+the requests and the reaction to a loss.
 """
 
 from abc import ABC, abstractmethod
@@ -18,11 +18,12 @@ from ottla.model.errors import ProtocolError, RefusedError
 from ottla.model.ids import NodeId
 
 Loss: TypeAlias = ConnectionLostError | ProtocolError | RefusedError
-"""Errors after which a connection is unusable."""
+"""Types of errors after which a connection is unusable."""
 
 
 class LinkConfig(Protocol):
-    """Settings that ProducerConfig and ConsumerConfig have in common for connections."""
+    """Interface of the connection settings that ProducerConfig and ConsumerConfig have in
+    common."""
 
     @property
     def client_id(self) -> str:
@@ -41,7 +42,8 @@ class LinkConfig(Protocol):
 
 
 class BrokerLink(ABC):
-    """A connection to one broker, opened whenever there is work."""
+    """A connection to one broker. It is opened whenever there is work, and reopened after a
+    loss."""
 
     def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:
         self.node = node
@@ -51,7 +53,8 @@ class BrokerLink(ABC):
         self._settings = config
 
     async def run(self) -> None:
-        """Connect whenever there is work, until cancelled."""
+        """Open the connection whenever there is work, and use it until it is lost. Runs until
+        cancelled."""
         while True:
             while not self._has_work():
                 await self.wake_up.wait()

@@ -1,8 +1,10 @@
-"""The ApiVersions response of a broker: its versions of each API, and its features.  Pure.
+"""The ApiVersions response of a broker: the versions of each API that it supports, and its
+features. Pure.
 
-A client that knows which broker it expects requests version 5, which names that broker, so that a
-broker of another id or cluster refuses the connection (KIP-1242).  Other clients request version 3.
-A broker that does not support the version names its own, one of which is requested next (KIP-511).
+A client that knows which broker it expects requests version 5 of ApiVersions. This version names
+the expected broker, so that a broker with another id, or of another cluster, refuses the connection
+(KIP-1242). Other clients request version 3. A broker that does not support the requested version
+responds with the versions that it supports, and the client requests one of these next (KIP-511).
 """
 
 from typing import NamedTuple
@@ -15,14 +17,14 @@ from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 
 NODE_NAMED_FROM = 5
-"""First version of ApiVersions whose request names the expected broker."""
+"""First version of ApiVersions whose request names the broker that the client expects."""
 VERSION_OTHERWISE = 3
-"""Version of ApiVersions that is requested first if no broker is named.  All brokers since Kafka
-2.4 support it, so that newer ones cost no second request."""
+"""Version of ApiVersions that a client requests first if it does not know which broker to expect.
+All brokers since Kafka 2.4 support it, so that no second request is needed."""
 
 
 class ExpectedNode(NamedTuple):
-    """Cluster and id of the broker that a client expects at an address."""
+    """Cluster id and node id of the broker that a client expects at an address."""
 
     cluster_id: str
     node_id: NodeId
@@ -34,7 +36,7 @@ def first_version(expected: ExpectedNode | None) -> int:
 
 
 def versions_request(version: int, expected: ExpectedNode | None = None) -> bytes:
-    """Return the body of an ApiVersions request.  Versions before 5 cannot name the expected
+    """Return the body of an ApiVersions request. Only versions from 5 on can name the expected
     broker."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
     if expected is not None:
@@ -43,7 +45,7 @@ def versions_request(version: int, expected: ExpectedNode | None = None) -> byte
 
 
 class BrokerVersions:
-    """The API versions and features of one broker. Empty until its ApiVersions response is
+    """API versions and features that one broker supports. Empty until its ApiVersions response is
     decoded."""
 
     __slots__ = ("_features", "_versions", "reads_trace_contexts")
@@ -61,11 +63,11 @@ class BrokerVersions:
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """Keys of the APIs that the broker lists."""
+        """Keys of the APIs that the broker supports."""
         return frozenset(self._versions)
 
     def is_of_controller(self, api_key: int) -> bool:
-        """Return whether an API is missing because the peer is a controller, which serves no
+        """Return whether the broker lacks an API because it is a controller, which does not serve
         Metadata requests."""
         known = self._versions
         return bool(known) and apis.METADATA not in known and api_key not in known
@@ -91,8 +93,8 @@ class BrokerVersions:
 
 
 def read_versions(version: int, body: memoryview) -> BrokerVersions | int:
-    """Decode an ApiVersions response.  Returns the version to request next if the broker does not
-    support the requested one.
+    """Decode an ApiVersions response. If the broker does not support the requested version, returns
+    the version to request next.
 
     Raises RefusedError for any other error code, such as REBOOTSTRAP_REQUIRED from a broker other
     than the expected one.

@@ -1,8 +1,8 @@
-"""Error messages for methods of aiokafka, confluent-kafka and kafka-python that Ottla's clients
-offer in another form.
+"""Error messages for methods that exist in aiokafka, confluent-kafka or kafka-python, but not in
+Ottla's clients.
 
-An application that is moved from one of these clients finds Ottla's counterpart in the
-AttributeError.
+If a program that was written for one of these clients calls such a method, the AttributeError names
+the corresponding method of Ottla.
 """
 
 from typing import TYPE_CHECKING, NoReturn
@@ -31,13 +31,13 @@ COUNTERPARTS = {
     "highwater": "call `end_offsets`",
     "store_offsets": "set `enable_auto_commit=False` and call `commit`",
 }
-"""Counterpart to use in Ottla, by the name of another client's method. It becomes part of an error
-message."""
+"""Method or expression of Ottla that replaces a method of another Python client, by the name of
+that method. It becomes part of an error message."""
 
 
 class CallsOfOthers:
     """Base class of clients. Access to a method that only other Python clients have raises an
-    AttributeError with Ottla's counterpart."""
+    AttributeError that names the corresponding method of Ottla."""
 
     if not TYPE_CHECKING:  # type checkers report these uses themselves
 

@@ -1,8 +1,8 @@
 """The `async with` block of a client, which `open_producer` and similar functions return.
 
 The client exists only inside the block. Any other use of the returned object raises an error that
-says to write `async with`. A ResourceWarning reports a block that was entered by hand and never
-left.
+tells the user to write `async with`. A ResourceWarning is emitted if code calls `__aenter__`
+directly and never `__aexit__`.
 """
 
 import inspect
@@ -74,8 +74,9 @@ class ClientBlock(AbstractAsyncContextManager[T]):
 def client_block(
     function: Callable[P, AsyncIterator[T]],
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Wrap an async generator that yields a client. Returns a function that returns a
-    `ClientBlock`, in the way `asynccontextmanager` returns a context manager."""
+    """Wrap an async generator that yields a client. The result is a function that returns a
+    `ClientBlock`, just as a function decorated with `asynccontextmanager` returns a context
+    manager."""
     opened = asynccontextmanager(function)
 
     @wraps(function)

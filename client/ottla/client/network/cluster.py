@@ -1,8 +1,8 @@
 """A client's view of a cluster: its metadata, and open connections to its brokers.
 
-The metadata may be stale at any time.  It is requested again whenever a response shows that it is.
-If it leads to brokers of another cluster, or nowhere, all of it is dropped, and the client starts
-again from its bootstrap addresses.
+The metadata may be outdated at any time. It is requested again whenever a response shows that it is
+outdated. If its addresses lead to brokers of another cluster, or if no broker responds, all of it
+is discarded, and the client starts again from its bootstrap addresses.
 """
 
 import logging
@@ -43,17 +43,18 @@ LOG = logging.getLogger("ottla.client.network")
 
 RETRY_WAIT_S = 0.1
 NEXT_BROKER_AFTER_S = 0.5
-"""Seconds after which a client also tries the next broker, in parallel, because the first broker
+"""Seconds after which a client sends a request to the next broker as well, because the first broker
 may hang."""
 
 
 CONNECT_TIMEOUT_S = 10.0
 SAME_REASON_AFTER_S = 60.0
-"""Seconds for which a client that starts again for the same reason does not log it again."""
+"""Seconds after a warning during which the client does not log the same warning again. The warning
+states why the client has discarded its metadata and starts again from its bootstrap addresses."""
 
 
 class KnownLeader(NamedTuple):
-    """Leader and leader epoch of a partition."""
+    """Node id and leader epoch of a partition's leader."""
 
     node: NodeId
     epoch: Epoch
@@ -61,7 +62,7 @@ class KnownLeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic as the last Metadata response describes it."""
+    """A topic as described by the latest Metadata response."""
 
     topic_id: UUID
     is_internal: bool
@@ -72,29 +73,31 @@ class KnownTopic:
     """TopicPartition objects of the topic by partition number. They are created once, because a
     producer needs one for each record."""
     racks: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    """Racks of the replicas by partition number. Empty if no replica is in a rack."""
+    """Racks of the replicas by partition number. Empty if no broker with a replica has a rack."""
 
 
 class MetadataRecovery(NamedTuple):
-    """Conditions under which a client drops its metadata and starts again from its bootstrap
+    """Conditions under which a client discards its metadata and starts again from its bootstrap
     addresses."""
 
     is_enabled: bool = True
-    """False if bootstrap addresses are used only before the first metadata."""
+    """True if the client may return to its bootstrap addresses. If False, it uses them only until
+    it has received metadata for the first time."""
     trigger_s: float = 300.0
-    """Seconds without a Metadata response after which the metadata is dropped."""
+    """Time in seconds without a Metadata response after which the metadata is discarded."""
     is_cluster_checked: bool = True
-    """True if connections name the expected broker (KIP-1242), and cluster ids are compared."""
+    """True if the client tells each broker which broker and cluster it expects (KIP-1242), and
+    compares the cluster ids in responses."""
 
 
 DEFAULT_RECOVERY = MetadataRecovery()
 
 
 class Cluster:
-    """The brokers of one cluster, with their metadata and connections. The connection to each
+    """The brokers of one cluster: their metadata, and connections to them. The connection to a
     broker is opened when it is first needed.
 
-    Tasks share the connections: requests to one broker are pipelined on one connection.
+    All tasks share these connections. Requests to one broker are pipelined on one connection.
     """
 
     def __init__(
@@ -107,19 +110,20 @@ class Cluster:
         tls: "TlsConfig | None" = None,
         recovery: MetadataRecovery = DEFAULT_RECOVERY,
     ) -> None:
-        """Check the arguments without opening a connection.
+        """Create the object without opening a connection.
 
         Raises ConfigError if the certificates of `tls` are unusable, and ValueError if UTF-8 cannot
         encode the client id.
         """
         check_text("client_id", client_id)
         self.login = login
-        """Login of the connections.  None selects the login of the calling task (`LOGIN`)."""
+        """Login of the connections. None means the login that is set for the calling task
+        (`LOGIN`)."""
         self.tls = None if tls is None else TlsDialer(tls)
-        """TLS of the connections.  None selects the TLS configuration of the calling task
+        """TLS settings of the connections. None means the TLS settings of the calling task
         (`TLS`)."""
         self.cluster_id: str | None = None
-        """Cluster id in the last Metadata response."""
+        """Cluster id in the latest Metadata response."""
         self.topics: dict[str, KnownTopic] = {}
         self.names: dict[UUID, str] = {}
         """Names of topics by topic id, including deleted topics, because a topic id is never reused
@@ -153,10 +157,10 @@ class Cluster:
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
     ) -> MetadataResponse:
-        """Request the metadata of `topics`, or of all topics if that is None. Stores and returns
-        the response.
+        """Request the metadata of `topics`, or of all topics if that is None. Stores the response
+        and returns it.
 
-        With `may_create`, missing topics are created if the broker allows it.
+        With `may_create`, the broker creates missing topics if its settings allow this.
         """
         request = MetadataRequest(
             topics=None
@@ -258,17 +262,18 @@ class Cluster:
         self._on_forgotten()
 
     def known_leader(self, partition: TopicPartition) -> KnownLeader | None:
-        """Return the leader of a partition according to the last metadata, without a request. None
-        if the leader is unknown."""
+        """Return the leader of a partition according to the latest metadata, without a request.
+        Returns None if the leader is unknown."""
         return self._leaders.get(partition)
 
     def address_of(self, node: NodeId) -> tuple[str, int] | None:
-        """Return the host and port of a broker according to the last metadata, without a request.
-        None if the broker is unknown."""
+        """Return the host and port of a broker according to the latest metadata, without a request.
+        Returns None if the broker is unknown."""
         return self._addresses.get(node)
 
     def node_at(self, address: str) -> NodeId | None:
-        """Return the broker at `host:port`, or None if the metadata has no broker there."""
+        """Return the id of the broker at `host:port`, or None if the metadata contains no broker
+        with this address."""
         for node, (host, port) in self._addresses.items():
             if address == f"{host}:{port}":
                 return node
@@ -276,13 +281,12 @@ class Cluster:
 
     @property
     def has_connection(self) -> bool:
-        """True if at least one connection is open, over which a request that any broker can answer
-        can be sent."""
+        """True if at least one connection is open that can be used for requests to any broker."""
         return bool(self._connections)
 
     def call_when_forgotten(self, callback: Callable[[], None]) -> None:
-        """Set the function that is called after all metadata was dropped, so that the client
-        requests what it needs."""
+        """Set the function that is called after all metadata has been discarded. The client then
+        requests the metadata that it needs."""
         self._on_forgotten = callback
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
@@ -356,10 +360,10 @@ class Cluster:
     ) -> list[int]:
         """Return the partition numbers of a topic, including partitions without a leader.
 
-        With `may_create`, a missing topic is created if the broker allows it.  Raises RefusedError
-        if the topic is unknown, or is not created in time.  Raises ConnectionLostError if no broker
-        responds in time.  `on_missing` is called for each response by which the topic is unknown;
-        its errors are raised.
+        With `may_create`, the broker creates a missing topic if its settings allow this. Raises
+        RefusedError if the topic is unknown, or is not created in time. Raises ConnectionLostError
+        if no broker responds in time. `on_missing` is called for each response that does not
+        contain the topic. If it raises an error, that error is raised to the caller.
         """
         code: int = ErrorCode.NONE
         is_answered = False
@@ -387,10 +391,10 @@ class Cluster:
         raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} has no leader")
 
     async def leader_of(self, partition: TopicPartition, *, deadline_s: float = 10.0) -> NodeId:
-        """Return the leader of a partition.  Requests metadata if the leader is unknown.
+        """Return the leader of a partition. Requests metadata if the leader is not known.
 
-        Raises RefusedError if the partition is unknown, or gets no leader in time.  Raises
-        ConnectionLostError if no broker responds in time.
+        Raises RefusedError if the partition does not exist, or has no leader before the timeout.
+        Raises ConnectionLostError if no broker responds in time.
         """
         is_answered = False
         with trio.move_on_after(deadline_s):
@@ -420,8 +424,8 @@ class Cluster:
         )
 
     def forget_leaders(self) -> None:
-        """Forget the known leaders of all partitions, since a response has shown that they are
-        stale."""
+        """Discard the known leaders of all partitions, because a response has shown that they are
+        outdated."""
         self._leaders.clear()
 
     async def request(
@@ -432,7 +436,7 @@ class Cluster:
         node: NodeId | None = None,
         version: int | None = None,
     ) -> R:
-        """Send a request to `node`, or to any broker that responds, and return the decoded
+        """Send a request to `node`, or to any broker if `node` is None, and return the decoded
         response."""
         connection = await self._any() if node is None else await self._of(node)
         try:
@@ -454,13 +458,13 @@ class Cluster:
             raise
 
     async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
-        """Return the version of an API that `request` would use for this broker. Raises
-        RefusedError if client and broker support no common version."""
+        """Return the version in which `request` would send an API's requests to this broker. Raises
+        RefusedError if client and broker have no version in common."""
         connection = await self._any() if node is None else await self._of(node)
         return connection.version_of(api_key)
 
     async def refresh_versions(self) -> None:
-        """Request the API versions again from a connected broker, since they may change while a
+        """Request the API versions of a connected broker again, because they may change while the
         connection is open."""
         connection = await self._any()
         try:
@@ -526,11 +530,11 @@ class Cluster:
     async def connect(
         self, address: tuple[str, int], *, client_id: str, timeout_s: float
     ) -> Pipeline:
-        """Open and return a connection, which the caller has to close. The start and end of an
-        outage of the address are logged.
+        """Open a connection that the caller has to close, and return it. If the address is
+        unreachable, the start and the end of the outage are logged.
 
-        Raises MisroutedConnectionError, after the metadata was dropped, if the peer is another
-        broker than the metadata has at the address.
+        Raises MisroutedConnectionError if the peer is another broker than the metadata has at the
+        address. The metadata is then discarded.
         """
         began_s = trio.current_time()
         restart_count = self._restart_count
@@ -609,11 +613,11 @@ async def open_cluster(
     tls: "TlsConfig | None" = None,
     recovery: MetadataRecovery = DEFAULT_RECOVERY,
 ) -> AsyncIterator[Cluster]:
-    """Open and yield the cluster behind the `bootstrap` addresses.
+    """Open and yield a cluster that is reached through the `bootstrap` addresses.
 
-    `config` supplies the client id, the timeout, the login, TLS and the recovery of metadata. All
-    connections are closed at the end of the caller's block. Raises RuntimeError outside of a trio
-    program.
+    `config` contains the client id, the timeout, the login, the TLS settings and the conditions of
+    metadata recovery. All connections are closed at the end of the caller's block. Raises
+    RuntimeError outside of a trio program.
     """
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
@@ -639,7 +643,7 @@ async def open_cluster(
 
 
 def recovery_of(config: "RecoveringClient") -> MetadataRecovery:
-    """Return the recovery of metadata that the settings of a client select."""
+    """Return the conditions of metadata recovery that the settings of a client specify."""
     return MetadataRecovery(
         is_enabled=config.metadata_recovery_strategy == "rebootstrap",
         trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,

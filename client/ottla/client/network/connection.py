@@ -44,19 +44,19 @@ allocated for it."""
 
 LENGTH_BYTES = 4
 RECEIVE_BYTES = 65_536
-"""Number of bytes that are requested from the socket at a time for small responses."""
+"""Number of bytes that the client requests from the socket at a time for small responses."""
 RECEIVE_BYTES_MAX = MIB + RECEIVE_BYTES
-"""Maximum number of bytes that are requested from the socket at a time for a large response: the
-default of `max.partition.fetch.bytes` plus the other fields of the response.
+"""Maximum number of bytes that the client requests from the socket at a time for a large response:
+the default of `max.partition.fetch.bytes` plus the other fields of the response.
 
-A peer that announces more than it sends occupies at most this much memory.
+A peer that announces a larger response than it sends occupies at most this much memory.
 """
 FREED_BYTES = 4 * RECEIVE_BYTES_MAX
-"""Size in bytes of a block that `keep_freed_memory` allocates and frees once, without writing to
+"""Size in bytes of the block that `keep_freed_memory` allocates and frees once, without writing to
 it.
 
-glibc then keeps up to twice this much freed memory.  That is enough for an arriving response, two
-unread responses, and the values of the response that is being read.
+glibc then keeps up to twice this much freed memory. That is enough for an arriving response, two
+unread responses, and the values of the response that the application is reading.
 """
 SMALL_PIECE_BYTES = 16_384
 """Size in bytes below which pieces of a response are joined as they arrive. Each separate piece
@@ -69,8 +69,8 @@ class ConnectionLostError(OttlaError):
 
 
 class MisroutedConnectionError(ConnectionLostError):
-    """The address leads to another broker or cluster than the client expects (KIP-1242), so its
-    metadata is wrong."""
+    """The address leads to another broker or another cluster than the client expects (KIP-1242).
+    The client's metadata is therefore wrong."""
 
 
 R = TypeVar("R", bound=Message)
@@ -78,12 +78,13 @@ C = TypeVar("C", bound="BrokerConnection")
 
 
 class BrokerConnection:
-    """An open connection to one broker, which owns its socket."""
+    """An open connection to one broker, with its socket."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         self.address = address
         self.expected: ExpectedNode | None = None
-        """Broker that the client expects at the address.  None if it does not know its id."""
+        """Broker that the client expects at the address. None if the client does not know the
+        broker's id."""
         self._stream = stream
         self._client_id = client_id
         self._lock = trio.Lock()
@@ -104,8 +105,8 @@ class BrokerConnection:
         session is not renewed."""
 
     async def negotiate(self) -> None:
-        """Request the API versions of the broker.  A version that it does not support is replaced
-        by one that it lists.
+        """Request the API versions of the broker. If the broker does not support the requested
+        version of ApiVersions, request a version that it lists.
 
         Raises MisroutedConnectionError if the peer is another broker than the expected one.
         """
@@ -166,7 +167,7 @@ class BrokerConnection:
         return codec.decode(response, version, body)
 
     def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API that both the client and the broker support.
+        """Return the highest version of an API that both this client and the broker support.
 
         Raises RefusedError if there is none, and ConnectionLostError if the peer is a controller.
         """
@@ -369,9 +370,9 @@ async def open_stream(
 ) -> C:
     """Open and return a connection of the class `kind`, with TLS and login.
 
-    `login` and `tls` default to those of the task (`LOGIN`, `TLS`).  Raises RefusedError if the
-    broker rejects the login, ConnectionLostError if the broker cannot be reached, and
-    MisroutedConnectionError if the peer is another broker than `expected`.
+    If `login` or `tls` is None, the one that is set for the calling task applies (`LOGIN`, `TLS`).
+    Raises RefusedError if the broker rejects the login, ConnectionLostError if the broker cannot be
+    reached, and MisroutedConnectionError if the peer is another broker than `expected`.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
@@ -412,7 +413,8 @@ async def open_stream(
 
 @cache
 def keep_freed_memory() -> None:
-    """Make the C library keep the memory of a freed response for the next response.
+    """Make the C library keep the memory of a response after it is freed, for use by the next
+    response.
 
     Otherwise glibc returns the memory to the kernel after every response, and the kernel has to
     provide it again page by page, which takes a sixth of the time spent on reading. glibc keeps
@@ -422,7 +424,7 @@ def keep_freed_memory() -> None:
 
 
 def lost(address: str, error: BaseException) -> ConnectionLostError:
-    """Return the error for a connection whose stream is broken."""
+    """Return the ConnectionLostError for a connection whose stream has failed."""
     if isinstance(error, TlsError):
         return ConnectionLostError(f"{address}: {error.sentence}")
     return ConnectionLostError(f"{address} hung up")

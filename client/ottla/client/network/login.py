@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 LOGIN: ContextVar["SaslLogin | None"] = ContextVar("login", default=None)
-"""Login of the connections of the current task, unless a connection has a login of its own."""
+"""Login that applies to connections of the current task, unless a connection has a login of its
+own."""
 
 SALTED_PASSWORDS_MAX = 32
-"""Maximum number of cached salted passwords.  They are cached because computing one takes
-milliseconds."""
+"""Maximum number of salted passwords in the cache. The cache exists because computing a salted
+password takes milliseconds."""
 
 RENEW_AT = 0.85
 """Fraction of a SASL session's lifetime after which the session is renewed, as in the Java client.
@@ -33,7 +34,7 @@ RENEW_AT = 0.85
 
 RENEW_AT_LATEST = 0.95
 RENEWAL_PAUSE_MS = 1_020
-"""Minimum time between a login and its renewal, in ms. Brokers refuse a renewal within the first
+"""Minimum time in ms between a login and its renewal. Brokers refuse a renewal within the first
 second."""
 
 HANDSHAKE_VERSION = 1
@@ -41,15 +42,15 @@ HANDSHAKE_VERSION = 1
 requests."""
 
 Ask = Callable[[Any, type[Any], int | None], Awaitable[Any]]
-"""Function that sends a request and returns its response, given the message, the class of the
-response and the version."""
+"""Function that sends a request and returns its response. Its arguments are the message, the class
+of the response, and the version."""
 
 
 async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
-    """Authenticate by SASL.
+    """Authenticate the connection by SASL.
 
-    Returns the seconds until the session has to be renewed, or None if it does not expire.  Raises
-    RefusedError if the broker rejects the login.
+    Returns the seconds until the session has to be renewed, or None if the session does not expire.
+    Raises RefusedError if the broker rejects the login.
     """
     # Imported on demand: most programs of a cluster without logins never need these.
     from ottla.model.security.oauthbearer import OAUTHBEARER
@@ -93,7 +94,7 @@ async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
 
 
 def renew_after_s(lifetime_ms: int) -> float | None:
-    """Return the seconds until a session has to be renewed, or None if it does not expire."""
+    """Return the seconds until a SASL session has to be renewed, or None if it does not expire."""
     if lifetime_ms <= 0:
         return None
     # A broker refuses a renewal within the first second.
@@ -156,11 +157,11 @@ def _raise_for(code: int, message: str | None) -> None:
 
 
 def starter_of(nursery: trio.Nursery) -> Callable[..., None]:
-    """Return a function with the signature of `nursery.start_soon`, whose tasks use the login and
-    TLS of the task that calls `starter_of`.
+    """Return a function with the signature of `nursery.start_soon` that gives each started task the
+    login and TLS settings of the task that calls `starter_of`.
 
-    trio starts a task in the context of the task that calls `start_soon`. If another task starts
-    one without this function, its requests would be unauthenticated.
+    trio starts a task in the context of the task that calls `start_soon`. Without this function,
+    tasks that another task starts would send unauthenticated requests.
     """
     context = copy_context()
 

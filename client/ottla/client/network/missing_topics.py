@@ -1,8 +1,8 @@
-"""Decides when a client reports topics that do not exist.
+"""Rules for when a client reports topics that do not exist.
 
-Pure.  A subject is the name of a topic, or a pattern that matches no topic.  A subject is reported
-after it has been missing for `GRACE_MS`, because a topic is unknown for a moment while it is
-created.  It is reported only once, and again only if it has existed in the meantime.
+Pure. A subject is the name of a topic, or a pattern that matches no topic. A subject is reported
+only after it has been missing for `GRACE_MS`, because a topic is unknown for a moment while it is
+being created. It is reported once, and again only if it has existed in the meantime.
 """
 
 from collections.abc import Collection
@@ -10,13 +10,13 @@ from collections.abc import Collection
 from ottla.model.errors import ErrorCode, RefusedError
 
 GRACE_MS = 1_000
-"""Time in ms for which a topic must be missing before it is reported.  A smaller value reports
-topics that are just being created; a larger value leaves the application without an explanation for
-longer."""
+"""Time in ms for which a topic must be missing before the client reports it. With a smaller value,
+the client reports topics that are just being created. With a larger value, the application gets no
+explanation for longer."""
 
 
 class MissingTopics:
-    """The missing topic names and patterns of one client, and which of them were already
+    """Topic names and patterns of one client that are missing, and whether each has been
     reported."""
 
     def __init__(self, grace_ms: int = GRACE_MS) -> None:
@@ -26,8 +26,8 @@ class MissingTopics:
         self._reported: set[str] = set()
 
     def retain(self, unknown: Collection[str], now_ms: int) -> None:
-        """Replace the missing subjects by `unknown`, the subjects that the client's latest metadata
-        lacks."""
+        """Replace the set of missing topics and patterns by `unknown`, those that the client's
+        latest metadata lacks."""
         self._reported.intersection_update(unknown)
         for subject in self._since_ms.keys() - unknown:
             del self._since_ms[subject]
@@ -36,15 +36,15 @@ class MissingTopics:
                 self._since_ms.setdefault(subject, now_ms)
 
     def due_ms(self) -> int | None:
-        """Return the time, in ms, at which the first grace period ends, so that the client needs
-        new metadata by then. None if no subject is missing."""
+        """Return the time, in ms, at which the first grace period ends. The client must request
+        metadata by then. Returns None if nothing is missing."""
         return min(self._since_ms.values()) + self._grace_ms if self._since_ms else None
 
     def on_missing(self, subject: str, now_ms: int, *, is_repeated: bool = False) -> bool:
-        """Process a response that shows that a subject is missing. Returns True if the client has
-        to report the subject now.
+        """Process a response which shows that a topic or pattern is missing. Returns True if the
+        client must report it now.
 
-        With `is_repeated`, the subject is reported again after each grace period.
+        With `is_repeated`, it is reported again after each further grace period.
         """
         if subject in self._reported:
             return False
@@ -58,24 +58,24 @@ class MissingTopics:
         return True
 
     def postpone(self, subject: str, now_ms: int) -> None:
-        """Process a response that does not show whether a subject is missing.  The grace period of
-        the subject starts again."""
+        """Process a response which does not show whether a topic or pattern is missing. Its grace
+        period starts again."""
         if subject in self._since_ms:
             self._since_ms[subject] = now_ms
 
     def stop_waiting(self, subject: str) -> None:
-        """Process the end of a call that waited for a topic. The next call starts a new grace
-        period."""
+        """Process the end of a call that waited for a topic. The next call that waits for it starts
+        a new grace period."""
         self._since_ms.pop(subject, None)
 
     def on_found(self, subject: str) -> None:
-        """Process a response that shows that a subject exists."""
+        """Process a response which shows that a topic or pattern is no longer missing."""
         self._since_ms.pop(subject, None)
         self._reported.discard(subject)
 
 
 def missing_topic_error(topic: str) -> RefusedError:
-    """Return the error for a missing topic, with its name and the remedy."""
+    """Return the error for a topic that does not exist, with its name and advice."""
     return RefusedError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"there is no topic {topic!r}; create it with 'ottla topic create {topic}', or set "
@@ -84,7 +84,7 @@ def missing_topic_error(topic: str) -> RefusedError:
 
 
 def missing_match_error(pattern: str) -> RefusedError:
-    """Return the error for a pattern that matches no topic, with the pattern and the remedy."""
+    """Return the error for a pattern that matches no topic, with the pattern and advice."""
     return RefusedError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"no topic matches the pattern {pattern!r}, which must match whole names; create one with "

@@ -1,8 +1,9 @@
-"""A connection with several requests in flight.  Requests and responses keep their order.
+"""A connection to a broker with several requests in flight. Responses arrive in the order of the
+requests.
 
 No separate task reads from the connection.  The first task that waits for a response also reads the
 responses of other tasks.  Once its own response has arrived, the next waiting task continues
-reading.  A response that no task waits for is dropped. Invariants:
+reading.  A response for which no task waits is dropped. Invariants:
 - OneAnswerPerRequest: each response belongs to one request.
 - OrderKept: responses arrive in the order of their requests.
 - BrokenStaysBroken: nothing is sent after a truncated request or response.
@@ -35,8 +36,8 @@ R = TypeVar("R", bound=Message)
 
 
 class ExpectedResponse:
-    """The response to a request in flight. `frame` contains its bytes once it has arrived, and None
-    before."""
+    """The response to a request in flight. `frame` contains its bytes after it has arrived, and
+    None before."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "sent_s", "version")
 
@@ -48,12 +49,12 @@ class ExpectedResponse:
         self.correlation_id = correlation_id
         self.frame: memoryview | None = None
         self.sent_s = sent_s
-        """Time at which the request was sent, in s of the loop's clock. Set only if latencies are
-        measured."""
+        """Time on the event loop's clock, in seconds, at which the request was sent. Set only if
+        latencies are measured."""
 
 
 class RequestInFlight(Generic[R]):
-    """A request in flight.  Await its `answer()` to get the response."""
+    """A request in flight. Awaiting its `answer()` returns the response."""
 
     __slots__ = ("_due", "_pipeline", "_response")
 
@@ -70,7 +71,7 @@ class RequestInFlight(Generic[R]):
 
 
 class Pipeline(BrokerConnection):
-    """An open connection that several tasks may use at once."""
+    """An open connection to a broker that several tasks may use at the same time."""
 
     def __init__(self, stream: ByteStream, address: str, client_id: str) -> None:
         super().__init__(stream, address, client_id)
@@ -78,7 +79,7 @@ class Pipeline(BrokerConnection):
         self._due: deque[ExpectedResponse] = deque()
         self._failure: str | None = None
         self.latencies_s: MeasuredValues | None = None
-        """Measured latencies of requests, or None if they are not measured."""
+        """Collector of request latencies, in seconds, or None if latencies are not measured."""
 
     @property
     def in_flight_count(self) -> int:
@@ -92,10 +93,10 @@ class Pipeline(BrokerConnection):
         version: int | None = None,
         trace_context: bytes | None = None,
     ) -> RequestInFlight[R]:
-        """Send one request after all requests that were submitted earlier.  Returns before the
+        """Send one request, after all requests that were submitted earlier. Returns before the
         response arrives.
 
-        `trace_context` is the `traceparent` of the request's span.
+        `trace_context` is the `traceparent` of the request's OpenTelemetry span.
         """
         if version is None:
             version = self.version_of(message.API_KEY)
@@ -104,8 +105,8 @@ class Pipeline(BrokerConnection):
         return RequestInFlight(self, due, response)
 
     async def finish(self, due: ExpectedResponse) -> memoryview:
-        """Wait for a response and return its body. Reads earlier responses on behalf of the tasks
-        that wait for them."""
+        """Wait for a response and return its body. If earlier responses have not arrived yet, reads
+        them for the tasks that wait for them."""
         while due.frame is None:
             # Waiting tasks acquire the lock in order; most find that their response was read
             # meanwhile.
@@ -172,7 +173,7 @@ class Pipeline(BrokerConnection):
             latencies_s.note(trio.current_time() - due.sent_s)
 
     def abort(self, reason: str) -> None:
-        """Close the connection at once.  Requests in flight, and later ones, raise
+        """Close the connection at once. Requests in flight, and later requests, raise
         ConnectionLostError."""
         self._failure = self._failure or reason
         self._stream.abort()

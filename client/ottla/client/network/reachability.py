@@ -1,7 +1,7 @@
-"""Log messages about unreachable brokers, and about the end of their outages.
+"""Log messages about brokers that become unreachable and reachable again.
 
 One line is logged when a broker has been unreachable for a second, one when the reason changes, and
-one when the broker is reachable again.  Repeated attempts are not logged.
+one when the broker is reachable again. Repeated attempts with the same result are not logged.
 """
 
 import logging
@@ -11,15 +11,16 @@ Address = tuple[str, int]
 LOG = logging.getLogger("ottla.client.network")
 
 SILENT_S = 1.0
-"""Seconds before an outage is logged.  With a smaller value, every restart of a broker is logged;
-with a larger value, a program that waits for a broker seems to hang."""
+"""Seconds for which a broker must be unreachable before a message is logged. With a smaller value,
+every restart of a broker is logged. With a larger value, a program that waits for a broker seems to
+hang."""
 ADDRESS_COUNT_MAX = 1_000
 """Maximum number of unreachable addresses that are remembered. It limits memory, because brokers
 can report arbitrary addresses."""
 
 
 class Outage:
-    """The outage of one address: all attempts to connect to it have failed for some time."""
+    """A period in which all attempts to connect to one address have failed."""
 
     __slots__ = ("logged", "since_s")
 
@@ -30,16 +31,18 @@ class Outage:
 
 
 class Reachability:
-    """Addresses that one client cannot reach at present, for log messages about outages."""
+    """Addresses that one client cannot reach at present. Used to log the start and end of
+    outages."""
 
     def __init__(self) -> None:
         self._outages: dict[Address, Outage] = {}
         self.last_reason: str | None = None
-        """Reason of the last failed attempt.  None if an attempt has succeeded since."""
+        """Reason why the latest attempt to connect failed. None if an attempt has succeeded
+        since."""
 
     def note_failure(self, address: Address, reason: str, *, began_s: float, now_s: float) -> None:
-        """Record a failed attempt to connect.  Logs it if the outage has lasted long enough and its
-        reason is new."""
+        """Record a failed attempt to connect. Logs a message if the address has been unreachable
+        long enough and the reason is new."""
         self.last_reason = reason
         outage = self._outages.get(address)
         if outage is None:
@@ -51,7 +54,8 @@ class Reachability:
             LOG.warning("%s, trying again", reason)
 
     def note_success(self, address: Address, *, now_s: float) -> None:
-        """Record a successful connection. Logs the end of the outage if its start was logged."""
+        """Record a successful attempt to connect. Logs the end of the outage if its start was
+        logged."""
         self.last_reason = None
         outage = self._outages.pop(address, None)
         if outage is not None and outage.logged is not None:

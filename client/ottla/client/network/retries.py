@@ -1,4 +1,4 @@
-"""Retries of idempotent attempts that fail temporarily."""
+"""Retries of idempotent operations that fail temporarily."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

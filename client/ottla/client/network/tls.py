@@ -1,9 +1,9 @@
-"""TLS for a client's connections over any byte stream, with error messages that name cause and
+"""TLS for the connections of clients, over any byte stream. Error messages state the cause and a
 remedy.
 
-The context variable `TLS` applies to a task and to all tasks that it starts, as `LOGIN` does. A
-`TlsDialer` creates the SSL context of a configuration once, and again after its files have changed.
-A long-running client therefore presents a new certificate, and trusts new CAs, without a restart.
+The context variable `TLS` applies to a task and to all tasks that it starts. A `TlsDialer` creates
+the SSL context of a configuration once, and again after its files have changed. A long-running
+client therefore presents a new certificate, and trusts new CAs, without a restart.
 """
 
 import errno
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.client.network")
 
 RECEIVE_BYTES = 256 * KIB
-"""Bytes that are requested from the underlying stream at a time."""
+"""Number of bytes that are requested from the underlying stream at a time."""
 
 SEND_BYTES = 256 * KIB
 """Number of bytes that are encrypted before their TLS records are sent. A larger value uses more
@@ -35,16 +35,16 @@ memory; a smaller value needs more calls."""
 RECORD_BYTES = 16 * KIB
 
 LOOKS_AGAIN_AFTER_S = 10.0
-"""Minimum number of seconds between two checks whether the certificate files have changed. A check
-is made when a connection is opened."""
+"""Minimum time, in seconds, between two checks for changed certificate files. A check is made when
+a connection is opened."""
 
 GOODBYE_S = 0.5
-"""Maximum time, in seconds, that closing a stream waits until close_notify is sent."""
+"""Maximum time, in seconds, that closing a stream waits until the close_notify alert is sent."""
 
 ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""Exceptions of a stream whose peer has disconnected, or that was closed."""
+"""Exceptions of a stream that was closed, or whose peer has disconnected."""
 
 UNTRUSTED = (2, 18, 19, 20, 21)
 """OpenSSL's codes (X509_V_ERR_…) for a certificate from an unknown CA."""
@@ -72,7 +72,8 @@ REFUSALS = {
     "WRONG_VERSION_NUMBER": SPEAKS_NO_TLS,
     "HTTP_REQUEST": SPEAKS_NO_TLS,
 }
-"""Explanations for the user of a client, by the name of the TLS alert or error."""
+"""Explanations of TLS errors for the user of a client, by the name of the TLS alert or OpenSSL
+error."""
 NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN")
 
 
@@ -85,7 +86,8 @@ class TlsError(OSError):
 
 
 def sentence_of(error: ssl.SSLError, host: str) -> str:
-    """Return the cause of a TLS error as the end of an error message about the broker `host`."""
+    """Return the cause of a TLS error as text that completes an error message about the broker
+    `host`."""
     code = getattr(error, "verify_code", None)
     if code in UNTRUSTED:
         return (
@@ -117,7 +119,7 @@ def _client_context(config: "TlsConfig") -> ssl.SSLContext:
 
 
 class TlsDialer:
-    """A TLS configuration and its current SSL context, for any number of connections."""
+    """TLS settings of a client and their SSL context. Any number of connections use it."""
 
     def __init__(self, config: "TlsConfig") -> None:
         """Read the certificate files.  Raises ConfigError if they are unusable."""
@@ -129,7 +131,7 @@ class TlsDialer:
 
     @property
     def config(self) -> "TlsConfig":
-        """The current configuration."""
+        """The TLS settings that new connections use."""
         return self._config
 
     @property
@@ -147,8 +149,8 @@ class TlsDialer:
         return self._context
 
     def use(self, config: "TlsConfig") -> None:
-        """Replace the configuration for new connections. If the new one is unusable, raises
-        ConfigError and keeps the old one."""
+        """Replace the TLS settings for new connections. Raises ConfigError, and keeps the old
+        settings, if the new ones are unusable."""
         context = _client_context(config)
         self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
@@ -186,8 +188,8 @@ class TlsDialer:
 
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
-"""TLS of the connections of the current task, unless a connection has a configuration of its own.
-None means unencrypted connections."""
+"""TLS settings that apply to connections of the current task, unless a connection has settings of
+its own. None means that connections are not encrypted."""
 
 
 class TlsStream:
@@ -287,7 +289,7 @@ class TlsStream:
         self._stream.abort()
 
     async def aclose(self) -> None:
-        """Close the stream. Data that was sent before still arrives at the peer."""
+        """Close the stream. The peer still receives data that was sent before."""
         self._is_closed = True
         # close_notify is sent; that of the peer is not awaited.
         with suppress(ssl.SSLError, ValueError):

@@ -1,8 +1,8 @@
-"""The transport of a client's connections: TCP, unless another transport is set for the task.
+"""Transport of the connections of clients: TCP, unless another transport is set for the task.
 
-The context variable `TRANSPORT` applies to a task and to all tasks that it starts. All clients and
-followers on a simulated machine therefore use the network of that machine without a transport
-argument in every constructor.
+The context variable `TRANSPORT` applies to a task and to all tasks that it starts. In a simulation,
+all clients and followers on a simulated machine therefore use the network of that machine, without
+a transport argument in every constructor.
 """
 
 import errno
@@ -16,15 +16,15 @@ from ottla.model.seams import Transport
 
 CLOSED = "this socket was already closed"
 NEXT_ADDRESS_AFTER_S = 0.1
-"""Seconds after which a client also tries the next address of a host, in parallel, because the
-first address may hang."""
+"""Seconds after which a client also tries to connect to the next IP address of a host, because the
+first one may hang."""
 
 
 class TcpStream:
     """A TCP connection. Implements the interface `ByteStream`.
 
-    A request needs one event-loop iteration less than with trio's own stream. That stream yields
-    after each call, and tries to receive before the response can have arrived.
+    A request needs one event-loop iteration less than with trio's own stream class. That class
+    yields after each call, and tries to receive before the response can have arrived.
     """
 
     __slots__ = ("_stream", "aclose", "receive_into", "socket")
@@ -96,4 +96,4 @@ class TcpTransport:
 TCP = TcpTransport()
 
 TRANSPORT: ContextVar[Transport] = ContextVar("transport", default=TCP)
-"""Transport of the connections of the current task: a class or object that opens byte streams."""
+"""Transport that opens the connections of the current task."""

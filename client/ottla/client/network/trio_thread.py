@@ -1,12 +1,13 @@
-"""A trio loop in a background thread, which runs the trio clients of one asyncio loop.
+"""A background thread with a trio event loop, which runs the trio clients of one asyncio event
+loop.
 
 `TrioThread.run` runs an async function of trio, and returns its result or raises its error in the
 calling asyncio task. Cancelling that task cancels the function and waits for its end. `keep` holds
 an async context manager of trio open. The thread ends when its last client is closed, or within
 `LOOK_S` seconds after the asyncio loop was closed.
 
-Waking an event loop costs far more than a call. Calls in either direction that are posted while the
-other loop is being woken therefore share one wake-up (`Mailbox`).
+Waking the event loop of another thread costs far more than a function call. Calls to the other
+thread that are made before its event loop has woken up therefore share one wake-up (`Mailbox`).
 """
 
 import asyncio
@@ -23,10 +24,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 LOOK_S = 1.0
-"""Seconds between checks whether the asyncio loop was closed.  A check is necessary because an
-asyncio loop sends no notification when it closes."""
+"""Seconds between checks whether the asyncio event loop has been closed. The checks are necessary
+because asyncio sends no notification."""
 CALLS_PER_TURN = 256
-"""Maximum number of calls from the other loop that are made before this loop runs other tasks."""
+"""Maximum number of calls from the other thread that an event loop makes before it runs other
+tasks."""
 
 
 class ClientClosedError(RuntimeError):
@@ -37,10 +39,11 @@ class ClientClosedError(RuntimeError):
 
 
 class Mailbox:
-    """Queue of function calls from one thread to the event loop of another. One wake-up delivers
-    all queued calls.
+    """Queue of function calls from one thread to the event loop of another thread. One wake-up
+    delivers all queued calls.
 
-    `wake` schedules `deliver` in the other thread. It may raise if that loop has ended.
+    `wake` schedules `deliver` in the other thread. It may raise an error if that event loop has
+    ended.
     """
 
     def __init__(self, wake: Callable[[Callable[[], None]], object]) -> None:
@@ -49,8 +52,8 @@ class Mailbox:
         self._is_waking = False
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Queue a call of `function` behind all calls that were posted before. The function must
-        not raise."""
+        """Queue a call of `function` behind all calls that were posted earlier. The function must
+        not raise an exception."""
         self._calls.append((function, args))
         # `deliver` clears the mark before it reads the queue, so no call is left behind.
         if not self._is_waking:
@@ -77,7 +80,7 @@ class Mailbox:
 
 
 class Call(Generic[T]):
-    """A call from the asyncio loop into trio's thread, and its result. The result is set once, in
+    """A call from an asyncio task into trio's thread, and its result. The result is set once, in
     asyncio's thread."""
 
     __slots__ = ("_failure", "_future", "_loop", "_value", "is_settled")
@@ -90,7 +93,7 @@ class Call(Generic[T]):
         self._failure: Exception | None = None
 
     def settle(self, value: Any, failure: Exception | None) -> None:
-        """Set the result or the error of the call. Only the first call of `settle` has an
+        """Set the result or the error of the call. Only the first `settle` of a call has an
         effect."""
         if self.is_settled:
             return
@@ -125,8 +128,8 @@ class _BlockFailedError(Exception):
 
 
 class KeptManager(Generic[T_co]):
-    """A context manager of trio that is kept open. When it closes, pending calls to its value are
-    cancelled."""
+    """A trio context manager that is kept open in trio's thread. When it closes, pending calls to
+    the object that it manages are cancelled."""
 
     def __init__(self, manager: AbstractAsyncContextManager[T_co]) -> None:
         self.value: T_co
@@ -137,10 +140,12 @@ class KeptManager(Generic[T_co]):
         self._release = trio.Event()
         self._has_failed = False
         self.on_close: dict[object, Callable[[], None]] = {}
-        """Functions to call when the manager closes, by the object that registered them."""
+        """Functions to call when the context manager closes, by the object that registered each of
+        them."""
 
     async def hold(self, on_open: Callable[[], None]) -> None:
-        """Open the manager, wait for `release` and close it, all in one task as trio requires."""
+        """Enter the context manager, wait for `release`, and exit it. One task does all of this, as
+        trio requires."""
         try:
             with suppress(_BlockFailedError):
                 async with self._manager as self.value:
@@ -161,20 +166,20 @@ class KeptManager(Generic[T_co]):
                 self.on_close.popitem()[1]()
 
     def release(self, has_failed: bool) -> None:
-        """Make `hold` close the manager, with an error if `has_failed`."""
+        """Make `hold` exit the context manager, with an error if `has_failed`."""
         self._has_failed = has_failed
         self._release.set()
 
     def start(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Start `work` in trio's thread, as a task that is cancelled when the manager closes.
-        Returns False if the manager is closing or closed."""
+        """Start `work` in trio's thread, as a task that is cancelled when the context manager
+        closes. Returns False if it is closing or closed."""
         if self.is_open and self._nursery is not None:
             self._nursery.start_soon(work)
         return self.is_open
 
 
 class TrioThread:
-    """The background thread whose trio loop runs the trio clients of one asyncio loop."""
+    """Background thread whose trio event loop runs the trio clients of one asyncio event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.client_count = 0
@@ -190,11 +195,11 @@ class TrioThread:
         self._thread.start()
 
     async def ready(self) -> None:
-        """Wait until the trio loop in the thread runs."""
+        """Wait until the trio event loop in the thread runs."""
         await asyncio.shield(self._ready)
 
     def stop(self) -> None:
-        """Stop the trio loop, so that the thread ends."""
+        """Stop the trio event loop, so that the thread ends."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._stop.set)
 
@@ -207,8 +212,8 @@ class TrioThread:
     ) -> T:
         """Run an async function in trio's thread, and return its result.
 
-        With `kept`, the function is cancelled when that manager closes. If the asyncio task was
-        cancelled before the result arrived, `on_unclaimed` is called with the result.
+        With `kept`, the function is cancelled when that context manager closes. If the asyncio task
+        was cancelled before the result arrived, `on_unclaimed` is called with the result.
         """
         call: Call[T] = Call(self._loop)
         scope = trio.CancelScope()
@@ -235,8 +240,8 @@ class TrioThread:
         return await self.result_of(call, scope.cancel, on_unclaimed)
 
     async def keep(self, manager: AbstractAsyncContextManager[T]) -> tuple[KeptManager[T], Any]:
-        """Open a context manager in trio's thread. Returns its `KeptManager`, and a future that is
-        done when the manager has closed."""
+        """Enter a context manager in trio's thread. Returns its `KeptManager`, and a future that is
+        done when the context manager has closed."""
         kept = KeptManager(manager)
         opened: asyncio.Future[None] = self._loop.create_future()
         end = asyncio.ensure_future(self.run(kept.hold, lambda: self.post(_set_done, opened)))
@@ -253,8 +258,8 @@ class TrioThread:
     async def close(
         self, kept: KeptManager[Any], end: "asyncio.Future[None]", has_failed: bool
     ) -> None:
-        """Close an open manager, wait until it has closed, and raise the error of its closing if
-        there is one."""
+        """Exit an open context manager and wait until it has closed. Raises the error with which it
+        closed, if there is one."""
         with suppress(ClientClosedError):
             self.call_soon(kept.release, has_failed)
         try:
@@ -266,7 +271,8 @@ class TrioThread:
         end.result()
 
     async def call_back(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run an async function in the asyncio loop, from a task of trio, and wait for its end."""
+        """Run an async function in the asyncio event loop and wait for its end. The caller is a
+        trio task."""
         done, failures, tasks = trio.Event(), [], []
 
         async def work() -> None:
@@ -320,7 +326,7 @@ class TrioThread:
         return call.result()
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Schedule a call of `function` in trio's thread. The function must not raise.
+        """Schedule a call of `function` in trio's thread. The function must not raise an exception.
 
         Raises ClientClosedError if the thread has ended.
         """
@@ -330,8 +336,8 @@ class TrioThread:
             raise ClientClosedError from None
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Schedule a call of `function` in the asyncio loop. The function must not raise. Does
-        nothing if that loop is closed."""
+        """Schedule a call of `function` in the asyncio event loop. The function must not raise an
+        exception. Does nothing if that event loop is closed."""
         # Nothing waits for the call if the loop is closed.
         with suppress(RuntimeError):
             self._to_asyncio.post(function, *args)

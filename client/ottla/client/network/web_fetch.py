@@ -1,8 +1,9 @@
-"""Fetches small HTTP responses, such as the keys and tokens of identity providers. The functions
-block, so they run in a worker thread.
+"""Small HTTP requests, for example for the keys and tokens of identity providers. The functions
+block, and therefore run in a worker thread.
 
-A response is limited in size and time. Redirects are refused, so that only configured servers are
-contacted. Without a TLS configuration, the CAs of the machine (or SSL_CERT_FILE) are trusted.
+The size of a response, and the time in which it must arrive, are limited. Redirects are refused, so
+that only configured servers are contacted. Without TLS settings, the CAs of the operating system
+(or SSL_CERT_FILE) are trusted.
 """
 
 import os
@@ -31,19 +32,19 @@ from ottla.model.settings.security.tls import TlsConfig
 from ottla.model.tls.context_driver import client_context
 
 TIMEOUT_S = 10.0
-"""Timeout in seconds for connecting, and separately for the whole response.  A server that sends
-one byte at a time therefore blocks a worker for at most twice this time."""
+"""Timeout in seconds for connecting, and again for the whole response. A server that sends one byte
+at a time therefore blocks a worker thread for at most twice this time."""
 
 RETRIED_CODES = (408, 425, 429)
-"""HTTP status codes below 500 of temporary errors, after which a request is repeated. Other codes
-below 500 are permanent errors."""
+"""HTTP status codes below 500 that mean a temporary error, so that the request is repeated. All
+other codes below 500 are permanent errors."""
 
 PIECE_BYTES = 65_536
 SHOWN_BYTES_MAX = 200
 
 
 class WebFetchError(Exception):
-    """A failed HTTP request. The message contains the reason, and no secret."""
+    """Failure of an HTTP request. The message contains the reason, and no secret."""
 
     def __init__(self, text: str, *, is_final: bool = False) -> None:
         super().__init__(text)

@@ -1,13 +1,13 @@
-"""Buffered records of a producer that are not delivered yet, by partition.
+"""Buffered records of a producer that have not been delivered yet, by partition.
 
-Pure. Inputs are the time, brokers' responses and leaders. Outputs are batches to send, settled
-batches (delivered or failed), and the time of the next check. Memory is charged when a record is
-accepted and released when its batch is settled. A new producer epoch is requested when the queue of
-a partition needs one and no open batch has a sequence of the old epoch. Invariants, in addition to
-the invariants of `partition_queue`:
+Pure. Inputs are the time, brokers' responses and partition leaders. Outputs are batches to send,
+batches that were delivered or have failed, and the time of the next check. A record uses memory
+from the time it is accepted until its batch is delivered or has failed. The producer requests a new
+epoch if the queue of a partition needs it, but only after all batches with a sequence of the old
+epoch are delivered or have failed. Invariants, in addition to those of `partition_queue`:
 - BoundedMemory: buffered records never exceed `buffer.memory`, except for a single record.
 - NothingAfterAFailure (only with `ends_at_failure`): no record is sent after an undelivered record,
-  so that the records of a partition have no gaps.
+    so that the records of a partition have no gaps.
 """
 
 from collections import deque
@@ -34,9 +34,8 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
 RECORD_OVERHEAD_BYTES = 26
-"""Maximum size in bytes of a record's other fields, without key, value and headers, in a batch that
-is no larger than a request. The fields are length, attributes, timestamp, offset, key length, value
-length and header count."""
+"""Maximum size in bytes of a record in a batch, without its key, value and headers. The remaining
+fields are length, attributes, timestamp, offset, key length, value length and header count."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
 """Maximum number of failed batches that are kept for `take_unseen_failure`. Beyond it, the oldest
@@ -53,21 +52,23 @@ class ProducerIdentity(NamedTuple):
 
 
 class PlainRoute(NamedTuple):
-    """The open batch to which a topic's next records without key and headers are appended.
+    """Open batch to which the next records of a topic without key and headers are appended.
 
-    The route ends when the batch reaches `limit_bytes`. Then a partition is chosen again.
+    The route ends when the batch reaches `limit_bytes`. For the next record, a partition is chosen
+    again.
     """
 
     batch: ProducerBatch
     limit_bytes: int
-    """Size of the batch, in bytes, at which the route ends."""
+    """Size of the batch, in bytes, at which no further records are appended through the route."""
     charged_bytes: int
-    """Bytes of memory that were already charged to the batch when the route started."""
+    """Bytes of `buffer.memory` that the batch already used when the route started."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Accumulator:
-    """Buffer of one producer: the queues of all its partitions, and the memory that they share."""
+    """Buffer of one producer: the queues of all its partitions, and the memory that the queues
+    share."""
 
     is_transactional: ClassVar[bool] = False
 
@@ -77,7 +78,7 @@ class Accumulator:
         """First failure of a batch, set only if the producer was opened with `ends_at_failure`.
         None before the first failure."""
         self.refusal: RefusedError | None = None
-        """Error with which new records are currently refused, or None."""
+        """Error that `send` currently raises for new records, or None."""
         self.produce_version_max = INT16_MAX
         """Highest version of Produce that may be used for the buffered batches."""
         self.measures = ProduceMeasures()
@@ -99,8 +100,8 @@ class Accumulator:
     # Called for the application.
 
     def has_room(self, record_bytes: int) -> bool:
-        """Return whether a record fits into the free memory.  An empty buffer accepts a record of
-        any size."""
+        """Return whether the free memory is enough for a record. An empty buffer accepts a record
+        of any size."""
         fits = self.buffered_bytes + record_bytes <= self._buffer_bytes_max
         if not fits:
             # Open batches are sent now: no record could be added to them while memory is full.
@@ -118,8 +119,8 @@ class Accumulator:
     ) -> ProducerBatch | None:
         """Append one record to the open batch of its partition, and return the batch.
 
-        Returns None if there is no open batch, or if the record does not fit.  `charge_bytes` is
-        the `record_bytes` of the record.
+        Returns None if there is no open batch, or if the record does not fit. `charge_bytes` is the
+        memory that the record uses, as returned by `record_bytes`.
         """
         queue = self._queues.get(partition)
         if queue is None or (batch := queue.newest) is None or not batch.is_open:
@@ -163,8 +164,8 @@ class Accumulator:
         return batch
 
     def route_plain(self, topic: str, batch: ProducerBatch, room_bytes: int) -> None:
-        """Start a `PlainRoute`: append the topic's next records without key and headers to this
-        batch, about `room_bytes` in total."""
+        """Start a `PlainRoute`, which appends the topic's next records without key and headers to
+        this batch. It ends after about `room_bytes`."""
         self._routes[topic] = PlainRoute(
             batch,
             min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes),
@@ -172,8 +173,8 @@ class Accumulator:
         )
 
     def end_plain_route(self, topic: str) -> int:
-        """End the `PlainRoute` of a topic. Returns the approximate size of the records that were
-        appended through it, in bytes."""
+        """End the `PlainRoute` of a topic. Returns the approximate size, in bytes, of the records
+        that it has appended."""
         route = self._routes.pop(topic, None)
         return 0 if route is None else route.batch.charged_bytes - route.charged_bytes
 
@@ -186,9 +187,10 @@ class Accumulator:
         headers: Headers | EncodedHeaders,
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
-        """Buffer one record. Returns its batch, of which it is the last record.
+        """Buffer one record as the last record of a batch. Returns the batch, and True if the batch
+        is new.
 
-        The second result is True if the batch is new, so that the connections must check for work.
+        If the batch is new, the caller must wake the connections to brokers.
         """
         assert self.ended_by is None
         charge_bytes = record_bytes(key, value, headers)
@@ -207,7 +209,7 @@ class Accumulator:
     ) -> bool:
         """Buffer as many records of a run as fit into one batch.
 
-        Returns True if the batch is new, so that the connections must check for work.
+        Returns True if the batch is new, so that the caller must wake the connections to brokers.
         """
         assert self.ended_by is None
         batch_bytes = self._batch_bytes
@@ -229,7 +231,7 @@ class Accumulator:
         return is_new
 
     def newest(self, partition: TopicPartition) -> ProducerBatch:
-        """Return the batch to which the last record of a partition was appended."""
+        """Return the newest batch of a partition, which contains its last buffered record."""
         batch = self._queues[partition].newest
         assert batch is not None
         return batch
@@ -246,20 +248,19 @@ class Accumulator:
         return queue
 
     def begin_flush(self) -> list[ProducerBatch]:
-        """Ignore `linger.ms` until `end_flush`. Returns all batches that are neither delivered nor
-        failed."""
+        """Send batches without waiting for `linger.ms`, until `end_flush` is called. Returns all
+        batches that are neither delivered nor failed."""
         self._is_flushing += 1
         return [
             batch for queue in self._queues.values() for batch in (*queue.in_flight, *queue.waiting)
         ]
 
     def end_flush(self) -> None:
-        """Apply `linger.ms` again."""
+        """Wait for `linger.ms` again before incomplete batches are sent."""
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
-        """Return the first failure that was not reported to any task, and discard all recorded
-        failures."""
+        """Return the first failure that no task has received, and clear all recorded failures."""
         unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None
@@ -268,7 +269,7 @@ class Accumulator:
 
     @property
     def is_identity_due(self) -> bool:
-        """True if a producer id, or a new epoch of it, has to be requested now."""
+        """True if the producer must now request a producer id, or a new epoch for its id."""
         if not self._config.enable_idempotence:
             return False
         if self.identity is None:
@@ -323,8 +324,8 @@ class Accumulator:
         return taken
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the next time, in ms, at which a batch becomes ready or expires.  None if there is
-        no such time."""
+        """Return the next time, in ms, at which a batch becomes ready to be sent or expires.
+        Returns None if there is no such batch."""
         config = self._config
         found: int | None = None
         for queue in self._busy.values():
@@ -338,8 +339,8 @@ class Accumulator:
         return found
 
     def next_expiry_ms(self) -> int | None:
-        """Return the time, in ms, at which the first waiting batch expires.  None if no batch is
-        waiting."""
+        """Return the time, in ms, at which the first waiting batch expires. Returns None if no
+        batch is waiting."""
         found = [queue.waiting[0].created_ms for queue in self._busy.values()]
         return min(found) + self._config.delivery_timeout_ms if found else None
 
@@ -413,7 +414,8 @@ class Accumulator:
         return fate
 
     def on_lost(self, batch: ProducerBatch, why: str, now_ms: int) -> BatchOutcome:
-        """Process the loss of the response for a batch in flight, and return the outcome."""
+        """Process the loss of a batch's response, after which the batch may or may not have been
+        written. Returns the outcome."""
         queue = self._queues[batch.partition]
         fate = queue.on_lost(batch, why)
         self._follow(queue, batch, fate, now_ms)
@@ -510,7 +512,7 @@ def _charge_of(record: Record) -> int:
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers | EncodedHeaders) -> int:
-    """Return the largest size in bytes that a record can have in a batch."""
+    """Return the maximum size in bytes that a record can have in a batch."""
     size = RECORD_OVERHEAD_BYTES
     if key is not None:
         size += len(key)

@@ -25,7 +25,7 @@ class RecordMetadata(NamedTuple):
 
 
 class Delivery:
-    """The delivery report of one record. Await it to get the result.
+    """Delivery report of one record.
 
     Awaiting it returns RecordMetadata or raises NotDeliveredError. It may be awaited repeatedly.
     """
@@ -50,19 +50,19 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered, or is known to have failed."""
+        """True if the record was delivered or has finally failed."""
         return self._find()[0].is_settled
 
     @property
     def failure(self) -> NotDeliveredError | None:
-        """Reason why the record was not delivered, or None.  Even if the application reads it,
-        `flush` still raises it."""
+        """Reason why the record was not delivered, or None. `flush` raises this error even if the
+        application has read it here."""
         batch, index = self._find()
         return batch.failure_of(index)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the record is delivered or has failed, or immediately if it already
-        is or has."""
+        """Call `callback` when the record is delivered or has failed. Calls it at once if that has
+        already happened."""
         batch, _ = self._find()
         if batch.is_settled:
             callback()
@@ -71,8 +71,8 @@ class Delivery:
             batch.on_settled.append(lambda: self.when_settled(callback))
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the record is delivered or has failed. The caller handles a failure,
-        so `flush` does not raise it."""
+        """Call `callback` when the record is delivered or has failed. The caller takes
+        responsibility for a failure, so `flush` does not raise it."""
         self._find()[0].is_watched = True
         self.when_settled(callback)
 
@@ -94,9 +94,10 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the record. Only allowed once `is_settled` is True.
+        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
+        True.
 
-        Raises NotDeliveredError if it was not delivered.
+        Raises NotDeliveredError if the record was not delivered.
         """
         batch, index = self._find()
         assert batch.is_settled
@@ -117,8 +118,8 @@ class Delivery:
 
 
 def missing_attribute(delivery: object, name: str) -> AttributeError:
-    """Return the AttributeError for an attribute that exists only on the result of awaiting a
-    delivery report."""
+    """Return the AttributeError for an attribute of a delivery report that exists only on the
+    RecordMetadata which awaiting the report returns."""
     text = f"{type(delivery).__name__!r} object has no attribute {name!r}"
     if name in RecordMetadata._fields:
         text += f"; await the delivery first: (await delivery).{name}"
@@ -128,7 +129,8 @@ def missing_attribute(delivery: object, name: str) -> AttributeError:
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
     """Send all buffered records now, and wait until all their batches are delivered or have failed.
 
-    `wake` wakes the connections, because `linger.ms` is ignored until then.
+    `wake` is called to wake the connections to brokers, because they no longer wait for
+    `linger.ms`.
     """
     batches = gathered.begin_flush()
     try:
@@ -149,8 +151,8 @@ __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
 
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
-    """Add the span of a record to the `senders` of its batch, unless the batch already has
-    `count_max` spans."""
+    """Add the OpenTelemetry span of a record to the `senders` of its batch, unless the batch
+    already has `count_max` spans."""
     batch = delivery._batch
     if batch.senders is None:
         batch.senders = [span]

@@ -1,8 +1,7 @@
 """Records that are sent by one call of `send_many`: bulk encoding, and delivery reports by batch.
 
-All records of a call have the same timestamp. Records without keys are encoded without running
-Python code for each record: the values and the encoded fields around them are interleaved in one
-list, which is joined with a few calls per batch.
+All records of a call have the same timestamp. Records without keys are encoded in bulk, without
+Python code that runs for each record.
 """
 
 from bisect import bisect_right
@@ -22,8 +21,8 @@ from ottla.model.ids import Offset
 from ottla.wire.batch_builder import varint
 
 CHUNK_COUNT_MAX = 1_024
-"""Number of records that are checked and partitioned before other tasks run.  A smaller number
-yields more often; a larger number delays other tasks."""
+"""Maximum number of records that are checked and partitioned before other tasks run. A smaller
+number yields more often; a larger number delays other tasks."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
@@ -34,7 +33,7 @@ class Chunk(NamedTuple):
     key."""
 
     first: int
-    """Index of the chunk's first record in the call."""
+    """Index, within the `send_many` call, of the chunk's first record."""
     keys: list[bytes | None] | None
     values: list[bytes | None]
 
@@ -101,7 +100,7 @@ def _checked(first: int, some: Sequence[Any], record_bytes_max: int) -> Chunk:
 
 
 class ManyRecordsRun:
-    """Records of one `send_many` call for one partition, which are moved into batches step by step.
+    """Records of one `send_many` call for one partition. They are moved into batches step by step.
     Implements `RecordRun`."""
 
     def __init__(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes | None]) -> None:
@@ -114,7 +113,7 @@ class ManyRecordsRun:
             ]
         self._largest = max(self._sizes)
         self.taken_count = 0
-        """Number of records that are in batches already."""
+        """Number of records that have already been moved into batches."""
 
     @property
     def next_bytes(self) -> int:
@@ -147,20 +146,20 @@ class ManyRecordsRun:
 
 
 class BatchMetadata(NamedTuple):
-    """Partition, offsets and timestamp of the records of one `send_many` call that were sent in one
-    batch."""
+    """Partition, offsets and timestamp of those records of a `send_many` call that were delivered
+    in one batch."""
 
     topic: str
     """Name of the topic."""
     partition: int
     """Number of the partition."""
     offset: Offset
-    """Offset of the first of these records; the offsets of the following records have no gaps. -1
-    if it is unknown."""
+    """Offset of the first of these records; each following record has the next offset. -1 if the
+    offset is unknown."""
     timestamp_ms: int
     """Timestamp of the records, in ms since 1970, set by the producer or the broker."""
     positions: Sequence[int]
-    """Indexes of the records in the call, in order of their offsets."""
+    """Indexes of the records within the `send_many` call, in order of their offsets."""
 
 
 class SentPart(NamedTuple):
@@ -168,16 +167,16 @@ class SentPart(NamedTuple):
 
     batch: ProducerBatch
     first: int
-    """Index in the batch of the first of these records."""
+    """Index, within the batch, of the first of these records."""
     positions: Sequence[int]
-    """Indexes of these records in the call."""
+    """Indexes of these records within the `send_many` call."""
 
 
 class SentRecords:
-    """The delivery reports of the records of one `send_many`. Await them to get the results.
+    """Delivery reports of the records of one `send_many` call.
 
-    Once every record is delivered or has failed, awaiting returns a BatchMetadata for each batch,
-    or raises the first NotDeliveredError. `failures` contains the failure of each record.
+    Awaiting it returns a BatchMetadata for each batch when every record is delivered or has failed,
+    or raises the first NotDeliveredError. `failures` contains the errors of single records.
     """
 
     __slots__ = ("_parts", "_timestamp_ms", "record_count")
@@ -186,7 +185,7 @@ class SentRecords:
         self._parts: list[SentPart] = []
         self._timestamp_ms = timestamp_ms
         self.record_count = 0
-        """Number of records in the call."""
+        """Number of records that were passed to `send_many`."""
 
     def __await__(self) -> Generator[Any, Any, list[BatchMetadata]]:
         return self.wait().__await__()
@@ -198,12 +197,12 @@ class SentRecords:
 
     @property
     def is_settled(self) -> bool:
-        """True if every record was delivered, or is known to have failed."""
+        """True if every record was delivered or has finally failed."""
         return all(part.batch.is_settled for part in self._leaves())
 
     @property
     def failures(self) -> dict[int, NotDeliveredError]:
-        """Failures known so far, by the index of the record in the call."""
+        """Errors of the records that have failed so far, by the index of the record in the call."""
         found: dict[int, NotDeliveredError] = {}
         for batch, first, positions in self._leaves():
             if batch.failure is None:
@@ -215,8 +214,8 @@ class SentRecords:
         return dict(sorted(found.items()))
 
     def result(self) -> list[BatchMetadata]:
-        """Return a BatchMetadata for each batch with records of the call. Only allowed once
-        `is_settled` is True.
+        """Return a BatchMetadata for each batch that contains records of the call. Allowed only
+        after `is_settled` has become True.
 
         Raises the first NotDeliveredError if records were not delivered.
         """

@@ -1,8 +1,9 @@
-"""The batches of one partition: open, waiting, in flight, and returned for another attempt.
+"""Batches of one partition that a producer has not delivered yet: open, waiting, in flight, or to
+be sent again.
 
-Pure. The order of records in a partition is kept through all failures: a batch that has to be sent
-again is sent alone, before all later batches. With an idempotent producer, each batch gets its
-sequence before its first attempt and keeps it, so that the broker recognises duplicates.
+Pure. Failures do not change the order of a partition's records: a batch that has to be sent again
+is sent alone, before all later batches. In an idempotent producer, each batch gets its sequence
+before its first attempt and keeps it, so that the broker recognises duplicates.
 Invariants:
 - OrderKept: batches are sent in the order of their records. Until the leader has accepted a batch
   of the producer epoch, they are sent one at a time, because the leader would accept any sequence
@@ -33,8 +34,8 @@ NUMBERING_ERRORS = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""Error codes by which a broker rejects the sequences or the epoch of a producer, because the
-broker's state of the producer differs from the client's. A new epoch reconciles the two (KIP-360).
+"""Error codes with which a broker rejects the sequence or the epoch of a batch, because its state
+of the producer differs from the client's. The producer then continues under a new epoch (KIP-360).
 """
 NOT_APPENDED = frozenset(
     {
@@ -47,31 +48,33 @@ NOT_APPENDED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Retriable errors that guarantee that nothing was written.
+"""Retriable error codes which guarantee that the broker has not written the batch.
 
-NOT_LEADER_OR_FOLLOWER is not among them. A broker may have written a batch as leader, and then
-return this error because it was deposed before the batch was replicated.
+NOT_LEADER_OR_FOLLOWER is not included: a leader may write a batch, lose its leadership before the
+batch is replicated, and then return this error.
 """
 
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Errors after which nothing was written, but smaller batches of the same records may be
-accepted."""
+"""Error codes of a batch that was not written because it is too large. Smaller batches of the same
+records may be accepted."""
 
 
 GATHERED_BYTES = 65_536
-"""Approximate size in bytes of a group of records that is encoded together. A larger group blocks
-the event loop longer."""
+"""Approximate size in bytes of a group of records that are encoded together. A larger group blocks
+the event loop for longer."""
 
 NO_RECORDS = BatchBuilder()
-"""Placeholder for the builder of a batch that is delivered or has failed."""
+"""Placeholder that replaces the record builder of a batch after the batch is delivered or has
+failed."""
 
 
 class NotDeliveredError(RefusedError):
-    """A record was not delivered.  If `may_be_in_log`, it may nevertheless be in the log.
+    """A record was not delivered. If `may_be_in_log`, it may nevertheless have been written.
 
-    If `is_due_to_another`, the broker rejected other records of the same batch (KIP-467).  This
-    record is valid, and may be delivered if it is sent again without the rejected records.
+    If `is_due_to_another`, the broker rejected other records of the same batch (KIP-467). This
+    record is valid, and may be delivered if the application sends it again without the rejected
+    records.
     """
 
     def __init__(
@@ -84,14 +87,14 @@ class NotDeliveredError(RefusedError):
     ) -> None:
         super().__init__(code, message)
         self.may_be_in_log = may_be_in_log
-        """True if the record may be in the log although it was not confirmed."""
+        """True if the broker may have written the record although it did not confirm it."""
         self.is_due_to_another = is_due_to_another
-        """True if only other records of the batch were rejected, so that this one may be sent
-        again."""
+        """True if the broker rejected only other records of the batch. The application may send
+        this record again."""
 
 
 class BatchOutcome(Enum):
-    """Consequence of a broker's response for the batch that it is about."""
+    """Effect of a broker's response, or of its loss, on a batch in flight."""
 
     DELIVERED = auto()
     FAILED = auto()
@@ -101,7 +104,7 @@ class BatchOutcome(Enum):
 
 
 class ProducerBatch:
-    """Records of one partition that are sent together."""
+    """Records of one partition that are sent together in one record batch."""
 
     __slots__ = (
         "_keys",
@@ -137,27 +140,26 @@ class ProducerBatch:
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """Number of records that were added to the partition's queue before this batch. It
-        determines the order of batches."""
+        """Number of records that were added to the partition's queue before this batch. Batches are
+        ordered by it."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
         self.values: list[bytes | None] = []
-        """Values that are not encoded yet.  Encoding many values together is much cheaper than one
-        at a time."""
+        """Values of the records that are not encoded yet. Encoding many values together is much
+        cheaper than encoding them one by one."""
         self._keys: list[bytes | None] = []
         """Keys of the records that are not encoded yet. Empty if none of these records has a key.
         """
         self._stamp_ms = 0
         """Timestamp, in ms, of the records that are not encoded yet."""
         self.plain_ms = -1
-        """Timestamp in ms at which records without key and headers may be appended directly to
-        `values`. -1 if no record may be appended directly."""
+        """Timestamp in ms that a record without key and headers must have so that it may be
+        appended directly to `values`. -1 if no record may be appended directly."""
         self.size_bytes = BATCH_HEADER_BYTES
         """Upper bound of the batch's uncompressed size in bytes. It is exact once all records are
         encoded."""
         self.gathers_to_bytes = GATHERED_BYTES
-        """Size of the batch, in bytes, at which the records that are not encoded yet are
-        encoded."""
+        """Size of the batch, in bytes, at which the records in `values` are encoded."""
         self.record_count = 0
         self.charged_bytes = 0
         """Bytes of `buffer.memory` that are charged for the batch."""
@@ -165,18 +167,21 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.attempt_count = 0
         self.last_refusal = ""
-        """Reason why the last attempt has to be repeated, from the broker or the connection."""
+        """Error for which the latest attempt has to be repeated. It comes from the broker or the
+        connection."""
         self.is_uncertain = False
-        """True if an attempt may have been written although no response confirmed it."""
+        """True if the broker may have written the batch in an earlier attempt, although no response
+        confirmed it."""
         self.is_open = True
-        """True if records may still be added.  False from the first attempt on, or once a newer
-        batch exists."""
+        """True if records may still be added. False after the first attempt, or after a newer batch
+        was opened."""
         self.is_settled = False
         self.base_offset = Offset(-1)
         self.log_append_time_ms = -1
         self.failure: NotDeliveredError | None = None
         self.record_failures: dict[int, NotDeliveredError] = {}
-        """Failures of rejected records by their index, if the broker named these records."""
+        """Errors of single records by their index in the batch, if the broker named the records
+        that it rejected."""
         self.is_watched = False
         """True if a task waits, or has waited, for the result of the batch."""
         self.is_part = False
@@ -184,10 +189,10 @@ class ProducerBatch:
         self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
         """The two parts of the batch, if it was too large."""
         self.on_settled: list[Callable[[], None]] = []
-        """Functions to call when the batch is delivered, has failed or is split."""
+        """Functions to call when the batch is delivered, has failed or was split."""
         self.senders: list[Any] | None = None
-        """Spans of the batch's records, up to a maximum number, if the program creates spans.
-        Otherwise None."""
+        """OpenTelemetry spans of the batch's records, up to a maximum number. None if the program
+        creates no spans."""
 
     def append(
         self,
@@ -197,7 +202,8 @@ class ProducerBatch:
         headers: Headers | EncodedHeaders,
         charge_bytes: int,
     ) -> None:
-        """Append one record to the open batch. `charge_bytes` is the memory to charge for it."""
+        """Append one record to the open batch. `charge_bytes` is the memory that the record uses,
+        in bytes of `buffer.memory`."""
         if headers:
             self.encode_gathered()
             self.builder.append(timestamp_ms, key, value, headers)
@@ -219,14 +225,14 @@ class ProducerBatch:
         self.charged_bytes += charge_bytes
 
     def close(self) -> None:
-        """Close the batch, so that the next record starts another one."""
+        """Close the batch, so that the next record opens another one."""
         self.is_open = False
         self.plain_ms = -1
 
     def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
         """Append as many records of a run as fit into `room_bytes`, but at least one.
 
-        Returns the memory to charge for them, in bytes.
+        Returns the memory that these records use, in bytes of `buffer.memory`.
         """
         self.encode_gathered()
         delta = self.builder.timestamp_delta(timestamp_ms)
@@ -238,7 +244,7 @@ class ProducerBatch:
         return len(taken.body)
 
     def encode_gathered(self) -> None:
-        """Encode the records in `values`, which were appended without being encoded."""
+        """Encode the records in `values`, which were appended without encoding them."""
         values, keys, stamp_ms = self.values, self._keys, self._stamp_ms
         if not values:
             return
@@ -260,14 +266,14 @@ class ProducerBatch:
         self.gathers_to_bytes = self.size_bytes + GATHERED_BYTES
 
     def forget_records(self) -> None:
-        """Release the memory of the records.  A Delivery that the application keeps refers to the
-        batch itself."""
+        """Free the memory of the records. A Delivery that the application keeps refers only to the
+        batch object."""
         self.builder, self.encoded = NO_RECORDS, None
         self.values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch that contains a record now, after any splits, and the record's index in
-        that batch."""
+        """Return the batch that contains a record at present, and the record's index in it. If the
+        batch was split, this is one of its parts."""
         batch = self
         while batch.parts is not None:
             first, second = batch.parts
@@ -307,8 +313,8 @@ class ProducerBatch:
         return self.parts
 
     def blame(self, record_errors: Mapping[int, str | None]) -> None:
-        """Set the failures of the records that the broker named as invalid. All other records of
-        the batch failed only because of these."""
+        """Set the errors of the records that the broker named as invalid. All other records of the
+        batch have failed only because of these."""
         failure = self.failure
         named = sorted(index for index in record_errors if 0 <= index < self.record_count)
         if failure is None or not named:
@@ -342,18 +348,18 @@ class ProducerBatch:
 
     @property
     def first_failure(self) -> NotDeliveredError | None:
-        """Failure of the first record that the broker named as invalid. If it named none, the
-        failure of the batch."""
+        """Error of the first record that the broker named as invalid. If it named none, the error
+        of the whole batch."""
         return next(iter(self.record_failures.values()), self.failure)
 
     @property
     def is_numbered(self) -> bool:
-        """True if the batch has a base sequence."""
+        """True if the batch has a base sequence, as in an idempotent producer."""
         return self.base_sequence != NO_SEQUENCE
 
 
 class PartitionQueue:
-    """The batches of one partition that are neither delivered nor failed."""
+    """Batches of one partition that are neither delivered nor failed."""
 
     __slots__ = (
         "in_flight",
@@ -389,7 +395,7 @@ class PartitionQueue:
         self.next_sequence = 0
         self.needs_new_epoch = False
         self.is_known = False
-        """True if the leader has accepted a batch of the current producer epoch."""
+        """True if the leader has accepted a batch under the current producer epoch."""
         self.newest: ProducerBatch | None = None
         """The newest batch of the partition. Records are added to it while it `is_open`."""
 
@@ -400,7 +406,7 @@ class PartitionQueue:
 
     @property
     def has_numbered(self) -> bool:
-        """True if batches in the queue may have sequences of the current producer epoch."""
+        """True if batches in the queue may have a sequence of the current producer epoch."""
         return bool(self.in_flight) or any(batch.is_numbered for batch in self.waiting)
 
     def open_batch(self, now_ms: int) -> ProducerBatch:
@@ -415,10 +421,11 @@ class PartitionQueue:
         return batch
 
     def may_send(self, now_ms: int, in_flight_max: int, *, may_number: bool) -> bool:
-        """Return whether the order of the partition permits sending the first waiting batch now.
+        """Return whether the first waiting batch may be sent now without changing the order of
+        records.
 
-        Without `may_number`, the batch must already have a sequence, because there is no producer
-        id yet, or because a new epoch has to be requested first.
+        `may_number` is False if there is no producer id yet, or if a new epoch has to be requested
+        first. The batch must then already have a sequence.
         """
         first = self.waiting[0]
         if now_ms < self.retry_at_ms:
@@ -432,7 +439,7 @@ class PartitionQueue:
         return is_turn and (may_number or first.is_numbered or not self.is_idempotent)
 
     def send_first(self) -> ProducerBatch:
-        """Move the first waiting batch into flight, and return it.  The batch gets a sequence if it
+        """Mark the first waiting batch as in flight, and return it. The batch gets a sequence if it
         needs one."""
         batch = self.waiting.popleft()
         assert not self.in_flight or self.in_flight[-1].number < batch.number
@@ -462,8 +469,8 @@ class PartitionQueue:
         return self._retry(batch, ErrorCode(row.code), message or row.meaning)
 
     def on_lost(self, batch: ProducerBatch, why: str) -> BatchOutcome:
-        """Process the loss of the response for a batch, and return the outcome. The batch may have
-        been written."""
+        """Process the loss of a batch's response, after which the batch may or may not have been
+        written. Returns the outcome."""
         self.in_flight.remove(batch)
         batch.is_uncertain = True
         return self._retry(batch, ErrorCode.NETWORK_EXCEPTION, why)
@@ -481,21 +488,23 @@ class PartitionQueue:
             self._put_back(part)
 
     def expired(self, created_before_ms: int) -> list[ProducerBatch]:
-        """Remove and return the waiting batches that were created at or before a time in ms."""
+        """Remove and return the waiting batches that were created at or before the given time in
+        ms."""
         gone = []
         while self.waiting and self.waiting[0].created_ms <= created_before_ms:
             gone.append(self.waiting.popleft())
         return gone
 
     def start_epoch(self) -> None:
-        """Restart sequences at 0 under a new producer epoch."""
+        """Continue under a new producer epoch. The sequences start at 0 again."""
         assert not self.has_numbered
         self.next_sequence = 0
         self.needs_new_epoch = False
         self.is_known = False
 
     def fail(self, batch: ProducerBatch, code: ErrorCode, message: str) -> BatchOutcome:
-        """Record the failure of a batch that was removed from its queue, and return the outcome."""
+        """Record the failure of a batch that has been removed from the queue, and return the
+        outcome."""
         if batch.is_numbered:
             # The broker may miss its sequences from now on.
             self.needs_new_epoch = True

@@ -1,9 +1,9 @@
-"""The built-in partitioners, compatible with other Kafka clients.
+"""Built-in partitioners, compatible with other Kafka clients.
 
-Clients with the same hash function place a key in the same partition. The Java client and
-kafka-python use murmur2; CRC32 is the default of librdkafka. Records without a key go to the same
-partition until about one batch of bytes was placed there (KIP-480, KIP-794), so that batches become
-full. Pure: random numbers are an argument.
+Clients with the same hash function send a key to the same partition. The Java client and
+kafka-python use murmur2. CRC32 is the default of librdkafka. Records without a key go to one
+partition until it has received about one batch of bytes, and then to another one, so that batches
+become full (KIP-480, KIP-794). Pure: random numbers are an argument.
 """
 
 import zlib
@@ -19,12 +19,13 @@ MASK = 0xFFFFFFFF
 
 
 class Partitioner(Enum):
-    """Hash functions of keys, named as in librdkafka."""
+    """Partitioners that hash the key of a record, under librdkafka's names."""
 
     MURMUR2_RANDOM = "murmur2_random"
-    """Default of the Java client and kafka-python. An empty key is hashed like any other key."""
+    """Default of the Java client and kafka-python: the murmur2 hash. An empty key is hashed like
+    any other key."""
     CONSISTENT_RANDOM = "consistent_random"
-    """Default of librdkafka (CRC32).  An empty key counts as no key."""
+    """Default of librdkafka: the CRC32 hash. An empty key counts as no key."""
 
     def partition_of(self, key: bytes | None, partition_count: int) -> int | None:
         """Return the partition for a key, or None if the record may go to any partition."""
@@ -34,7 +35,7 @@ class Partitioner(Enum):
 
 
 class UnplacedRecord(NamedTuple):
-    """A record that was sent without a partition, and the partitions of its topic."""
+    """A record that was sent without a partition, together with the partitions of its topic."""
 
     topic: str
     """Name of the topic."""
@@ -45,17 +46,18 @@ class UnplacedRecord(NamedTuple):
     partitions: Sequence[int]
     """Partition numbers of the topic, ascending."""
     available: Sequence[int]
-    """Numbers of the partitions that have a leader, or of all partitions if none has a leader."""
+    """Numbers of the partitions that have a leader. If no partition has a leader, the numbers of
+    all partitions."""
 
 
 PartitionChoice: TypeAlias = Callable[[UnplacedRecord], int | None]
-"""Partitioner of the application, which returns a partition number. If it returns None, the setting
-`partitioner` applies."""
+"""Partitioner of the application: a function that returns a partition number, or None to apply the
+setting `partitioner`."""
 
 
 class StickyPartitions:
-    """The partition to which a topic's records without a key currently go, and the number of bytes
-    until another partition is chosen. One such partition for each topic."""
+    """For each topic, the partition to which records without a key currently go, and the number of
+    bytes until another partition is chosen."""
 
     __slots__ = ("_below", "_stay", "_sticky_bytes")
 
@@ -66,11 +68,11 @@ class StickyPartitions:
         self._stay: dict[str, list[int]] = {}
 
     def choose(self, topic: str, available: Sequence[int], record_bytes: int) -> int:
-        """Return the partition for the next record without a key, among the partitions that have a
-        leader.
+        """Return the partition for the next record without a key. Only partitions with a leader are
+        chosen.
 
-        Another partition is chosen after about one batch of bytes, or if the current partition has
-        no leader.
+        The choice changes after about one batch of bytes, or if the current partition has no
+        leader.
         """
         assert available
         stay = self._stay.get(topic)
@@ -81,24 +83,27 @@ class StickyPartitions:
         return stay[0]
 
     def note(self, topic: str, record_bytes: int) -> None:
-        """Count a record that went to the topic's current partition without a call of `choose`."""
+        """Count a record that was sent to the topic's current partition without a call of
+        `choose`."""
         if record_bytes:
             self._stay[topic][1] += record_bytes
 
     def room_bytes(self, topic: str) -> int:
-        """Return the number of bytes of records that still go to the topic's current partition
-        before another partition is chosen."""
+        """Return the number of bytes that still go to the topic's current partition before another
+        one is chosen."""
         return self._sticky_bytes - self._stay[topic][1]
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key among `partition_count`, as the Java client does (murmur2)."""
+    """Return the partition for a key, among `partition_count` partitions, as the Java client
+    computes it (murmur2)."""
     assert partition_count > 0
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def crc32_partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key as the default partitioner of librdkafka does (CRC32)."""
+    """Return the partition for a key, as the default partitioner of librdkafka computes it
+    (CRC32)."""
     assert partition_count > 0
     return zlib.crc32(key) % partition_count
 
@@ -119,7 +124,7 @@ def murmur2(data: bytes) -> int:
 
 
 def no_partition(topic: str, partition: int) -> RefusedError:
-    """Return the error for a partition number that the topic does not have."""
+    """Return the error for a partition number that does not exist in a topic."""
     return RefusedError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}"
     )

@@ -1,7 +1,7 @@
 """Producer ids and epochs of closed producers, which later producers of this process reuse.
 
-Brokers remember each producer id for a day, in every partition that the producer wrote to. A
-process that opens many short-lived producers would therefore leave thousands of ids at the brokers.
+Brokers remember each producer id for a day, in every partition that the producer wrote to. Brokers
+would therefore remember thousands of ids of a process that opens many short-lived producers.
 An idempotent producer may instead use the id of an earlier producer with the next epoch, as a
 single producer does after a gap in its sequences. The new epoch also fences late requests of the
 earlier producer. Pure. Invariant:
@@ -13,7 +13,8 @@ from ottla.model.limits import INT16_MAX
 
 
 class ProducerIdentities:
-    """Producer ids and epochs of closed producers, by cluster.  Later producers reuse them."""
+    """Producer ids and epochs of closed producers, by cluster. Later producers of the process reuse
+    them."""
 
     __slots__ = ("_free",)
 
@@ -27,9 +28,10 @@ class ProducerIdentities:
         return free.pop() if free else None
 
     def give_back(self, cluster_id: str | None, identity: ProducerIdentity | None) -> None:
-        """Keep the identity of a closed producer for a later producer, which uses the next epoch.
+        """Keep the producer id of a closed producer for a later producer, which uses it with the
+        next epoch.
 
-        Nothing is kept if the cluster id is unknown, since the later producer might write to
+        Nothing is kept if the cluster id is unknown, because the later producer might write to
         another cluster.
         """
         if cluster_id and identity is not None and identity.epoch < INT16_MAX - 1:

@@ -1,4 +1,4 @@
-"""The connection of a producer to one broker.  Batches are sent, and responses received, in order.
+"""Connection of a producer to one broker. It sends batches and receives the responses in order.
 
 The connection makes no decisions: the accumulator selects the batches and interprets the responses.
 If the connection is lost, all batches in flight on it are returned to the accumulator as lost.
@@ -46,7 +46,7 @@ MOVED = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     }
 )
-"""Error codes after which the leaders of partitions have to be looked up again."""
+"""Error codes which mean that the client must look up the leaders of partitions again."""
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 

@@ -1,7 +1,7 @@
-"""Validation of one record that an application passes to a producer.
+"""Validation of a single record that an application passes to a producer.
 
-Pure. The producer calls these functions only for unusual records (values other than bytes, or
-headers), so that other records need no additional CPU time.
+Pure. The producer calls these functions only for records with headers, or with keys or values other
+than bytes. All other records need no additional CPU time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ SERIALIZE = "or send by a SerializingProducer"
 
 
 def bytes_or_none(name: str, value: Any) -> bytes | None:
-    """Return a key or value as bytes, or None.  Raises TypeError if it is not bytes-like."""
+    """Return a key or value as bytes, or None if it is None. Raises TypeError if it is not
+    bytes-like."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):

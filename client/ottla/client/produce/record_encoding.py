@@ -1,8 +1,8 @@
 """Encoding of many records that have the same timestamp and no headers.
 
-Pure.  Records without keys are encoded without running Python code for each record: the values and
-the encoded fields around them are interleaved in one list, which is joined with a few calls per
-batch.
+Pure. Records without keys are encoded in bulk. The values and the encoded fields around them are
+interleaved in one list, which is joined with a few calls per batch. No Python code runs for each
+record.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from ottla.wire.batch_builder import (
 )
 
 WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
-"""Offset deltas below these bounds are encoded in 1, 2, 3, 4 and 5 bytes."""
+"""Upper bounds, exclusive, of the offset deltas that are encoded in 1, 2, 3, 4 and 5 bytes."""
 
 
 def encode_each(
@@ -48,8 +48,8 @@ def encode_each(
 
 
 def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
-    """Encode records without keys. Returns None if a value is null; such records need
-    `encode_each`."""
+    """Encode records without keys. Returns None if a value is null, because `encode_each` is needed
+    for such records."""
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
     except TypeError:

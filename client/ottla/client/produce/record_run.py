@@ -1,8 +1,8 @@
-"""Interface of many records of one partition that encode themselves batch by batch. Programs that
-have whole columns of values implement it.
+"""Interface of a run: many records of one partition that encode themselves batch by batch. Programs
+with whole columns of values implement it.
 
-Pure. The producer decides how many bytes fit into a batch, and the implementation encodes that
-many.
+Pure. The producer decides how many bytes fit into a batch, and the run encodes as many records as
+fit.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,14 +11,14 @@ from ottla.wire.batch import Buffer
 
 
 class EncodedRecords(NamedTuple):
-    """Encoded records for one batch."""
+    """Encoded records of a run, for one batch."""
 
     body: Buffer
     record_count: int
 
 
 class RecordRun(Protocol):
-    """Records with one timestamp, in the order in which they are to be written."""
+    """A run of records with one timestamp, in the order in which they are to be written."""
 
     @property
     def next_bytes(self) -> int:
