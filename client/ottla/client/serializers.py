@@ -1,10 +1,11 @@
-"""Serializers: functions that convert values to bytes and back, and clients that apply them.
+"""Serializers and deserializers: functions that convert values to bytes and back, and clients that
+apply these functions.
 
 A serializer is a function from a value to bytes; a deserializer is a function from bytes to a
-value. This module has functions for JSON and text. Any other function with such an argument and
-result can be used, such as `Message.SerializeToString` of Protobuf. These functions are never
-called with None: a record without a key or a value (a tombstone) has None both before and after the
-conversion.
+value. This module contains functions for JSON and text. An application may use any other function
+with this argument and result, such as `Message.SerializeToString` of Protobuf. The functions are
+never called with None. The missing key of a record, and the missing value of a tombstone, are None
+both before and after the conversion.
 
 Serializers with a schema registry are in `ottla.client.schemas`.
 """
@@ -33,24 +34,23 @@ Deserializer = Callable[[bytes], T] | SchemaDeserializer[T]
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as compact JSON in UTF-8.  Raises TypeError or ValueError if JSON cannot
+    """Encode a value as compact JSON in UTF-8. Raises TypeError or ValueError if JSON cannot
     represent the value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def from_json(data: bytes) -> Any:
-    """Return the value of a JSON text.  Raises ValueError if the data is not JSON."""
+    """Decode a JSON text and return its value. Raises ValueError if the data is not JSON."""
     return json.loads(data)
 
 
 def to_text(value: str) -> bytes:
-    """Return a text encoded as UTF-8."""
+    """Encode a text in UTF-8."""
     return value.encode()
 
 
 def from_text(data: bytes) -> str:
-    """Return the text that UTF-8 data encodes.  Raises UnicodeDecodeError if the data is not
-    UTF-8."""
+    """Decode a text in UTF-8. Raises UnicodeDecodeError if the data is not UTF-8."""
     return data.decode()
 
 
@@ -60,11 +60,11 @@ def as_bytes(value: bytes) -> bytes:
 
 
 class RecordDelivery(Awaitable[RecordMetadata], Protocol):
-    """The delivery report of one record: a Delivery, or an AioDelivery under asyncio."""
+    """Interface of the delivery report of one record: Delivery, or AioDelivery under asyncio."""
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered, or is known to have failed."""
+        """True if the record was delivered or has finally failed."""
         ...
 
     @property
@@ -73,8 +73,8 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
         ...
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the record. Only allowed once `is_settled` is True. Raises
-        NotDeliveredError if the record was not delivered."""
+        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
+        True. Raises NotDeliveredError if the record was not delivered."""
         ...
 
     async def wait(self) -> RecordMetadata:
@@ -84,7 +84,8 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
 
 
 class RecordSender(Protocol):
-    """A producer whose keys and values are bytes: Producer, or AioProducer under asyncio."""
+    """Interface of a producer whose keys and values are bytes: Producer, or AioProducer under
+    asyncio."""
 
     async def send(
         self,
@@ -101,12 +102,13 @@ class RecordSender(Protocol):
 
 
 class RecordReader(Protocol):
-    """A consumer whose keys and values are bytes: Consumer, or AioConsumer under asyncio."""
+    """Interface of a consumer whose keys and values are bytes: Consumer, or AioConsumer under
+    asyncio."""
 
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Return the next records."""
+        """Return the next records, with keys and values as bytes."""
         ...
 
     async def poll_batches(
@@ -116,11 +118,11 @@ class RecordReader(Protocol):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[RecordBatch]:
-        """Return the next records as batches."""
+        """Return the next records as batches, with keys and values as bytes."""
         ...
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record."""
+        """Return the next record, with key and value as bytes."""
         ...
 
     async def _seek_back(self, records: Sequence[ConsumerRecord]) -> None:
@@ -130,20 +132,21 @@ class RecordReader(Protocol):
 
 
 class DeserializationError(OttlaError):
-    """A deserializer failed for a record.  The error of the deserializer is the cause.
+    """A deserializer raised an error for a record. That error is the cause (`__cause__`) of this
+    one.
 
-    The position of the consumer is already after the record, so the next poll skips it, unless
-    `is_temporary`.
+    The position of the consumer is already after the record, so that the next poll skips the
+    record. If `is_temporary`, the position is at the record instead.
     """
 
     def __init__(self, record: ConsumerRecord, part: str, cause: Exception) -> None:
         self.record = record
-        """The record, with its key and value as bytes."""
+        """The record that could not be deserialized, with its key and value as bytes."""
         self.part = part
         """Part of the record that could not be deserialized: `key` or `value`."""
         self.is_temporary: bool = getattr(cause, "is_temporary", False)
-        """True if the schema registry could not be reached.  The position of the consumer is at the
-        record, so the next poll reads it again."""
+        """True if the schema registry could not be reached. The position of the consumer is then at
+        the record, so that the next poll reads the record again."""
         super().__init__(
             f"{record.topic}-{record.partition} at offset {record.offset}: the {part} cannot be "
             f"deserialized: {type(cause).__name__}: {cause}"
@@ -151,7 +154,8 @@ class DeserializationError(OttlaError):
 
 
 class DeserializedRecord(NamedTuple, Generic[K, V]):
-    """One record with its deserialized key and value, and its topic, partition and offset."""
+    """One record, whose key and value have been deserialized, with its topic, partition and
+    offset."""
 
     topic: str
     """Name of the topic."""
@@ -170,14 +174,15 @@ class DeserializedRecord(NamedTuple, Generic[K, V]):
 
 
 class DeserializedBatch(NamedTuple, Generic[K, V]):
-    """Records of one partition as columns, with deserialized keys and values."""
+    """Records of one partition as columns, whose keys and values have been deserialized."""
 
     batch: RecordBatch
-    """The same records as bytes, with their offsets, timestamps and headers."""
+    """The same records with keys and values as bytes, and with their offsets, timestamps and
+    headers."""
     keys: list[K | None]
-    """Key of each record, or None."""
+    """Deserialized key of each record, or None."""
     values: list[V | None]
-    """Value of each record; None for a tombstone."""
+    """Deserialized value of each record; None for a tombstone."""
 
 
 def _check_functions(kind: type, **functions: object) -> None:
@@ -222,9 +227,10 @@ def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, Reco
 
 
 class SerializingProducer(Generic[K, V]):
-    """A producer whose keys and values are serialized by two functions or schema serializers.
+    """A producer that serializes keys and values. Each is serialized by a function or by a schema
+    serializer.
 
-    For example `SerializingProducer(producer, key=to_text, value=to_json)`. Several serializing
+    For example: `SerializingProducer(producer, key=to_text, value=to_json)`. Several serializing
     producers may share one producer.
     """
 
@@ -249,8 +255,8 @@ class SerializingProducer(Generic[K, V]):
     ) -> None:
         _check_functions(SchemaSerializer, key=key, value=value)
         self.producer = producer
-        """The producer that sends the serialized records.  Use its `flush` and `transaction` as
-        usual."""
+        """The producer that sends the serialized records. Its other methods, such as `flush` and
+        `transaction`, are called directly on it."""
         self._key: Serializer[K] = key
         self._value: Serializer[V] = value
 
@@ -267,7 +273,7 @@ class SerializingProducer(Generic[K, V]):
         """Serialize one record, buffer it for delivery as `Producer.send` does, and return its
         delivery report.
 
-        An error of a serializer is raised unchanged; the record is then not sent.
+        An error of a serializer is raised unchanged, and the record is then not sent.
         """
         encoded_value = await _encode(self._value, topic, "value", value)
         encoded_key = await _encode(self._key, topic, "key", key)
@@ -282,11 +288,12 @@ class SerializingProducer(Generic[K, V]):
 
 
 class DeserializingConsumer(Generic[K, V]):
-    """A consumer whose keys and values are deserialized by two functions or schema deserializers.
+    """A consumer that deserializes keys and values. Each is deserialized by a function or by a
+    schema deserializer.
 
-    For example `DeserializingConsumer(consumer, key=from_text, value=from_json)`.  `poll` and
-    `async for` return deserialized records.  All other calls, such as `subscribe` and `commit`, are
-    made on the consumer itself.
+    For example: `DeserializingConsumer(consumer, key=from_text, value=from_json)`. `poll` and
+    `async for` return deserialized records. All other methods, such as `subscribe` and `commit`,
+    are called on the consumer itself.
     """
 
     @overload
@@ -324,7 +331,7 @@ class DeserializingConsumer(Generic[K, V]):
     ) -> list[DeserializedRecord[K, V]]:
         """Return the next records with deserialized keys and values, as `Consumer.poll` does.
 
-        Raises DeserializationError for a malformed record, once all records before it have been
+        Raises DeserializationError for a malformed record, after all records before it have been
         returned.
         """
         records = await self.consumer.poll(timeout_s, record_count_max=record_count_max)
@@ -350,9 +357,10 @@ class DeserializingConsumer(Generic[K, V]):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[DeserializedBatch[K, V]]:
-        """Return the next records as batches, as `Consumer.poll_batches` does.
+        """Return the next records as batches with deserialized keys and values, as
+        `Consumer.poll_batches` does.
 
-        Raises DeserializationError for a malformed record, once all records before it have been
+        Raises DeserializationError for a malformed record, after all records before it have been
         returned.
         """
         batches = await self.consumer.poll_batches(
@@ -410,7 +418,8 @@ class DeserializingConsumer(Generic[K, V]):
         return self
 
     async def __anext__(self) -> DeserializedRecord[K, V]:
-        """Return the next record.  Raises DeserializationError if it is malformed."""
+        """Return the next record, with its key and value deserialized. Raises DeserializationError
+        if the record is malformed."""
         record = await self.consumer.__anext__()
         await self._prepare_records([record])
         try:

@@ -1,10 +1,12 @@
-"""The share consumer: a member of a share group, which is a queue (KIP-932).
+"""The share consumer, a member of a share group (KIP-932). The members consume partitions together,
+like a queue.
 
-`async with open_share_consumer(…) as consumer`, then `subscribe`, then `work(handle)`, or `poll` or
-`async for`, whose records the application accepts, releases or rejects. Any number of consumers
-share the records of a topic, even more than it has partitions. Records are never fetched ahead,
-because each record is locked for this consumer once it is fetched. A permanent error of the
-background tasks is raised by the next call that reads.
+Open it with `async with open_share_consumer(…) as consumer`, then call `subscribe`. `work(handle)`
+calls a function for each record. Alternatively, `poll` or `async for` return records that the
+application accepts, releases or rejects itself. Any number of consumers share the records of a
+topic, even more than it has partitions. Records are never fetched ahead, because the broker locks
+each fetched record for this consumer. If a background task fails permanently, the next call that
+reads raises its error.
 """
 
 import logging
@@ -51,15 +53,17 @@ from ottla.model.settings.share_client import ShareConsumerConfig
 LOG = logging.getLogger("ottla.client")
 
 TRACED = "ottla.client.traced_share_consumer:TracedShareConsumer"
-"""Import path of the consumer class for programs that have set an OpenTelemetry provider."""
+"""Import path of the share consumer class that is used if the program has set an OpenTelemetry
+provider."""
 CLOSE_PATIENCE_S = 5.0
-"""Maximum time in seconds for sending the last acknowledgements when a share consumer is closed."""
+"""Maximum time in seconds for sending the last acknowledgements while a share consumer is being
+closed."""
 CONCURRENCY = 64
 Handler = Callable[[ShareRecord], Awaitable[object]]
 
 
 class ShareConsumer(ReportingClient):
-    """An open share consumer.  `open_share_consumer` creates it."""
+    """An open share consumer. Created by `open_share_consumer`."""
 
     def __init__(
         self,
@@ -111,7 +115,7 @@ class ShareConsumer(ReportingClient):
     # The subscription.
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Join the group with a subscription to these topics. It replaces an earlier
+        """Join the group with a subscription to these topics. A later call replaces the
         subscription."""
         topics = tuple(topics)
         if not topics:
@@ -123,7 +127,7 @@ class ShareConsumer(ReportingClient):
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics."""
+        """Names of the subscribed topics."""
         return frozenset(self._member.topics)
 
     @property
@@ -139,8 +143,8 @@ class ShareConsumer(ReportingClient):
 
     @property
     def in_hand_count(self) -> int:
-        """Number of records that are locked for this consumer and not yet accepted, released or
-        rejected."""
+        """Number of records that are locked for this consumer and have not been accepted, released
+        or rejected yet."""
         return sum(link.hand.held_count for link in self._links.values())
 
     # A handler for each record.
@@ -158,13 +162,13 @@ class ShareConsumer(ReportingClient):
         A record is accepted when its handler returns, and rejected if the handler raises one of
         `rejects`. If the handler raises any other Exception, the record is released for another
         attempt, and a warning is logged. A handler may also accept, release or reject its record
-        itself. Locks are renewed while handlers run, however long that takes. At most
-        `in_hand_count_max` records are locked for this consumer (default: `concurrency`), or one
-        for each broker if that is more, and beyond that the rest of a batch with
-        `share.acquire.mode=batch_optimized`.
+        itself. The locks of records are renewed while their handlers run, however long that takes.
+        At most `in_hand_count_max` records are locked for this consumer (default: `concurrency`),
+        but at least one for each broker. With `share.acquire.mode=batch_optimized`, the rest of a
+        batch may be locked in addition.
 
-        `stop` lets the running handlers finish. Cancelling the call cancels the handlers. Their
-        records and all others that are locked for this consumer are then released.
+        `stop` lets the running handlers finish. Cancelling the call cancels the handlers. All
+        records that are locked for this consumer are then released.
         """
         _check_positive("concurrency", concurrency)
         bound = concurrency if in_hand_count_max is None else in_hand_count_max
@@ -192,12 +196,12 @@ class ShareConsumer(ReportingClient):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ShareRecord]:
-        """Return the next records. Waits until there is at least one. Each must be accepted,
-        released or rejected before the next poll.
+        """Wait until there are records, and return the next ones. Each must be accepted, released
+        or rejected before the next poll.
 
         Returns an empty list after `timeout_s` seconds without a record. If records of the previous
-        poll were not acknowledged, raises RefusedError, or accepts them with
-        `share.acknowledgement.mode=implicit`.
+        poll were not acknowledged, the call raises RefusedError. With
+        `share.acknowledgement.mode=implicit`, it accepts them instead.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return [record for batch in batches for record in batch]
@@ -205,10 +209,11 @@ class ShareConsumer(ReportingClient):
     async def poll_batches(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ShareBatch]:
-        """Return the next records as batches, each of one partition and delivery count.
+        """Wait until there are records, and return the next ones as batches. The records of a batch
+        have the same partition and delivery count.
 
-        This costs a fraction of the CPU time of `poll`. A batch is accepted, released or rejected
-        as a whole, or record by record.
+        This costs a fraction of the CPU time of `poll`. The application accepts, releases or
+        rejects a batch as a whole, or record by record.
         """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         _check_positive("record_count_max", count)
@@ -223,7 +228,7 @@ class ShareConsumer(ReportingClient):
         return self
 
     async def __anext__(self) -> ShareRecord:
-        """Return the next record. It must be accepted, released or rejected before the next
+        """Return the next record. The application must accept, release or reject it before the next
         call."""
         await self._yield_timer.yield_if_due()
         with self._reading():
@@ -242,10 +247,11 @@ class ShareConsumer(ReportingClient):
             await waiting[0].settled.park()
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[None]:
-        """Return a context manager whose block is the processing of a record.  `work` uses it.
+        """Return a context manager for the block of code that processes a record. `work` uses it
+        for each handler.
 
         If the program has set an OpenTelemetry provider, the block becomes a span, which is a child
-        of the span that sent the record.  Otherwise the context manager does nothing.
+        of the span that sent the record. Otherwise the context manager does nothing.
         """
         return nullcontext()
 
@@ -547,8 +553,8 @@ async def open_share_consumer(
     block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092. The member joins its group with `subscribe`. When the consumer is closed, acknowledgements
-    are sent, all other records are released, and the member leaves the group.
+    9092. The consumer joins its group when `subscribe` is called. When it is closed, it sends all
+    acknowledgements, releases all other locked records, and leaves the group.
     """
     config = config_of(config, ShareConsumerConfig)
     async with (

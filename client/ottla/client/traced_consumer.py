@@ -1,5 +1,5 @@
-"""A consumer that creates a span for each poll, and spans for the processing of records.  It also
-reports metrics to the program's MeterProvider."""
+"""Consumer that creates an OpenTelemetry span for each poll, and spans for the processing of
+records. It also reports metrics to the program's MeterProvider."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 
 class TracedConsumer(Consumer):
-    """The consumer of a program that has set an OpenTelemetry provider.
+    """Consumer class that is used if the program has set an OpenTelemetry provider.
 
-    Each `poll`, and each step of `async for`, is one span with links to the spans of the senders.
-    A poll that returns no records has no span.
+    Each `poll`, and each step of `async for`, is one span with links to the spans that sent the
+    records. A poll that returns no records has no span.
     """
 
     _polled_s: float | None = None

@@ -1,5 +1,5 @@
-"""A producer that creates a span for each record, and writes the context of the span into the
-record's headers.  It also reports metrics to the program's MeterProvider."""
+"""Producer that creates an OpenTelemetry span for each record, and adds the context of the span to
+the record's headers. It also reports metrics to the program's MeterProvider."""
 
 import time
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers, encode_headers
 
 
 class RecordSpan:
-    """The span of one record, from `send` until the record is delivered or has failed."""
+    """OpenTelemetry span of one record, from `send` until the record is delivered or has failed."""
 
     def __init__(self, topic: str, value: bytes | None, client_id: str) -> None:
         self._started_s = time.perf_counter()
@@ -34,8 +34,8 @@ class RecordSpan:
     def headers(self, headers: Headers | EncodedHeaders) -> EncodedHeaders:
         """Return the headers of the record, with the context of this span added.
 
-        If the record is forwarded, the new context replaces the one in its headers.  Headers that
-        are already encoded are returned unchanged.
+        If the headers already contain a context, because the application forwards a record, the new
+        context replaces it. Headers that are already encoded are returned unchanged.
         """
         headers = checked_headers(headers)
         if isinstance(headers, bytes):
@@ -47,15 +47,16 @@ class RecordSpan:
         return encode_headers([*kept, *added])
 
     def follow(self, delivery: Delivery) -> None:
-        """End the span when the record is delivered or has failed. Also add the span to the batch
-        of the record, so that the span of its request becomes a child of the record's span or has a
-        link to it."""
+        """End the span when the record is delivered or has failed. The span is also added to the
+        record's batch, so that the span of the Produce request becomes a child of this span or gets
+        a link to it."""
         if self._span.get_span_context().trace_flags.sampled:
             note_sender(delivery, self._span, count_max=SENDERS_MAX)
         delivery.when_settled(lambda: self._on_settled(delivery))
 
     def fail(self, error: BaseException) -> None:
-        """End the span of a record that was not accepted, or not delivered."""
+        """End the span of a record that was not accepted or not delivered, and record the error in
+        it."""
         code = error.code.name if isinstance(error, RefusedError) else type(error).__qualname__
         self._end({"error.type": code}, str(error))
 
@@ -80,8 +81,8 @@ class RecordSpan:
 
 
 class TracedProducer(Producer):
-    """The producer of a program that has set an OpenTelemetry provider.  `send_run` creates no
-    spans."""
+    """Producer class that is used if the program has set an OpenTelemetry provider. Its `send_run`
+    creates no spans."""
 
     _link_class = TracedProducerLink
 

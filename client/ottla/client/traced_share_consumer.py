@@ -1,5 +1,4 @@
-"""A share consumer that creates spans for the processing of records, for programs that have set an
-OpenTelemetry provider."""
+"""Share consumer that creates OpenTelemetry spans for the processing of records."""
 
 from contextlib import AbstractContextManager
 
@@ -9,7 +8,7 @@ from ottla.client.traced_consumer import process_span
 
 
 class TracedShareConsumer(ShareConsumer):
-    """The share consumer of a program that has set an OpenTelemetry provider."""
+    """Share consumer class that is used if the program has set an OpenTelemetry provider."""
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[None]:
         """Return a context manager that runs its block in a span, which is a child of the span that

@@ -1,4 +1,4 @@
-"""Schema registries: the wire format of records with a schema id, and the registry's client.
+"""Client of a schema registry, and the wire format of records with a schema id.
 
 schema_values.py    schemas, references and registered schemas
 registry_errors.py  errors of schemas, registries and records, one class for each cause

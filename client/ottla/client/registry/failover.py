@@ -1,18 +1,18 @@
-"""Order and pauses of the attempts to make one call, over several addresses of a schema registry.
-Pure.
+"""Order and pauses of the attempts to send one request, over several addresses of a schema
+registry. Pure.
 
-Every address is tried once before the first pause. Pauses double, up to a maximum. The next call
-begins with the address that responded last.
+Every address is tried once before the first pause. Pauses double from round to round, up to a
+maximum. The next request is first sent to the address that responded last.
 """
 
 from collections.abc import Iterator, Sequence
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses of temporary errors, which are retried like a lost connection."""
+"""HTTP statuses of temporary errors. The request is then sent again, as after a lost connection."""
 
 
 class FailoverPlan:
-    """The addresses of a registry, and the address that responded last."""
+    """Addresses of a schema registry, and the address that responded last."""
 
     def __init__(
         self, urls: Sequence[str], *, retry_count: int, pause_s: float, pause_max_s: float
@@ -25,7 +25,7 @@ class FailoverPlan:
         self._first = 0
 
     def attempts(self) -> Iterator[tuple[float, str]]:
-        """Yield the pause in seconds before each attempt, and its address."""
+        """Yield, for each attempt, the pause in seconds before it and the address to use."""
         first = self._first
         pause_s = 0.0
         for round_number in range(self._retry_count + 1):
@@ -35,5 +35,5 @@ class FailoverPlan:
             pause_s = min(self._pause_s * 2**round_number, self._pause_max_s)
 
     def responded(self, url: str) -> None:
-        """Record that this address has responded, so that the next call begins with it."""
+        """Record that this address has responded, so that the next request is first sent to it."""
         self._first = self._urls.index(url)

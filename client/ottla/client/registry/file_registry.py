@@ -18,9 +18,9 @@ class _StoreTransport:
 
 
 def file_registry(directory: str | Path) -> SchemaRegistry:
-    """Return the schema registry of a directory, which is created if it is missing.
+    """Open the schema registry in a directory, which is created if it does not exist.
 
-    The registry has the same calls as one of `open_registry`, and needs no server.  The calls work
-    in trio, in asyncio and by `run_blocking`.  `RestStore` describes the files.
+    The registry has the same methods as the one of `open_registry`, but needs no server. The
+    methods work in trio, in asyncio and with `run_blocking`. `RestStore` describes the files.
     """
     return SchemaRegistry(_StoreTransport(RestStore(directory)))

@@ -21,7 +21,7 @@ from ottla.client.registry.registry_errors import FramingError
 from ottla.client.registry.schema_values import SchemaId, SchemaKey
 
 RecordPart = Literal["key", "value"]
-"""Part of a record that is serialized with a schema."""
+"""Part of a record that is serialized with a schema: key or value."""
 
 ID_MAGIC = 0
 GUID_MAGIC = 1
@@ -32,31 +32,33 @@ HEADER_NAMES: dict[RecordPart, str] = {"key": "__key_schema_id", "value": "__val
 INDEX_COUNT_MAX = 100
 """Maximum nesting of a Protobuf message, as in Protobuf's own parsers."""
 VARINT_BYTES_MAX = 5
-"""Maximum encoded size of one message index in bytes. An index is an int32."""
+"""Maximum size, in bytes, of one encoded message index. An index is an int32."""
 SINGLE_INDEX = (0,)
 
 _ID_PREFIX = Struct(">BI")
 
 
 class FramedPayload(NamedTuple):
-    """Schema id of a serialized key or value, and the position of its payload."""
+    """Identity of the schema of a serialized key or value, and the position of its payload."""
 
     key: SchemaKey
-    """Id or GUID of the schema."""
+    """Id or GUID of the schema with which the payload was written."""
     indexes: tuple[int, ...]
-    """Message indexes of Protobuf; empty for other formats."""
+    """Message indexes of a Protobuf message. Empty for other formats."""
     start: int
-    """Position of the payload: number of bytes before it."""
+    """Offset in bytes at which the payload starts."""
 
 
 def encode_prefix(schema_id: SchemaId, indexes: Sequence[int] | None = None) -> bytes:
-    """Return the bytes before a payload: magic byte, schema id, and message indexes if given."""
+    """Return the bytes before a payload: magic byte, schema id and, if they are given, message
+    indexes."""
     prefix = _ID_PREFIX.pack(ID_MAGIC, schema_id)
     return prefix if indexes is None else prefix + encode_indexes(indexes)
 
 
 def encode_guid_header(guid: UUID, indexes: Sequence[int] | None = None) -> bytes:
-    """Return the value of the header with a GUID, and with message indexes if given."""
+    """Return the value of the record header with a schema's GUID and, if they are given, message
+    indexes."""
     value = bytes((GUID_MAGIC,)) + guid.bytes
     return value if indexes is None else value + encode_indexes(indexes)
 
@@ -68,9 +70,9 @@ def decode_frame(
     *,
     has_indexes: bool,
 ) -> FramedPayload:
-    """Return the schema id or GUID of a key or value, and the position of its payload.
+    """Return the schema id or GUID of a serialized key or value, and the position of its payload.
 
-    Raises FramingError if neither the header nor the data begins with a schema id.
+    Raises FramingError if there is no schema header and the data does not begin with a schema id.
     """
     if headers:
         name = HEADER_NAMES[part]
@@ -117,8 +119,8 @@ def encode_indexes(indexes: Sequence[int]) -> bytes:
 
 
 def decode_indexes(data: bytes, start: int, *, where: str) -> tuple[tuple[int, ...], int]:
-    """Decode Protobuf message indexes at position `start` of `data`. Returns them and the position
-    after them.
+    """Decode the Protobuf message indexes that start at position `start` of `data`. Returns the
+    indexes and the position after them.
 
     Raises FramingError if the message indexes are malformed.
     """

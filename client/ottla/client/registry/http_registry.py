@@ -1,7 +1,8 @@
-"""Schema registries over HTTP, for trio, asyncio and blocking programs.
+"""Client of a schema registry over HTTP, for trio, asyncio and blocking programs.
 
-Bodies of responses are read in pieces, so that a response which is too large is refused before it
-is in memory.  Compressed responses are refused for the same reason.  Redirects are not followed.
+The body of a response is read in pieces, so that a response that is too large is refused before all
+of it is in memory. Compressed responses are refused for the same reason. Redirects are not
+followed.
 """
 
 import ssl
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     import httpx2
 
 REPLY_BYTES_MAX = 2 * SCHEMA_BYTES_MAX
-"""Maximum size of a response in bytes: a schema of the maximum size within JSON, which escapes
-quotes."""
+"""Maximum size of a response in bytes. It allows for a schema of maximum size inside a JSON text,
+in which quotes are escaped."""
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -37,25 +38,27 @@ class RegistryConfig:
     """Settings of the client of a schema registry."""
 
     basic_auth: tuple[str, str] | None = None
-    """User name and password.  They may also be in the address: `https://user:password@host`."""
+    """User name and password. They may also be part of the address:
+    `https://user:password@host`."""
     bearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
-    """Bearer token, or a function that returns the current one without blocking."""
+    """Bearer token, or a function that returns the current token. The function must not block."""
     ca_file: str | None = None
-    """PEM file of the trusted CAs.  Default: the CAs of the machine."""
+    """PEM file with the trusted CAs. By default, the CAs of the operating system are trusted."""
     certificate_file: str | None = None
-    """PEM file of the client's certificate, and of its private key unless `key_file` has it."""
+    """PEM file with the client's certificate, and with its private key unless `key_file` is
+    given."""
     key_file: str | None = None
-    """PEM file of the client's private key."""
+    """PEM file with the client's private key."""
     timeout_s: float = 10.0
-    """Maximum duration of one attempt in seconds."""
+    """Maximum duration of one attempt to send a request, in seconds."""
     retry_count: int = 3
-    """Number of further rounds over all addresses, after temporary errors."""
+    """Number of additional rounds over all addresses after temporary errors."""
     retry_pause_s: float = 0.2
     """Pause in seconds before the second round of attempts. It doubles with each round."""
     retry_pause_max_s: float = 5.0
     """Maximum pause between two rounds, in seconds."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Further HTTP headers, such as `target-sr-cluster` for Confluent Cloud."""
+    """Additional HTTP headers, such as `target-sr-cluster` for Confluent Cloud."""
 
 
 @asynccontextmanager
@@ -65,7 +68,8 @@ async def open_registry(
     """Open and yield the client of a schema registry, in trio or asyncio. The client is closed at
     the end of the caller's block.
 
-    `urls` is one address or several, which are tried in turn. Opening the client sends no request.
+    `urls` contains one address, or several addresses that are tried in turn. No request is sent
+    before the first call.
     """
     client = _ClientSettings(urls, config or RegistryConfig())
     async with _httpx().AsyncClient(**client.arguments()) as http:
@@ -78,7 +82,8 @@ def open_blocking_registry(
 ) -> Iterator[SchemaRegistry]:
     """Open and yield the client of a schema registry for a program without an event loop.
 
-    Its calls block.  Run them by `run_blocking(registry.schema_by_id(7))`.
+    Its methods are coroutines that block the thread and never wait for an event loop. Run them with
+    `run_blocking`, for example `run_blocking(registry.schema_by_id(7))`.
     """
     client = _ClientSettings(urls, config or RegistryConfig())
     with _httpx().Client(**client.arguments()) as http:

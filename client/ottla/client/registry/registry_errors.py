@@ -1,7 +1,7 @@
-"""Errors of schemas, registries, and records that were written with a schema.
+"""Errors of schemas, schema registries, and records that were written with a schema.
 
-Each class has one cause.  A consumer raises DeserializationError, which contains the topic,
-partition and offset of the record; an error of this module is its cause (`error.__cause__`).
+Each class has one cause. A consumer raises DeserializationError, which contains the topic,
+partition and offset of the record. The error of this module is its cause (`error.__cause__`).
 """
 
 from ottla.model.errors import OttlaError
@@ -12,7 +12,7 @@ class SchemaError(OttlaError):
     """Base class of the errors of schemas, registries, and records with schemas."""
 
     is_temporary = False
-    """True if the same record may be readable later."""
+    """True if a later attempt to read the same record may succeed."""
 
 
 class FramingError(SchemaError):
@@ -27,8 +27,8 @@ class UnknownSchemaError(SchemaError):
 
 
 class SchemaTooLargeError(SchemaError):
-    """A schema, or the schemas that it imports, exceed the maximum size. The excess was not
-    read."""
+    """A schema, possibly together with the schemas that it imports, exceeds the maximum size. The
+    client has stopped reading at the limit."""
 
 
 class InvalidSchemaError(SchemaError):
@@ -36,9 +36,9 @@ class InvalidSchemaError(SchemaError):
 
 
 class RemoteReferenceError(SchemaError):
-    """A schema imports a document that is not among its references.
+    """A schema refers to a document that is not among its registered references.
 
-    Addresses in schemas are never opened.
+    The client never fetches documents from addresses in schemas.
     """
 
 
@@ -47,31 +47,33 @@ class ReferenceLimitError(SchemaError):
 
 
 class ValueMismatchError(SchemaError):
-    """A value, or the bytes of a record, do not match the schema."""
+    """A value, or the data of a record, does not match the schema."""
 
 
 class RegistryRefusedError(SchemaError):
-    """The registry refused a request, for example an incompatible schema or a wrong password."""
+    """The schema registry refused a request, for example because of an incompatible schema or a
+    wrong password."""
 
     def __init__(self, message: str, *, status: int, error_code: int | None = None) -> None:
         self.status = status
         """HTTP status of the response."""
         self.error_code = error_code
-        """Error code of the registry, such as 409 for an incompatible schema, or None."""
+        """Error code in the registry's response, such as 409 for an incompatible schema. None if
+        there is none."""
         super().__init__(message)
 
 
 class RegistryUnavailableError(SchemaError):
-    """The registry did not respond, or only with temporary errors.
+    """The schema registry did not respond, or responded only with temporary errors.
 
-    A consumer stays at the record, so the next poll reads it again.
+    The position of a consumer stays at the record, so that the next poll reads the record again.
     """
 
     is_temporary = True
 
 
 class MissingExtraError(SchemaError, ImportError):
-    """A package of the extra (optional dependencies) `schemas` is not installed."""
+    """A package that belongs to the extra (optional dependencies) `schemas` is not installed."""
 
     def __init__(self, package: str, feature: str) -> None:
         super().__init__(f"{feature} needs {package}: {install_hint('schemas')}")

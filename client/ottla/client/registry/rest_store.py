@@ -1,13 +1,12 @@
-"""A store of schemas in a directory, which implements the calls of a registry's HTTP API.
+"""A store of schemas in a directory, which implements the requests of a schema registry's HTTP API.
 
 For tests and offline programs. Schemas get the ids 1, 2, 3 in the order of their registration. The
 ids are permanent, so a directory may be committed with the tests that use it. Several processes may
 register schemas in one directory. Compatibility is not checked, and nothing is normalized.
 
-| file | content |
-|---|---|
-| `schemas/7.json` | the schema with id 7: `guid`, `schemaType`, `schema`, `references` |
-| `subjects/orders-value/2.json` | the id of version 2 of the subject `orders-value` |
+| file | content | |---|---| | `schemas/7.json` | the schema with id 7: `guid`, `schemaType`,
+`schema`, `references` | | `subjects/orders-value/2.json` | the id of version 2 of the subject
+`orders-value` |
 """
 
 import hashlib
@@ -37,7 +36,7 @@ class _RefusedCallError(Exception):
 
 
 class RestStore:
-    """A store of schemas in a directory, which is created if it is missing."""
+    """A store of schemas in a directory, which is created if it does not exist."""
 
     def __init__(self, directory: str | Path) -> None:
         self._schemas_at = Path(directory) / "schemas"
@@ -49,7 +48,7 @@ class RestStore:
         """Ids of schemas by the text that `_identity` returns."""
 
     def answer(self, call: RegistryCall) -> RegistryReply:
-        """Return the store's response to a call of the registry's HTTP API."""
+        """Return the response to a request of the schema registry's HTTP API."""
         names = [unquote(one) for one in call.path.strip("/").split("/")]
         try:
             return RegistryReply(200, json.dumps(self._answer(call, names)).encode())

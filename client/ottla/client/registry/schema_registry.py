@@ -1,4 +1,4 @@
-"""The client of a schema registry, over any transport: calls, caches, references.
+"""Client of a schema registry, over any transport: requests, caches and references.
 
 The registry's responses are untrusted. Transports limit the size of each response; this module
 limits schemas, references and caches. A schema never changes under its id, and neither does a
@@ -41,7 +41,8 @@ CACHED_SCHEMAS_MAX = 1_000
 """Maximum number of schemas in each cache of a registry's client, as in Confluent's Python client.
 """
 REFERENCE_DEPTH_MAX = 32
-"""Maximum nesting of references, counted from a schema through its imported schemas to theirs."""
+"""Maximum depth of references: a schema imports schemas, which may import further schemas, and so
+on."""
 REFERENCE_COUNT_MAX = 256
 """Maximum number of schemas that one schema imports, directly and indirectly."""
 REFERENCE_BYTES_MAX = 8 * SCHEMA_BYTES_MAX
@@ -50,7 +51,7 @@ REFERENCE_BYTES_MAX = 8 * SCHEMA_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class RegistryCall:
-    """One request to a registry's HTTP API."""
+    """One request to the HTTP API of a schema registry."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -61,17 +62,17 @@ class RegistryCall:
 
 @dataclass(frozen=True, slots=True)
 class RegistryReply:
-    """The registry's response to one request."""
+    """Response of a schema registry to one request."""
 
     status: int
     body: bytes
 
 
 class RegistryTransport(Protocol):
-    """Transport of the calls to a schema registry: HTTP, or a store in this process."""
+    """Transport of requests to a schema registry: HTTP, or a store in this process."""
 
     async def exchange(self, call: RegistryCall) -> RegistryReply:
-        """Return the response to a call.
+        """Send a request to the schema registry, and return the response.
 
         Raises RegistryUnavailableError if the registry does not respond, and SchemaTooLargeError if
         the response is too large.
@@ -114,7 +115,10 @@ class SchemaRegistry:
         return await self._by_identity(key, path, f"the registry has no schema {schema_id}")
 
     async def schema_by_guid(self, guid: UUID, *, is_serialized: bool = False) -> RegisteredSchema:
-        """Return the schema with a GUID, as `schema_by_id` does."""
+        """Return the schema with a GUID. Raises UnknownSchemaError if there is none.
+
+        `is_serialized` has the same meaning as in `schema_by_id`.
+        """
         key = (guid, is_serialized)
         return await self._by_identity(key, f"schemas/guids/{guid}", f"there is no schema {guid}")
 
@@ -160,9 +164,10 @@ class SchemaRegistry:
     async def look_up(
         self, subject: str, schema: Schema, *, is_normalized: bool = False
     ) -> RegisteredSchema:
-        """Return a schema with the id and version under which it is registered in a subject.
+        """Return the id and version under which a schema is registered for a subject, together with
+        the schema.
 
-        Raises UnknownSchemaError if the schema is not registered in the subject.
+        Raises UnknownSchemaError if the schema is not registered for the subject.
         """
         key = (subject, schema, is_normalized)
         found = self._by_schema.get(key)
@@ -183,8 +188,8 @@ class SchemaRegistry:
     async def imported_schemas(
         self, schema: Schema, *, is_serialized: bool = False
     ) -> dict[str, Schema]:
-        """Return all schemas that a schema imports, directly or indirectly, by their names. A
-        schema comes after the schemas that it imports.
+        """Return all schemas that a schema imports, directly or indirectly, by name. Each schema
+        comes after the schemas that it imports itself.
 
         Raises ReferenceLimitError if the references form a cycle, are nested too deeply, or are too
         numerous.
@@ -266,9 +271,9 @@ class _ImportWalk:
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, and return its result.
+    """Run a coroutine that never waits for an event loop, and return its result.
 
-    Calls of a registry with a blocking transport return such coroutines.
+    The methods of a registry client with a blocking transport return such coroutines.
     """
     try:
         coroutine.send(None)

@@ -6,18 +6,18 @@ from typing import NewType
 from uuid import UUID
 
 SchemaId = NewType("SchemaId", int)
-"""Number that identifies a schema within its registry."""
+"""Number that identifies a schema within its schema registry."""
 
 SchemaKey = SchemaId | UUID
-"""Identity of a schema in a record: its id, or its GUID."""
+"""Identity of a schema in a record: the schema's id or its GUID."""
 
 SCHEMA_BYTES_MAX = 1 << 20
-"""Maximum size of one schema in bytes, which is the limit of Confluent's registry. A larger schema
+"""Maximum size of one schema in bytes, equal to the limit of Confluent's registry. A larger schema
 is refused before it is read."""
 
 
 class SchemaFormat(StrEnum):
-    """Language of a schema, with the names that the registry's HTTP API uses."""
+    """Language of a schema, under the names in the HTTP API of schema registries."""
 
     AVRO = "AVRO"
     JSON = "JSON"
@@ -29,8 +29,8 @@ class SchemaReference:
     """A schema that another schema imports."""
 
     name: str
-    """Name of the imported schema within the importing schema: a full name in Avro, a `$ref` in
-    JSON Schema, a file name in Protobuf."""
+    """Name by which the importing schema refers to the imported one: a full name in Avro, a `$ref`
+    in JSON Schema, a file name in Protobuf."""
     subject: str
     """Subject under which the imported schema is registered."""
     version: int
@@ -42,7 +42,7 @@ class Schema:
     """The text of a schema, its language and its references."""
 
     text: str
-    """Text of the schema.  For Protobuf: a `.proto` file, or a FileDescriptorProto in base64."""
+    """Text of the schema. For Protobuf, a `.proto` file or a FileDescriptorProto in base64."""
     format: SchemaFormat = SchemaFormat.AVRO
     """Language of the schema's text."""
     references: tuple[SchemaReference, ...] = ()
@@ -51,15 +51,15 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema, and the ids that the registry assigned to it."""
+    """A schema, with the ids that the schema registry has assigned to it."""
 
     schema: Schema
-    """Text, language and references of the schema."""
+    """The schema's text, language and references."""
     id: SchemaId
     """Number of the schema in the registry."""
     guid: UUID | None = None
     """GUID of the schema, or None if the registry has no GUIDs."""
     subject: str | None = None
-    """Subject in the request, or None for a schema that was looked up by its id."""
+    """Subject for which the schema was requested, or None if it was looked up by id."""
     version: int | None = None
     """Version within the subject, or None if the registry did not return it."""

@@ -118,8 +118,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return the public name `name` of this package, and load only the module that
-    defines it. fastavro, jsonschema-rs and httpx2 are therefore imported only if they are used."""
+    """Import the module that defines the public name `name`, and return the object with this name.
+    fastavro, jsonschema-rs and httpx2 are therefore imported only if they are used."""
     home = _HOME.get(name)
     if home is None and name in __all__:
         home = "ottla.client.registry.registry_errors"

@@ -35,8 +35,8 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
     `schema` is the schema as JSON text, or a Schema with references. `to_dict` converts a value of
     the application to the form that fastavro writes, which is a dict for an Avro record.
 
-    With `is_validated`, each value is checked completely before it is written. Without it, fastavro
-    finds values of wrong types, but not an int that is out of range.
+    With `is_validated`, each value is checked completely before it is written. Otherwise fastavro
+    still refuses values of wrong types, but not an int that is out of range.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
         )
 
     async def serialize(self, topic: str, part: RecordPart, value: T) -> EncodedField:
-        """Return a value as Avro with the id of its schema.
+        """Encode a value in Avro. The result contains the id of the schema.
 
         Raises ValueMismatchError if the value does not match the schema.
         """
@@ -76,9 +76,9 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
 class AvroDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of Avro records.
 
-    Each record is read with the schema with which it was written. With `schema`, values are then
-    resolved to that schema, by Avro's rules. `from_dict` converts fastavro's result to a value of
-    the application.
+    Each record is read with the schema with which it was written. If `schema` is given, values are
+    then converted to that schema by Avro's rules of schema resolution. `from_dict` converts
+    fastavro's result to a value of the application.
     """
 
     def __init__(
@@ -186,8 +186,8 @@ async def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
 def refuse_unbounded_arrays(schema: Any) -> None:
     """Raise InvalidSchemaError if a schema contains an array whose items take no bytes.
 
-    Five bytes of a record can announce millions of such items, such as nulls, and fastavro creates
-    them all. Other arrays end with the bytes of their record.
+    A record of five bytes can announce millions of such items, for example nulls, and fastavro
+    would create all of them. The length of any other array is limited by the size of the record.
     """
     _MinimumSizes().size_of(schema)
 

@@ -1,8 +1,8 @@
 """Serializer and deserializer of JSON records with a JSON Schema from a schema registry, through
 jsonschema-rs.
 
-References are resolved from the registry. No other document is ever fetched: a `$ref` to an address
-or a file that is not among the references is an error.
+References are looked up in the schema registry. No other document is ever fetched. A `$ref` to an
+address or a file that is not among the schema's references is an error.
 """
 
 import json
@@ -34,15 +34,15 @@ from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriter
 T = TypeVar("T")
 
 LOCAL_BASE = "json-schema:///"
-"""Base address of a schema without `$id`, to which jsonschema-rs joins relative references."""
+"""Base address that jsonschema-rs uses for the relative references of a schema without `$id`."""
 
 
 class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
     """A serializer for one JSON schema, which validates each value.
 
     `schema` is the schema as text, or a Schema with references. `to_dict` converts a value of the
-    application to the types that `json.dumps` accepts. A schema without `$schema` is read as draft
-    7, as in Confluent's serializers.
+    application to the types that `json.dumps` accepts. A schema without `$schema` follows draft 7,
+    as in Confluent's serializers.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
         )
 
     async def serialize(self, topic: str, part: RecordPart, value: T) -> EncodedField:
-        """Return a value as JSON with the id of its schema.
+        """Validate a value and encode it in JSON. The result contains the id of the schema.
 
         Raises ValueMismatchError if the value does not match the schema.
         """
@@ -81,11 +81,11 @@ class JsonSchemaSerializer(SchemaSerializer[T], Generic[T]):
 
 
 class JsonSchemaDeserializer(RegistryDeserializer[T], Generic[T]):
-    """A deserializer of JSON records, which validates each record with the schema with which it was
-    written.
+    """A deserializer of JSON records. It validates each record against the schema with which the
+    record was written.
 
-    With `schema`, records are validated with that schema instead. `from_dict` converts the result
-    of `json.loads` to a value of the application.
+    If `schema` is given, records are validated against that schema instead. `from_dict` converts
+    the result of `json.loads` to a value of the application.
     """
 
     def __init__(

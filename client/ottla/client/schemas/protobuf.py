@@ -1,8 +1,9 @@
 """Serializer and deserializer of Protobuf records with a schema registry.
 
-Schemas are registered as a FileDescriptorProto in base64, as Confluent's Python and JavaScript
-serializers do; registries convert it. Each imported `.proto` file is registered under a subject
-with its own name, except the well-known files, which every reader has.
+Schemas are registered as a FileDescriptorProto in base64, as by Confluent's Python and JavaScript
+serializers. The schema registry converts them to text. Each imported `.proto` file is registered
+under a subject with its own name. Google's well-known files are not registered, because every
+reader has them.
 """
 
 import base64
@@ -45,7 +46,8 @@ from ottla.client.schemas.subject_writers import SerializerConfig, SubjectWriter
 M = TypeVar("M", bound=Message)
 
 WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
-"""Prefixes of imported files that are never registered, as in Confluent's serializers."""
+"""Path prefixes of imported `.proto` files that are never registered, as in Confluent's
+serializers."""
 _WELL_KNOWN_FILE = re.compile(r"google/(?:protobuf|type)/[a-z][a-z0-9_]*\.proto")
 
 MessageClassAt = Callable[[tuple[int, ...]], type[Message]]
@@ -81,7 +83,7 @@ class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
         )
 
     async def serialize(self, topic: str, part: RecordPart, value: M) -> EncodedField:
-        """Return a message as bytes with the id of its schema.
+        """Encode a Protobuf message. The result contains the id of the schema.
 
         Raises ValueMismatchError if the value is not a message of the serializer's class.
         """
@@ -91,10 +93,10 @@ class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
 class ProtobufDeserializer(RegistryDeserializer[M], Generic[M]):
     """A deserializer of Protobuf messages.
 
-    With `message_type`, all records are messages of that class. A record with a message of another
-    name is an error, unless `is_name_checked` is false. Without `message_type`, each record becomes
-    a message of the class that its schema describes, which needs a registry that returns serialized
-    schemas (Confluent's, Redpanda's).
+    With `message_type`, all records are decoded as messages of that class. A record whose message
+    has another name is an error, unless `is_name_checked` is false. Without `message_type`, each
+    record becomes a message of the type that its schema describes. This requires a registry that
+    returns serialized schemas, such as Confluent's and Redpanda's.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class _FileRegistration:
 
 
 def indexes_of(descriptor: Descriptor) -> tuple[int, ...]:
-    """Return the message indexes of a message: the path to it in its `.proto` file."""
+    """Return the message indexes of a Protobuf message: its path within its `.proto` file."""
     indexes: list[int] = []
     at: Descriptor | None = descriptor
     while at is not None:

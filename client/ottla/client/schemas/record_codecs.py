@@ -1,9 +1,9 @@
 """Serializers and deserializers that depend on a schema registry.
 
-`SerializingProducer` and `DeserializingConsumer` accept them in place of functions.  The producer
-awaits `serialize`.  The consumer awaits `prepare` for all records of a poll, which loads the
-schemas that are still unknown, and then calls `deserialize` for each record, which never waits.
-The event loop is therefore never blocked by a registry.
+`SerializingProducer` and `DeserializingConsumer` accept them in place of functions. The producer
+awaits `serialize`. The consumer first awaits `prepare` for all records of a poll; it loads the
+schemas that are not known yet. The consumer then calls `deserialize` for each record, which never
+waits. A slow registry therefore never blocks the event loop.
 """
 
 from abc import ABC, abstractmethod
@@ -16,28 +16,28 @@ T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
 FieldHeaders = Sequence[tuple[str, bytes | None]]
-"""Headers of a record."""
+"""Headers of a record: pairs of name and bytes."""
 
 
 class EncodedField(NamedTuple):
-    """A serialized key or value."""
+    """A serialized key or value, and the headers that belong to it."""
 
     data: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
-    """Headers to add to the record."""
+    """Headers that are to be added to the record."""
 
 
 class SchemaSerializer(ABC, Generic[T_contra]):
-    """A serializer that may have to send requests to a schema registry."""
+    """Interface of a serializer that may have to send requests to a schema registry."""
 
     @abstractmethod
     async def serialize(self, topic: str, part: RecordPart, value: T_contra) -> EncodedField:
-        """Return the key or value of a record as bytes. `topic` is the record's topic."""
+        """Encode the key or value of a record. `topic` is the record's topic."""
 
 
 class SchemaDeserializer(ABC, Generic[T_co]):
-    """A deserializer that may have to load schemas from a schema registry before it can
-    deserialize."""
+    """Interface of a deserializer that may have to load schemas from a schema registry before it
+    can deserialize."""
 
     @abstractmethod
     async def prepare(

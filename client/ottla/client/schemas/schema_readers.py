@@ -1,4 +1,5 @@
-"""Readers of records by the id of their schema, for one deserializer."""
+"""Functions that read records, by the id of the schema with which they were written. Used by
+deserializers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
@@ -18,7 +19,7 @@ Protobuf)."""
 
 
 class SchemaReaders(Generic[T]):
-    """The payload readers of one deserializer, by schema. A reader is created when its schema first
+    """Payload readers of one deserializer, by schema. A reader is created when its schema first
     occurs in a record."""
 
     def __init__(
@@ -40,7 +41,8 @@ class SchemaReaders(Generic[T]):
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
     ) -> None:
-        """Load the schemas of some keys or values, up to the first schema that cannot be loaded."""
+        """Load the schemas of some keys or values. Stops at the first schema that cannot be
+        loaded."""
         self._failures.clear()
         # Readers of this call stay, however many there are; each is a registered schema.
         for key in list(self._readers)[:-CACHED_SCHEMAS_MAX]:
@@ -61,9 +63,9 @@ class SchemaReaders(Generic[T]):
                 return
 
     def decode(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Deserialize a key or value whose schema was loaded by `prepare`.
+        """Deserialize a key or value whose schema `prepare` has loaded.
 
-        Raises SchemaError if it cannot be read.
+        Raises SchemaError if the key or value cannot be read.
         """
         frame = decode_frame(part, data, headers, has_indexes=self._has_indexes)
         read = self._readers.get(frame.key)
@@ -93,8 +95,8 @@ class SchemaReaders(Generic[T]):
 
 
 def require_format(registered: RegisteredSchema, kind: SchemaFormat) -> None:
-    """Raise ValueMismatchError if the format of a record's schema differs from the format that its
-    deserializer reads."""
+    """Raise ValueMismatchError if a record's schema has another format than the deserializer
+    reads."""
     found = registered.schema.format
     if found is not kind:
         raise ValueMismatchError(f"the record was written as {found}, and is read as {kind}")
@@ -112,5 +114,5 @@ class RegistryDeserializer(SchemaDeserializer[T]):
         await self._readers.prepare(part, fields)
 
     def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:
-        """Deserialize a key or value. Raises SchemaError if it cannot be read."""
+        """Deserialize a key or value. Raises SchemaError if the data cannot be read."""
         return self._readers.decode(part, data, headers)

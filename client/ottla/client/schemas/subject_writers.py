@@ -1,4 +1,4 @@
-"""The schemas with which a serializer writes, by subject, and the bytes that identify them in
+"""Schemas with which a serializer writes, by subject, and the bytes that identify these schemas in
 records."""
 
 from collections.abc import Awaitable, Callable
@@ -31,19 +31,20 @@ class SerializerConfig:
     """Settings of a serializer, with the defaults of Confluent's serializers."""
 
     auto_register: bool = True
-    """Register the schema at the first record of each subject (`auto.register.schemas`).  If false,
-    the schema must be registered already."""
+    """True to register the schema at the first record of each subject (`auto.register.schemas`). If
+    False, the schema must already be registered."""
     normalize: bool = False
-    """Let the registry normalize the schema (`normalize.schemas`)."""
+    """True to let the registry normalize the schema when it is registered (`normalize.schemas`)."""
     use_latest_version: bool = False
-    """Write with the latest version of the subject (`use.latest.version`), which is looked up at
-    the first record. Needs `auto_register=False`."""
+    """True to write with the latest version of the subject (`use.latest.version`). The version is
+    looked up at the first record. Requires `auto_register=False`."""
     subject: SubjectStrategy = topic_name
-    """Function that names the subject (`subject.name.strategy`): `topic_name`, `record_name` or
-    `topic_record_name` from `ottla.client.schemas`, or a function of the application."""
+    """Function that returns the name of the subject (`subject.name.strategy`): `topic_name`,
+    `record_name` or `topic_record_name` from `ottla.client.schemas`, or a function of the
+    application."""
     is_guid_in_header: bool = False
-    """Write the schema's GUID into a header, and no prefix before the payload. The registry must
-    support GUIDs."""
+    """True to write the schema's GUID into a record header instead of the schema id before the
+    payload. The registry must support GUIDs."""
 
     def __post_init__(self) -> None:
         if self.use_latest_version and self.auto_register:
@@ -59,8 +60,8 @@ class _SubjectWriter(NamedTuple, Generic[T]):
 
 
 class SubjectWriters(Generic[T]):
-    """The payload writers of one serializer, by subject. A writer is created at the first record of
-    its subject."""
+    """Payload writers of one serializer, by subject. A writer is created at the first record of its
+    subject."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class SubjectWriters(Generic[T]):
         self._writers: BoundedCache[tuple[str, RecordPart], _SubjectWriter[T]] = BoundedCache()
 
     async def encode(self, topic: str, part: RecordPart, value: T) -> EncodedField:
-        """Return a value as bytes, with the identity of its schema.
+        """Encode a value, together with the id or GUID of its schema.
 
         Raises ValueMismatchError if the value does not match the schema.
         """
@@ -123,8 +124,8 @@ class SubjectWriters(Generic[T]):
 
 
 def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
-    """Return `schema` as a Schema of the format `kind`.  Raises InvalidSchemaError if it is a
-    Schema of another format."""
+    """Return `schema` as a Schema of the format `kind`. Raises InvalidSchemaError if it is a Schema
+    of a different format."""
     if isinstance(schema, str):
         return Schema(schema, kind)
     if schema.format is not kind:
@@ -133,8 +134,8 @@ def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
 
 
 async def compiled(work: Awaitable[T], where: str) -> T:
-    """Await the creation of a schema's codec, and return the codec. Raises InvalidSchemaError if
-    the schema is malformed."""
+    """Await the creation of a schema's encoder or decoder, and return it. Raises InvalidSchemaError
+    if the schema is malformed."""
     try:
         return await work
     except SchemaError:

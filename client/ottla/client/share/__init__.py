@@ -1,4 +1,5 @@
-"""The parts of a share consumer: a member of a share group, which is a queue (KIP-932).
+"""Parts of a share consumer, which is a member of a share group (KIP-932). The members consume
+partitions together, like a queue.
 
 share_member            a member of a share group: its heartbeats and its assignment; pure
 share_membership        the task that sends these heartbeats

@@ -8,29 +8,29 @@ from enum import IntEnum
 from typing import NamedTuple
 
 ALONE_COUNT_MIN = 16
-"""Minimum number of consecutive records with the same acknowledgement type that become a range of
-their own. A range with one type costs some 20 bytes, and a range with several types one byte for
+"""Minimum number of consecutive records with the same acknowledgement type that get a range of
+their own. A range of one type takes about 20 bytes. A range of several types takes one byte for
 each record."""
 
 
 class AcknowledgeType(IntEnum):
-    """Kafka's types of acknowledgements (int8 on the wire)."""
+    """Types of acknowledgements, with Kafka's numbers (int8 on the wire)."""
 
     GAP = 0
     """There is no record at this offset."""
     ACCEPT = 1
     """The record was processed."""
     RELEASE = 2
-    """The record may be delivered again, also to another consumer."""
+    """The record may be delivered again, to this or another consumer."""
     REJECT = 3
     """The record cannot be processed, and is not delivered again."""
     RENEW = 4
-    """The timeout of the record's lock is restarted (KIP-1222)."""
+    """The timeout of the record's acquisition lock starts again (KIP-1222)."""
 
 
 class AcknowledgementRange(NamedTuple):
-    """Consecutive offsets, and either one acknowledgement type for all of them or one type for
-    each."""
+    """A range of consecutive offsets, with either one acknowledgement type for all of them or one
+    type for each."""
 
     first: int
     last: int
@@ -38,10 +38,10 @@ class AcknowledgementRange(NamedTuple):
 
 
 def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[AcknowledgementRange]:
-    """Merge acknowledgements, given as first offset, last offset and type, to ranges in order of
-    their offsets.
+    """Combine acknowledgements into ranges, in order of their offsets. Each acknowledgement is
+    given as first offset, last offset and type.
 
-    No offset may be in two of the items.
+    No offset may occur in two acknowledgements.
     """
     runs: list[AcknowledgementRange] = []
     for first, last, kind in sorted(items):

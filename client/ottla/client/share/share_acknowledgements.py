@@ -1,13 +1,15 @@
 """Records that one broker has locked for this consumer, and their acknowledgements until the broker
 has confirmed them.
 
-Pure. A record that the broker has acquired for this consumer is in hand until it is settled:
-accepted, released, rejected, or skipped because the offset has no record. Its acknowledgement then
-waits for a request, is in flight, and ends with the result that the broker returns for the
-partition. The broker treats the acknowledgements of one partition in one request as one: a single
-record whose lock has ended makes it refuse all. They are then sent again in two halves, so that in
-the end only that record fails. Invariants:
-- SettledOnce: a record that was acquired is acknowledged at most once, renewals aside.
+Pure. A record is in hand from the time the broker acquires it for this consumer until it is
+settled: accepted, released, rejected, or skipped because the offset has no record. Its
+acknowledgement then waits for a request, is in flight, and gets the result that the broker returns
+for the partition.
+
+The broker accepts or refuses all acknowledgements of one partition in a request together. A single
+record whose lock has ended makes it refuse all of them. They are then sent again in two halves,
+until only that record fails. Invariants:
+- SettledOnce: a record that was acquired is acknowledged at most once, not counting renewals.
 - OneRequest: at most one request with acknowledgements is in flight.
 - EachHasAResult: each acknowledgement ends with success or with an error.
 """
@@ -33,14 +35,14 @@ RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Error codes of a broker that could not store an acknowledgement. The records stay locked, and the
-acknowledgement is sent again until the lock ends."""
+"""Error codes which mean that a broker could not store an acknowledgement. The records stay locked,
+and the acknowledgement is sent again until their lock ends."""
 DEFAULT_LOCK_MS = 30_000
-"""Duration of record locks, in ms, until a broker has reported it."""
+"""Assumed duration of acquisition locks, in ms, until a broker has reported the actual duration."""
 
 
 class Outcome(Protocol):
-    """Receiver of the results of acknowledgements."""
+    """Interface of objects that receive the results of acknowledgements."""
 
     def _expect(self, count: int) -> None:
         """Expect `count` further results."""
@@ -52,7 +54,7 @@ class Outcome(Protocol):
 
 
 class Acknowledgement(NamedTuple):
-    """An acknowledgement of records with consecutive offsets."""
+    """One acknowledgement of several records with consecutive offsets."""
 
     first: int
     last: int
@@ -62,26 +64,27 @@ class Acknowledgement(NamedTuple):
     outcome: Outcome
 
     def halves(self) -> "tuple[Acknowledgement, Acknowledgement]":
-        """Split the acknowledgement of several records into two."""
+        """Split an acknowledgement of several records into two acknowledgements, each for half of
+        the records."""
         middle = (self.first + self.last) // 2
         return self._replace(last=middle), self._replace(first=middle + 1)
 
 
 class RecordInHand(NamedTuple):
-    """A record that is locked for this consumer and not yet accepted, released or rejected."""
+    """A record that is locked for this consumer and has not been accepted, released or rejected
+    yet."""
 
     serial: int
-    """Serial number of the record's acquisition. A record that is acquired again gets another
-    number."""
+    """Serial number of the acquisition in which the record was locked. If the record is acquired
+    again, it gets another number."""
     locked_ms: int
     is_renewed: bool = True
-    """True if the record's lock may be renewed without a request of the application. False once the
-    broker has refused a renewal."""
+    """True if the consumer may renew the record's lock on its own, without a request of the
+    application. False after the broker has refused a renewal."""
 
 
 class RecordsOfPartition:
-    """Records that are locked for this consumer, and acknowledgements, of one partition at one
-    broker."""
+    """Locked records and pending acknowledgements of one partition at one broker."""
 
     __slots__ = ("at", "held", "in_flight", "renewals", "waiting")
 
@@ -89,8 +92,8 @@ class RecordsOfPartition:
         self.at = at
         self.held: dict[int, RecordInHand] = {}
         self.waiting: deque[list[Acknowledgement]] = deque()
-        """Groups of acknowledgements; each request contains one group. Further acknowledgements are
-        added to the last group."""
+        """Groups of acknowledgements that wait for a request. Each request contains one group. New
+        acknowledgements are added to the last group."""
         self.renewals: deque[list[Acknowledgement]] = deque()
         self.in_flight: list[Acknowledgement] = []
 
@@ -101,22 +104,23 @@ class RecordsOfPartition:
 
 
 class RecordsInHand:
-    """Records of one broker that are locked for this consumer, and their acknowledgements."""
+    """Records that one broker has locked for this consumer, and their acknowledgements."""
 
     def __init__(self) -> None:
         self.lock_ms = DEFAULT_LOCK_MS
-        """Duration of record locks that the broker reported, in ms."""
+        """Duration of acquisition locks, in ms, as reported by the broker."""
         self._parts: dict[TopicIdPartition, RecordsOfPartition] = {}
         self._serial = 0
         self.held_count = 0
         """Number of locked records that are not yet accepted, released or rejected."""
         self.waiting_count = 0
-        """Number of records whose acknowledgement waits for a request. Renewals do not count."""
+        """Number of records whose acknowledgement waits for a request. Renewals of locks do not
+        count."""
         self.sent_count = 0
-        """Number of record acknowledgements and renewals that were sent in requests."""
+        """Number of records whose acknowledgement or renewal was sent. Each request counts."""
         self.failed_count = 0
-        """Number of sent acknowledgements and renewals that a broker refused, or whose result was
-        lost."""
+        """Number of records whose acknowledgement or renewal was sent, but was refused by a broker
+        or got no response."""
 
     # Records.
 
@@ -124,7 +128,7 @@ class RecordsInHand:
         self, key: TopicIdPartition, at: TopicPartition, offsets: Iterable[int], now_ms: int
     ) -> int:
         """Add records that the broker has acquired for this consumer. Returns the serial number of
-        this acquisition."""
+        the acquisition."""
         part = self._parts.setdefault(key, RecordsOfPartition(at))
         self._serial += 1
         before = len(part.held)
@@ -133,8 +137,8 @@ class RecordsInHand:
         return self._serial
 
     def unsettled(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> list[int]:
-        """Return the offsets whose records are still locked by the acquisition `serial` and not yet
-        accepted, released or rejected."""
+        """Return the offsets of the acquisition `serial` whose records are still locked and have
+        not been accepted, released or rejected yet."""
         part = self._parts.get(key)
         if part is None:
             return []
@@ -142,8 +146,9 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the earliest time, in ms, at which a lock of the acquisition `serial` began or was
-        renewed. Only records at `offsets` that are still in hand count; None if there are none."""
+        """Return the earliest time, in ms, at which a lock began or was last renewed. Only records
+        of the acquisition `serial` at `offsets` that are still in hand count. Returns None if there
+        are none."""
         part = self._parts.get(key)
         if part is None:
             return None
@@ -157,8 +162,8 @@ class RecordsInHand:
         kind: AcknowledgeType,
         outcome: Outcome,
     ) -> None:
-        """Acknowledge locked records at ascending offsets, or renew their locks. `kind` says which.
-        `outcome` receives the results."""
+        """Add acknowledgements, or renewals of locks, for locked records at ascending offsets.
+        `kind` is the acknowledgement type. `outcome` receives the results."""
         part = self._parts[key]
         is_renewal = kind is AcknowledgeType.RENEW
         groups = part.renewals if is_renewal else part.waiting
@@ -177,8 +182,8 @@ class RecordsInHand:
                 self.waiting_count += last + 1 - first
 
     def renew_due(self, now_ms: int, outcome: Outcome) -> None:
-        """Renew the locks of records that have been locked for half the duration of a lock.
-        `outcome` receives the results."""
+        """Add renewals for records that have been locked for half the duration of a lock. `outcome`
+        receives the results."""
         for key, part in self._parts.items():
             due = [
                 offset
@@ -189,8 +194,8 @@ class RecordsInHand:
                 self.settle(key, sorted(due), AcknowledgeType.RENEW, outcome)
 
     def renewal_due_ms(self) -> int | None:
-        """Return the time at which the next lock should be renewed, in ms. None if no record is
-        locked."""
+        """Return the time, in ms, at which the next lock should be renewed. Returns None if no
+        record is locked."""
         due = [
             one.locked_ms
             for part in self._parts.values()
@@ -200,7 +205,8 @@ class RecordsInHand:
         return min(due) + self.lock_ms // 2 if due else None
 
     def release_all(self, outcome: Outcome) -> None:
-        """Release all locked records for delivery to any consumer."""
+        """Add a release for every locked record, so that the broker can deliver it to any
+        consumer."""
         for key, part in self._parts.items():
             if part.held:
                 self.settle(key, sorted(part.held), AcknowledgeType.RELEASE, outcome)
@@ -209,7 +215,7 @@ class RecordsInHand:
 
     @property
     def has_renewals(self) -> bool:
-        """True if locks are to be renewed."""
+        """True if renewals of locks wait for a request."""
         return any(part.renewals for part in self._parts.values())
 
     @property
@@ -222,9 +228,9 @@ class RecordsInHand:
         return {key for key, part in self._parts.items() if part.waiting}
 
     def take(self, *, renewals: bool = False) -> dict[TopicIdPartition, list[AcknowledgementRange]]:
-        """Return the acknowledgements, or the renewals, for the next request.
+        """Return the acknowledgements, or the renewals of locks, for the next request.
 
-        They are in flight until `on_result` or `lose`.
+        They count as in flight until `on_results` or `lose` is called.
         """
         found: dict[TopicIdPartition, list[AcknowledgementRange]] = {}
         for key, part in self._parts.items():
@@ -327,8 +333,8 @@ class RecordsInHand:
                 part.held[offset] = held._replace(locked_ms=now_ms)
 
     def refuse(self, key: TopicIdPartition, error: OttlaError) -> None:
-        """Fail the acknowledgements of a partition that `take` has returned, because they cannot be
-        sent."""
+        """Fail those acknowledgements of a partition that `take` has returned, because they cannot
+        be sent."""
         group, self._parts[key].in_flight = self._parts[key].in_flight, []
         for one in group:
             one.outcome._settle(error)
@@ -353,15 +359,15 @@ class RecordsInHand:
                 del self._parts[key]
 
     def drop_held(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> None:
-        """Forget records whose lock has ended, without an acknowledgement."""
+        """Remove records whose lock has ended, without an acknowledgement."""
         for offset in self.unsettled(key, offsets, serial):
             del self._parts[key].held[offset]
             self.held_count -= 1
 
     def lose_partition(self, key: TopicIdPartition, error: OttlaError) -> None:
-        """Forget the locked records of a partition that the broker no longer leads.
+        """Remove the locked records of a partition that the broker no longer leads.
 
-        Acknowledgements of the partition fail with `error`.
+        Pending acknowledgements of the partition fail with `error`.
         """
         part = self._parts.pop(key, None)
         if part is None:
@@ -374,14 +380,14 @@ class RecordsInHand:
                 one.outcome._settle(error)
 
     def lose(self, error: OttlaError) -> None:
-        """Forget all locked records, because the share session is lost. All acknowledgements fail
-        with `error`."""
+        """Remove all locked records, because the share session is lost. All pending
+        acknowledgements fail with `error`."""
         for key in list(self._parts):
             self.lose_partition(key, error)
 
 
 def lock_ended(at: TopicPartition, offset: int) -> RefusedError:
-    """Return the error for a record whose lock has ended before it was acknowledged."""
+    """Return the error for a record whose lock has ended before the record was acknowledged."""
     return RefusedError(
         ErrorCode.INVALID_RECORD_STATE,
         f"the lock of {at} at offset {offset} has ended; the record is delivered again",

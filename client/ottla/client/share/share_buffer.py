@@ -1,4 +1,4 @@
-"""Acquired records that the application has not received yet."""
+"""Buffer of records that a share consumer has acquired and the application has not received yet."""
 
 from ottla.client.share.acknowledgement_ranges import AcknowledgeType
 from ottla.client.share.share_acknowledgements import RecordsInHand
@@ -8,9 +8,10 @@ from ottla.model.errors import CorruptDataError
 
 
 class BufferedRecords:
-    """The records of one partition in a response, until the application has received them all.
+    """Acquired records of one partition in a response, until the application has received all of
+    them.
 
-    Offsets without a record are acknowledged as gaps.  Corrupt batches are rejected.
+    Acquired offsets without a record are acknowledged as gaps. Corrupt batches are rejected.
     """
 
     def __init__(
@@ -27,10 +28,10 @@ class BufferedRecords:
         return self._fetched.is_drained
 
     def take(self, count: int, now_ms: int) -> ShareBatch | None:
-        """Return the next records, at most `count`, or None if there are no others.
+        """Return the next records, at most `count`. Returns None if no records are left.
 
-        Records that were lost meanwhile or whose lock has ended are left out. If a batch is
-        corrupt, it is rejected, and CorruptDataError is raised with topic, partition and offset.
+        Records whose lock has ended or was lost are left out. If a batch is corrupt, it is
+        rejected, and CorruptDataError is raised with topic, partition and offset.
         """
         acquired = self._acquired
         while not self.is_drained:

@@ -18,17 +18,17 @@ from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 from ottla.wire.batch import batches
 
 ACQUIRED_COUNT_MAX = 1_000_000
-"""Maximum number of acquired offsets of one partition in a response. A broker locks at most 10,000
-records of a partition, and in addition the rest of one batch."""
+"""Maximum number of offsets of one partition that a response may report as acquired. A broker locks
+at most 10,000 records of a partition, plus the rest of one batch."""
 
 
 ROWS_COUNT_MIN = 256
-"""Minimum number of records that are located together, even if fewer are requested."""
+"""Minimum number of records that are decoded together, even if the caller requests fewer."""
 
 
 class LockedOffsets(NamedTuple):
-    """Consecutive offsets that the broker has acquired for this consumer, with the same delivery
-    count."""
+    """A range of consecutive offsets with the same delivery count, which the broker has acquired
+    for this consumer."""
 
     first: int
     last: int
@@ -37,19 +37,20 @@ class LockedOffsets(NamedTuple):
 
 
 class TakenRecords(NamedTuple):
-    """The next records, and the acquired offsets before and between them that have no record."""
+    """Result of `ShareFetched.take`: the next records, and the acquired offsets before and between
+    them that have no record."""
 
     records: RecordBatch | None
     """Records with the same delivery count. None if no records are left."""
     delivery_count: int
     gaps: list[tuple[int, int]]
     missing: list[tuple[int, int]]
-    """Acquired offsets after the last batch of the response, whose records the client does not
-    have."""
+    """Acquired offsets after the last batch of the response. The response does not contain their
+    records."""
 
 
 class ShareFetched:
-    """The acquired records of one partition in a response."""
+    """Acquired records of one partition in a ShareFetch response."""
 
     def __init__(
         self,
@@ -60,10 +61,10 @@ class ShareFetched:
         check_crcs: bool = True,
         decoder: RecordDecoder | None = None,
     ) -> None:
-        """Validate the acquired ranges and the headers of the batches.
+        """Check the acquired ranges and the headers of the batches, and store them.
 
-        Raises ProtocolError if the ranges are out of order or too large, and CorruptDataError if a
-        header is malformed.
+        Raises ProtocolError if the ranges are out of order or too large, and CorruptDataError if
+        the header of a batch is malformed.
         """
         self.at = at
         self._data = data
@@ -76,20 +77,20 @@ class ShareFetched:
 
     @property
     def is_drained(self) -> bool:
-        """True if all acquired offsets were returned."""
+        """True if all acquired offsets have been returned."""
         return not self._left
 
     def left(self) -> list[tuple[int, int]]:
-        """Return the acquired offsets that were not returned yet, as pairs of first and last
+        """Return the acquired offsets that have not been returned yet, as pairs of first and last
         offset."""
         return [(one.first, one.last) for one in self._left]
 
     def clear(self) -> None:
-        """Forget the acquired offsets that were not returned yet."""
+        """Drop the acquired offsets that have not been returned yet."""
         self._left.clear()
 
     def take(self, count: int) -> TakenRecords:
-        """Return the next records, at most `count`, with the same delivery count.
+        """Return the next records, at most `count`. All have the same delivery count.
 
         Raises CorruptDataError, with topic, partition and offset, if the next batch is corrupt.
         """
@@ -120,9 +121,9 @@ class ShareFetched:
         return TakenRecords(None, 0, gaps, [])
 
     def skip_corrupt(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the remaining acquired offsets after `take` has raised CorruptDataError: first the
-        offsets of the corrupt batch, then the offsets after it. Both are pairs of first and last
-        offset."""
+        """Return the acquired offsets that remain after `take` has raised CorruptDataError. The
+        first result contains the offsets of the corrupt batch, the second one the offsets after it.
+        Both are pairs of first and last offset."""
         position = max(self._fetched.offset, self._left[0].first)
         end = next(
             (

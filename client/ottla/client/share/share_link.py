@@ -1,9 +1,10 @@
-"""The connection over which a share consumer fetches from one broker and acknowledges to it.
+"""Connection over which a share consumer fetches records from one broker and sends acknowledgements
+to it.
 
 One request is in flight at a time, because the share session numbers its requests. A fetch contains
-the acknowledgements that wait. If nothing is to be fetched, they are sent in a request of their
-own, after a short time in which more may be added. Locks are renewed in requests of their own,
-which Kafka requires.
+the acknowledgements that are waiting. If there is nothing to fetch, a separate request contains
+them; it is sent after a short delay, in which further acknowledgements may be added. Renewals of
+locks are always sent in separate requests, as Kafka requires.
 """
 
 import logging
@@ -41,26 +42,28 @@ from ottla.wire.messages.share_fetch_response import PartitionData, ShareFetchRe
 LOG = logging.getLogger("ottla.client")
 
 PATIENCE_MS = 10_000
-"""Time in ms that the client waits for the response to a fetch beyond `fetch.max.wait.ms`."""
+"""Time in ms that the client waits for the response to a fetch, in addition to
+`fetch.max.wait.ms`."""
 LINGER_MS = 20
-"""Time in ms that acknowledgements which no task awaits wait for further ones, if no fetch can
-carry them. A smaller value costs more requests. With a larger value, more records are delivered
-twice after a crash."""
+"""Delay in ms before acknowledgements are sent in a separate request, if no task awaits them and no
+fetch can contain them. With a smaller value, there are more requests. With a larger value, more
+records are delivered twice after a crash."""
 REPORT_INTERVAL_MS = 10_000
-"""Minimum time in ms between two log messages about failed acknowledgements, since a lost
-connection may fail thousands at once."""
+"""Minimum time in ms between two log messages about failed acknowledgements. The loss of one
+connection may fail thousands of acknowledgements at once."""
 ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
 """Kafka's numbers for the values of `share.acquire.mode` (KIP-1206)."""
 RENEWALS_FROM = 2
-"""First version of ShareAcknowledge that renews locks (KIP-1222)."""
+"""First version of ShareAcknowledge that can renew locks (KIP-1222)."""
 MOVED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Error codes of a broker that does not lead a requested partition."""
+"""Error codes which mean that the broker does not lead a requested partition."""
 
 Results = dict[TopicIdPartition, tuple[int, str | None]]
 
 
 class ShareLink(BrokerLink):
-    """Task that fetches from one broker and acknowledges to it, over a connection of its own."""
+    """Task that fetches records from one broker and sends acknowledgements to it, over a connection
+    of its own."""
 
     def __init__(
         self,
@@ -80,11 +83,11 @@ class ShareLink(BrokerLink):
     ) -> None:
         super().__init__(node, cluster, config)
         self.hand = RecordsInHand()
-        """Records of this broker that are locked for this consumer, and their acknowledgements."""
+        """Records that this broker has locked for this consumer, and their acknowledgements."""
         self.requested_count = 0
-        """Number of records that the fetch in flight may return."""
+        """Maximum number of records that the fetch in flight may return."""
         self.is_renewing = False
-        """True if locks are renewed automatically, without a request of the application."""
+        """True if the consumer renews locks on its own, without a request of the application."""
         self._config = config
         self._decoder = decoder
         self._measures = measures
@@ -96,7 +99,8 @@ class ShareLink(BrokerLink):
         self._on_moved = on_moved
         self._on_failure = on_failure
         self.settled = trio.lowlevel.ParkingLot()
-        """Tasks that wait until acknowledgements are confirmed, refused or lost."""
+        """Tasks that wait until the acknowledgements of this broker are confirmed, refused or
+        lost."""
         self._session = ShareSessionHandler(config.group_id, member_id)
         self._linger_until_ms: int | None = None
         self._may_renew = True
@@ -107,7 +111,8 @@ class ShareLink(BrokerLink):
         self._closed = trio.Event()
 
     async def run(self) -> None:
-        """Connect whenever there is work, until cancelled."""
+        """Open the connection whenever there is work, and use it until it is lost. Runs until
+        cancelled."""
         try:
             await super().run()
         finally:
@@ -116,7 +121,7 @@ class ShareLink(BrokerLink):
     # Called by the consumer.
 
     def on_work(self) -> None:
-        """Process that a new acknowledgement is waiting: it is sent with the next fetch, or after
+        """Note that a new acknowledgement is waiting. It is sent with the next fetch, or after
         `LINGER_MS`."""
         if self._linger_until_ms is None:
             self._linger_until_ms = now_ms() + LINGER_MS
@@ -143,7 +148,8 @@ class ShareLink(BrokerLink):
             self._report_from_ms = now + REPORT_INTERVAL_MS
 
     def watched(self) -> PendingAcknowledgement:
-        """Return a PendingAcknowledgement whose failure is not logged."""
+        """Return a PendingAcknowledgement that a task will await, so that its failure is not
+        logged."""
         return PendingAcknowledgement(lambda error: None, self.on_awaited)
 
     async def close(self) -> None:

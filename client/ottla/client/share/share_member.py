@@ -1,8 +1,8 @@
-"""The state machine of one member of a share group (KIP-932).
+"""State machine of one member of a share group (KIP-932).
 
-Pure. The coordinator assigns partitions, which a member reads at once: they are never revoked, and
-several members may have the same partition. A heartbeat contains the fields that have changed since
-the last heartbeat.
+Pure. The coordinator assigns partitions, and the member reads them at once. They are never revoked,
+and several members may have the same partition. A heartbeat contains only the fields that have
+changed since the previous heartbeat.
 """
 
 from collections.abc import Collection
@@ -20,11 +20,11 @@ from ottla.wire.messages.share_group_heartbeat_request import ShareGroupHeartbea
 from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 
 FIRST_INTERVAL_MS = 5_000
-"""Interval of heartbeats in ms, until the coordinator has returned one."""
+"""Interval between heartbeats, in ms, until the coordinator has returned the interval to use."""
 HASTY_INTERVAL_MS = 500
-"""Interval in ms of the first heartbeats of a member without partitions. The coordinator assigns
-partitions a moment after the first heartbeat, because it first has to initialise their share state.
-"""
+"""Interval in ms between the first heartbeats, while the member has no partitions. The coordinator
+assigns partitions a moment after the first heartbeat, because it has to initialise their share
+state first."""
 HASTY_COUNT = 10
 
 
@@ -36,7 +36,7 @@ class ShareGroupMember:
         self.member_id = member_id
         self.member_epoch = JOIN_EPOCH
         self.assignment: Assignment = NOTHING
-        """Partitions to read, by topic id."""
+        """Partitions that the member reads, by topic id."""
         self._interval_ms = FIRST_INTERVAL_MS
         self._hasty_left = HASTY_COUNT
         """Number of further heartbeats that are sent early while the member has no partitions."""
@@ -48,12 +48,13 @@ class ShareGroupMember:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The subscribed topics, sorted."""
+        """Names of the subscribed topics, sorted."""
         return self._topics
 
     @property
     def is_heartbeat_due(self) -> bool:
-        """True if the next heartbeat should be sent at once because it reports a change."""
+        """True if the member should send the next heartbeat at once, because it reports a
+        change."""
         return self._sent_topics != self._topics
 
     @property
@@ -64,7 +65,7 @@ class ShareGroupMember:
         return self._interval_ms
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Replace the subscription by these topics."""
+        """Replace the subscribed topics."""
         self._topics = tuple(sorted(set(topics)))
         self._hasty_left = HASTY_COUNT
 
@@ -109,8 +110,8 @@ class ShareGroupMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Send all fields with the next heartbeat, because the last heartbeat may not have
-        arrived."""
+        """Note that a heartbeat got no response. The next heartbeat contains all fields, because
+        the coordinator may not have received this one."""
         self._sent_topics = None
 
     def _on_error(self, code: ErrorCode, message: str | None) -> Step:

@@ -1,7 +1,7 @@
 """Membership in a share group: the task that sends a member's heartbeats.
 
-The task never waits for the application, so a member stays in the group however long it processes a
-record.
+The task never waits for the application. A member therefore stays in the group, however long the
+application processes a record.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LEAVE_PATIENCE_S = 2.0
 
 
 class ShareMembership:
-    """Membership of one consumer in a share group."""
+    """Membership of one share consumer in its group."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ShareMembership:
         self._is_joined = False
 
     def identity(self) -> dict[str, str]:
-        """Return the labels that identify the group and the member in reports of metrics."""
+        """Return the labels that identify the group and the member in client metrics (KIP-714)."""
         return {"group_id": self.member.group_id, "group_member_id": self.member.member_id}
 
     def wake(self) -> None:
@@ -54,7 +54,7 @@ class ShareMembership:
         self._wake_up.set()
 
     async def run(self) -> None:
-        """Stay a member of the group while there is a subscription, until cancelled."""
+        """Keep the consumer a member of the group while it has a subscription, until cancelled."""
         while True:
             member = self.member
             if not member.topics or self._is_leaving:
@@ -65,7 +65,7 @@ class ShareMembership:
                 await self._wake_up.wait(self._due_ms)
 
     async def leave(self) -> None:
-        """Leave the group. If the request is lost, the coordinator removes the member after its
+        """Leave the group. If the request is lost, the coordinator removes the member after the
         session timeout."""
         self._is_leaving = True
         if not self._is_joined:

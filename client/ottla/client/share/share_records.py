@@ -1,9 +1,9 @@
 """Records and batches of a share group, as the application receives and acknowledges them.
 
-Each record is locked for this consumer for the duration of the group's record lock (30 s by
-default). Within that time the application settles it, which means that it accepts, releases or
-rejects the record. `renew` restarts the lock's timeout. A record whose lock ends is delivered
-again, perhaps to another consumer.
+The broker locks each record for this consumer for the lock duration of the group (30 s by default).
+Within that time, the application must settle the record: accept, release or reject it. `renew`
+restarts the timeout of the lock. After the lock has ended, the record is delivered again, perhaps
+to another consumer.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,11 +21,11 @@ from ottla.wire.records import RecordHeaders
 
 
 class PendingAcknowledgement:
-    """An acknowledgement in progress. Await it to wait for the confirmation of the broker.
+    """An acknowledgement in progress. Awaiting it waits for the broker's confirmation.
 
-    It is sent whether or not it is awaited. Awaiting it raises RefusedError if the broker refuses
-    the acknowledgement. INVALID_RECORD_STATE means that the lock had ended: the record is delivered
-    again.
+    The acknowledgement is sent even if the application does not await it. Awaiting it raises
+    RefusedError if the broker refuses the acknowledgement. INVALID_RECORD_STATE means that the lock
+    had already ended, and that the record is delivered again.
     """
 
     __slots__ = ("_error", "_event", "_is_watched", "_left", "_on_awaited", "_on_failure")
@@ -56,8 +56,8 @@ class PendingAcknowledgement:
         return self._error
 
     async def wait(self) -> None:
-        """Wait for the broker's confirmation. Raises the error of the acknowledgement if it
-        fails."""
+        """Wait for the broker's confirmation. Raises the error of the acknowledgement if the broker
+        refuses it."""
         self._is_watched = True
         if not self._event.is_set():
             self._on_awaited()
@@ -86,8 +86,8 @@ class PendingAcknowledgement:
 
 
 class AcquiredRecords:
-    """Records of one partition that were acquired together, and the broker that expects their
-    acknowledgements."""
+    """Records of one partition that were acquired together, and the connection to the broker that
+    expects their acknowledgements."""
 
     __slots__ = (
         "_hand",
@@ -117,20 +117,20 @@ class AcquiredRecords:
         self.at = at
         self.serial = serial
         self.requested_s = requested_s
-        """Time of trio's clock at which the fetch of the records was sent."""
+        """Time on trio's clock, in seconds, at which the fetch of the records was sent."""
         self._on_work = on_work
         self._on_awaited = on_awaited
         self._on_failure = on_failure
 
     def unsettled(self, offsets: Sequence[int]) -> list[int]:
-        """Return the offsets whose records are still locked and not yet accepted, released or
-        rejected."""
+        """Return the offsets of records that are still locked and have not been accepted, released
+        or rejected yet."""
         return self._hand.unsettled(self.key, offsets, self.serial)
 
     def settle(self, offsets: Sequence[int], kind: AcknowledgeType) -> PendingAcknowledgement:
         """Acknowledge the records at these ascending offsets, or renew their locks.
 
-        If the lock of a record has ended, the PendingAcknowledgement fails.
+        If the lock of one of the records has ended, the returned PendingAcknowledgement fails.
         """
         pending = PendingAcknowledgement(self._on_failure, self._on_awaited)
         found = self.unsettled(offsets)
@@ -143,14 +143,14 @@ class AcquiredRecords:
         return pending
 
     def drop(self, offsets: Sequence[int]) -> None:
-        """Forget records whose lock has ended."""
+        """Remove records whose lock has ended, without an acknowledgement."""
         self._hand.drop_held(self.key, offsets, self.serial)
 
 
 class ShareRecord:
-    """One record of a share group, to be accepted, released or rejected once.
+    """One record of a share group. The application must accept, release or reject it once.
 
-    Each of these calls returns at once; await its result to wait for the broker's confirmation.
+    Each of these methods returns at once. Await its result to wait for the broker's confirmation.
     """
 
     __slots__ = ("_acquired", "_settled_as", "data", "delivery_count")
@@ -159,7 +159,7 @@ class ShareRecord:
         self, data: ConsumerRecord, delivery_count: int, acquired: AcquiredRecords
     ) -> None:
         self.data = data
-        """The record itself, in the form in which a consumer returns it."""
+        """The record's content, as a ConsumerRecord."""
         self.delivery_count = delivery_count
         """Number of deliveries of the record, including this one."""
         self._acquired = acquired
@@ -207,34 +207,39 @@ class ShareRecord:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was accepted, released or rejected, or if its lock is lost."""
+        """True if the application has accepted, released or rejected the record, or if its
+        acquisition lock has ended."""
         return self._settled_as is not None or not self._acquired.unsettled((self.offset,))
 
     def accept(self) -> PendingAcknowledgement:
-        """Acknowledge that the record was processed.
+        """Acknowledge that the application has processed the record.
 
         Raises RefusedError if the record was already accepted, released or rejected.
         """
         return self._settle(AcknowledgeType.ACCEPT)
 
     def release(self) -> PendingAcknowledgement:
-        """Let the record be delivered again at once, perhaps to another consumer.
+        """Release the record, so that the broker delivers it again at once, perhaps to another
+        consumer.
 
-        After the group's delivery limit (5 by default) it is archived instead. Raises RefusedError
-        if the record was already accepted, released or rejected.
+        After the group's maximum number of deliveries (5 by default), the broker archives the
+        record instead. Raises RefusedError if the record was already accepted, released or
+        rejected.
         """
         return self._settle(AcknowledgeType.RELEASE)
 
     def reject(self) -> PendingAcknowledgement:
-        """Archive the record, because it can never be processed. It is not delivered again.
+        """Reject the record because it can never be processed. The broker archives it and does not
+        deliver it again.
 
-        If the group has a dead-letter topic, the record is written to it. Raises RefusedError if
-        the record was already accepted, released or rejected.
+        If the group has a dead letter topic, the broker writes the record to that topic. Raises
+        RefusedError if the record was already accepted, released or rejected.
         """
         return self._settle(AcknowledgeType.REJECT)
 
     def renew(self) -> PendingAcknowledgement:
-        """Restart the timeout of the record's lock (KIP-1222, brokers from Kafka 4.2).
+        """Restart the timeout of the record's acquisition lock (KIP-1222, brokers from Kafka 4.2
+        on).
 
         Raises RefusedError if the record was already accepted, released or rejected.
         """
@@ -263,8 +268,8 @@ class ShareRecord:
 class ShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` apply to the records of the batch that were not
-    accepted, released or rejected individually.
+    `accept`, `release`, `reject` and `renew` apply to those records of the batch that the
+    application has not accepted, released or rejected one by one.
     """
 
     __slots__ = ("_acquired", "delivery_count", "records")
@@ -273,7 +278,8 @@ class ShareBatch:
         self, records: RecordBatch, delivery_count: int, acquired: AcquiredRecords
     ) -> None:
         self.records = records
-        """The records, with their columns: `for value in batch.records.values`."""
+        """The records as a RecordBatch, which also gives access to their columns: `for value in
+        batch.records.values`."""
         self.delivery_count = delivery_count
         """Number of deliveries of each record, including this one."""
         self._acquired = acquired
@@ -285,23 +291,24 @@ class ShareBatch:
 
     @property
     def is_settled(self) -> bool:
-        """True if each record was accepted, released or rejected, or its lock is lost."""
+        """True if each record was accepted, released or rejected, or its acquisition lock has
+        ended."""
         return not self._acquired.unsettled(self.records.offsets)
 
     def accept(self) -> PendingAcknowledgement:
-        """Acknowledge that the records were processed."""
+        """Acknowledge that the application has processed the records."""
         return self._settle(AcknowledgeType.ACCEPT)
 
     def release(self) -> PendingAcknowledgement:
-        """Let the records be delivered again at once."""
+        """Release the records, so that the broker delivers them again at once."""
         return self._settle(AcknowledgeType.RELEASE)
 
     def reject(self) -> PendingAcknowledgement:
-        """Archive the records, because they can never be processed."""
+        """Reject the records because they can never be processed. The broker archives them."""
         return self._settle(AcknowledgeType.REJECT)
 
     def renew(self) -> PendingAcknowledgement:
-        """Restart the timeout of the records' locks (KIP-1222)."""
+        """Restart the timeout of the records' acquisition locks (KIP-1222)."""
         return self._settle(AcknowledgeType.RENEW)
 
     def _settle(self, kind: AcknowledgeType) -> PendingAcknowledgement:

@@ -1,8 +1,9 @@
 """The share session with one broker: its epoch, its partitions and its requests (KIP-932).
 
 Pure. A session belongs to a connection. A request with epoch 0 opens a session, or replaces an
-earlier one; each further request has the next epoch. Epoch -1 closes it. A request names the
-partitions that are added to the session and the partitions that it no longer needs. Invariants:
+earlier one; each further request has the next epoch. Epoch -1 closes the session. A request
+contains the partitions that are added to the session and those that are removed from it.
+Invariants:
 - OneAtATime: a request is created only after the response to the previous request was processed.
 - OnlyWantedJoin: a fetch contains acknowledgements only of partitions that it fetches. All others
   are sent in a ShareAcknowledge request, because a fetch would add their partitions to the session.
@@ -34,12 +35,14 @@ FINAL_EPOCH = -1
 Acknowledged = Mapping[TopicIdPartition, Sequence[AcknowledgementRange]]
 
 LOST_SESSION = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
-"""Error codes for a session that the broker does not know. The next fetch opens another session."""
+"""Error codes which mean that the broker does not know the session. The next fetch opens another
+session."""
 
 NO_SHARE_GROUPS = (
     "the cluster has no share groups; upgrade the brokers and the feature share.version"
 )
-"""Reason for which a broker refuses requests of share consumers with UNSUPPORTED_VERSION."""
+"""Text of the error if a broker does not support share groups and refuses a request with
+UNSUPPORTED_VERSION."""
 
 
 class ShareSessionHandler:
@@ -55,14 +58,14 @@ class ShareSessionHandler:
 
     @property
     def is_open(self) -> bool:
-        """True if the broker knows the session."""
+        """True if the broker knows the share session."""
         return self._epoch != OPENING_EPOCH
 
     def fill_fetch(
         self, request: ShareFetchRequest, wanted: Collection[TopicIdPartition], acks: Acknowledged
     ) -> None:
-        """Add the session's id and epoch, the changes of its partitions, and acknowledgements of
-        wanted partitions to a fetch request."""
+        """Complete a fetch request: add the session's id and epoch, the partitions that were added
+        or removed, and acknowledgements of wanted partitions."""
         assert self.is_open or not acks, "the request that opens a session acknowledges nothing"
         wanted = set(wanted)
         assert acks.keys() <= wanted
@@ -95,8 +98,8 @@ class ShareSessionHandler:
     def acknowledge_request(
         self, acks: Acknowledged, *, is_renewal: bool = False, is_last: bool = False
     ) -> ShareAcknowledgeRequest:
-        """Return a request that acknowledges records, or renews locks with `is_renewal`. With
-        `is_last`, it also closes the session."""
+        """Return a request that acknowledges records or, with `is_renewal`, renews locks. With
+        `is_last`, the request also closes the session."""
         assert self.is_open, "only an open session acknowledges"
         by_topic: dict[UUID, list[AcknowledgePartition]] = {}
         for at in sorted(acks):
@@ -122,7 +125,7 @@ class ShareSessionHandler:
         )
 
     def on_success(self) -> None:
-        """Record that the broker has accepted the last request."""
+        """Record that the broker has accepted the latest request."""
         self._epoch = 1 if self._epoch == INT32_MAX else self._epoch + 1
         self._partitions = self._next_partitions
 

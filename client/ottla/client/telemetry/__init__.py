@@ -1,5 +1,5 @@
-"""Metrics that a client collects about itself, and the protocol by which it reports them to brokers
-(KIP-714).
+"""Metrics that a client collects about itself, and the protocol by which the client reports them to
+brokers (KIP-714).
 
 push_session.py      start here: times of subscription requests and pushes (pure)
 measures.py          counters and durations, updated once per batch or request (pure)

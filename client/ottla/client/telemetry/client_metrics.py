@@ -13,7 +13,8 @@ from ottla.client.telemetry.metric_points import Labels, MetricPoint, gauge, tot
 
 
 class ClientKind(Enum):
-    """Kind of a client.  The value is the prefix of its metrics' names in the Java client."""
+    """Kind of client: producer, consumer and so on. The value is the prefix of its metrics' names
+    in the Java client."""
 
     PRODUCER = "org.apache.kafka.producer."
     CONSUMER = "org.apache.kafka.consumer."
@@ -21,12 +22,13 @@ class ClientKind(Enum):
 
 
 UNKNOWN_NODE = "-1"
-"""Label for the broker at a bootstrap address that the metadata does not contain. The Java client
-uses -1, -2 and so on."""
+"""Label in metrics for a broker at a bootstrap address that the metadata does not contain. The Java
+client uses -1, -2 and so on."""
 
 
 def extent(name: str, of: AverageAndMax, labels: Labels = ()) -> Iterator[MetricPoint]:
-    """Yield two points: the average and the maximum of a metric's values in one interval."""
+    """Yield the average and the maximum of a metric's values in one interval, as two metric
+    points."""
     yield gauge(f"{name}.avg", of.average, labels)
     yield gauge(f"{name}.max", of.highest, labels)
 
@@ -49,8 +51,8 @@ class ClientMetrics:
         self._counted = 0
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current values of the metrics. Rates refer to the `elapsed_s` seconds since the
-        last call."""
+        """Yield the current values of the metrics. Rates cover the last `elapsed_s` seconds, which
+        is the time since the previous call."""
         created = self._measures.created_count
         rate = (created - self._counted) / elapsed_s if elapsed_s > 0 else 0.0
         self._counted = created

@@ -1,5 +1,5 @@
-"""Metrics of a consumer: the standard metrics of KIP-714, and metrics of the Java client that need
-no additional measurement."""
+"""Metrics of a consumer: the standard metrics of KIP-714, and those metrics of the Java client that
+need no additional measurement."""
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
@@ -18,15 +18,15 @@ from ottla.model.ids import TopicPartition
 PREFIX = ClientKind.CONSUMER.value
 
 LAG_PARTITIONS_MAX = 500
-"""Maximum number of partitions whose lag is reported. The partitions with the largest lag are
-chosen. Each partition takes some 6 µs of CPU time."""
+"""Maximum number of partitions whose lag is reported. The partitions with the largest lags are
+selected. Each partition takes about 6 µs of CPU time."""
 
 
 class ConsumerMetrics:
     """Source of the metrics of one consumer.
 
-    `lags` yields the lag of each partition, in records. `now_s` is the clock that the measurements
-    use.
+    `lags` is a function that yields the lag of each partition, in records. `now_s` is the clock of
+    the measurements.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ConsumerMetrics:
         self._now_s = now_s
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current values of the metrics. Averages refer to the time since the last
+        """Yield the current values of the metrics. Averages cover the time since the previous
         call."""
         yield gauge(f"{PREFIX}poll.idle.ratio.avg", self._idle.take(self._now_s()))
         if self._coordinator is not None:

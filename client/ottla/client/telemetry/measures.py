@@ -1,8 +1,8 @@
 """Counters and durations that a client collects for KIP-714.
 
-Pure.  Each measurement takes one or two additions per batch or request, and nothing per record.
-Times are in seconds.  Averages and maxima cover the time since they were last reported, as in
-librdkafka: a push five minutes after the previous push covers all five minutes.
+Pure. A measurement costs one or two additions per batch or request, and nothing per record. Times
+are in seconds. As in librdkafka, averages and maxima cover the time since the previous report. If a
+client pushes its metrics every five minutes, they cover all five minutes.
 """
 
 from typing import NamedTuple
@@ -18,12 +18,12 @@ class AverageAndMax(NamedTuple):
 
 
 NO_VALUES = AverageAndMax(0.0, 0.0)
-"""Average and maximum of an interval without values.  librdkafka also reports zeros, so that its
-time series have no gaps."""
+"""Average and maximum of an interval without values: zeros, as in librdkafka, so that time series
+have no gaps."""
 
 
 class MeasuredValues:
-    """Sum, count and maximum of the values that were added since the last call of `take`."""
+    """Sum, count and maximum of the values added since the last call of `take`."""
 
     __slots__ = ("count", "highest", "sum")
 
@@ -33,7 +33,7 @@ class MeasuredValues:
         self.highest = 0.0
 
     def note(self, value: float) -> None:
-        """Add one value."""
+        """Add one value to the current interval."""
         self.count += 1
         self.sum += value
         if value > self.highest:
@@ -48,13 +48,14 @@ class MeasuredValues:
         self.count, self.sum, self.highest = 0, 0.0, 0.0
 
     def take_of(self, count: int) -> AverageAndMax:
-        """Return the average and maximum of `count` values, of which only the values above 0 were
-        added with `note`. Starts a new interval."""
+        """Return the average and maximum of `count` values. Values of 0 need not have been added by
+        `note`. Starts a new interval."""
         self.count = max(self.count, count)
         return self.take()
 
     def take(self, scale: float = 1.0) -> AverageAndMax:
-        """Return the average and maximum, multiplied by `scale`, and start a new interval."""
+        """Return the average and maximum of the current interval, multiplied by `scale`, and start
+        a new interval."""
         if not self.count:
             return NO_VALUES
         taken = AverageAndMax(self.sum / self.count * scale, self.highest * scale)
@@ -63,7 +64,8 @@ class MeasuredValues:
 
 
 class ConnectionMeasures:
-    """Connections of one client, and latencies of its requests by address (`host:port`)."""
+    """Number of connections of one client, and latencies of its requests by address
+    (`host:port`)."""
 
     __slots__ = ("created_count", "latencies_s")
 
@@ -72,8 +74,8 @@ class ConnectionMeasures:
         self.latencies_s: dict[str, MeasuredValues] = {}
 
     def note_connection(self, address: str) -> MeasuredValues:
-        """Count a new connection to an address, and return the collector of latencies for that
-        address."""
+        """Count a new connection to an address, and return the object that collects the latencies
+        of requests to this address."""
         self.created_count += 1
         found = self.latencies_s.get(address)
         if found is None:
@@ -82,7 +84,7 @@ class ConnectionMeasures:
 
 
 class ProduceMeasures:
-    """Measurements of one producer's batches, from the first record to the last response."""
+    """Measurements of one producer's batches, from their first record to their last response."""
 
     __slots__ = (
         "batch_bytes",
@@ -98,29 +100,32 @@ class ProduceMeasures:
         self.queue_times_ms = MeasuredValues()
         """Time in ms from a batch's first record to its first attempt."""
         self.throttle_times_ms = MeasuredValues()
-        """Throttle times above 0 in responses, in ms."""
+        """Throttle times in responses, in ms. Times of 0 are not included."""
         self.request_count = 0
         self.batch_bytes = 0
-        """Total compressed size of batches in their first attempts, in bytes."""
+        """Total compressed size of all batches, in bytes. Only the first attempt of each batch
+        counts."""
         self.record_count = 0
-        """Number of records in the first attempts of batches."""
+        """Number of records in all batches that were sent. Only the first attempt of each batch
+        counts."""
         self.error_count = 0
         """Number of records that were not delivered."""
         self.retry_count = 0
-        """Number of records in later attempts of batches."""
+        """Number of records in batches that were sent again. Each further attempt counts."""
 
 
 class FetchMeasures:
-    """Measurements of one consumer's fetches."""
+    """Measurements of one consumer's fetch requests."""
 
     __slots__ = ("fetch_bytes", "fetched_bytes", "latencies_s", "throttle_times_ms")
 
     def __init__(self) -> None:
         self.latencies_s = MeasuredValues()
         self.throttle_times_ms = MeasuredValues()
-        """Throttle times above 0 in responses, in ms."""
+        """Throttle times in responses, in ms. Times of 0 are not included."""
         self.fetch_bytes = MeasuredValues()
-        """Total size of the record batches in each response that has any, in bytes."""
+        """Total size of the record batches per response, in bytes. Responses without record batches
+        are not included."""
         self.fetched_bytes = 0
 
 
@@ -145,7 +150,7 @@ class CoordinatorMeasures:
 
 
 class PollIdleTime:
-    """Fraction of time that the application waits in `poll`."""
+    """Fraction of time for which the application waits in `poll`."""
 
     __slots__ = ("_idle_s", "_taken_s", "_waiting_since_s")
 
@@ -165,8 +170,8 @@ class PollIdleTime:
             self._waiting_since_s = None
 
     def take(self, now_s: float) -> float:
-        """Return the fraction of the time since the last call that the application waited in
-        `poll`, from 0 to 1."""
+        """Return the fraction of time for which the application has waited in `poll` since the last
+        call, from 0 to 1."""
         waiting = self._waiting_since_s
         if waiting is not None:
             self.end(now_s)

@@ -1,6 +1,7 @@
-"""Named metric values at one point in time, their selection by a subscription, and deltas of sums.
+"""Named metric values at one point in time, their selection by a telemetry subscription, and the
+deltas of sums.
 
-Pure. Names are defined by KIP-714 (`org.apache.kafka.producer.…`). Labels are pairs of texts.
+Pure. The names are defined by KIP-714 (`org.apache.kafka.producer.…`). Labels are pairs of texts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,22 +9,22 @@ from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
 ALL_METRICS = "*"
-"""Prefix that selects all metrics if it is the only prefix.  An empty prefix also selects all
-metrics."""
+"""Prefix in a subscription that selects all metrics. It must be the only prefix. An empty prefix
+also selects all metrics."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class MetricPointKind(Enum):
-    """Kind of a metric in OTLP."""
+    """Kind of metric in OTLP: gauge or sum."""
 
     SUM = auto()
-    """A monotonic total since the client was opened."""
+    """Total since the client was opened, which never decreases."""
     GAUGE = auto()
 
 
 class MetricPoint(NamedTuple):
-    """Value of one metric at one point in time."""
+    """Value of one metric, with its labels, at one point in time."""
 
     name: str
     kind: MetricPointKind
@@ -44,21 +45,22 @@ def gauge(name: str, value: float, labels: Labels = ()) -> MetricPoint:
 
 
 def total(name: str, value: float, labels: Labels = ()) -> MetricPoint:
-    """Return the value of a monotonic sum as a metric point."""
+    """Return the value of a sum that never decreases, as a metric point."""
     return MetricPoint(name, MetricPointKind.SUM, value, labels)
 
 
 def is_wanted(name: str, prefixes: Sequence[str]) -> bool:
-    """Return whether the prefixes of a subscription select a metric."""
+    """Return whether the prefixes in a telemetry subscription select a metric."""
     return prefixes == [ALL_METRICS] or any(name.startswith(prefix) for prefix in prefixes)
 
 
 class AcceptedSums:
-    """Values of the sums that a broker has last accepted, from which deltas are computed.
+    """Values of all sums in the last push that a broker accepted. Deltas are the differences from
+    these values.
 
-    `read` adds intervals to points. `settle` starts the next deltas at the end of the intervals
-    that were read last. `reset` starts them when the client was opened, as KIP-714 requires after a
-    change of temporality.
+    `read` adds the covered interval to metric points. `settle` makes the end of these intervals the
+    start of the next deltas. `reset` makes the opening of the client the start, as KIP-714 requires
+    after a change of temporality.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -69,7 +71,8 @@ class AcceptedSums:
     def read(
         self, points: Iterable[MetricPoint], *, is_delta: bool, now_ns: int
     ) -> list[DatedPoint]:
-        """Return the points with their intervals.  Sums become deltas if `is_delta`."""
+        """Return the metric points with the intervals that they cover. If `is_delta`, sums become
+        deltas."""
         self._read = {}
         found = []
         for point in points:
@@ -83,11 +86,12 @@ class AcceptedSums:
         return found
 
     def settle(self) -> None:
-        """Count the points of the last `read` as reported, since the broker accepted them or its
-        response was lost."""
+        """Treat the metric points of the last `read` as reported, because the broker accepted them
+        or its response was lost."""
         self._accepted.update(self._read)
         self._read = {}
 
     def reset(self) -> None:
-        """Report every sum since the client was opened, as if no sum had been reported yet."""
+        """Treat all sums as not yet reported, so that the next report covers the time since the
+        client was opened."""
         self._accepted, self._read = {}, {}

@@ -1,7 +1,8 @@
-"""Encoding of metric points as a compressed OTLP message, within the size that the broker accepts.
+"""Encoding of metric points as a compressed OTLP message, within the maximum size that the broker
+accepts.
 
-Pure. The structure is defined by `metrics.proto` of opentelemetry-proto, version 1. There is one
-resource, as in librdkafka's reports; its attributes are defined by KIP-714 (`group_id`,
+Pure. The structure is defined by `metrics.proto` of opentelemetry-proto, version 1. As in
+librdkafka's reports, the message contains one resource. KIP-714 defines its attributes (`group_id`,
 `transactional_id`, …).
 """
 
@@ -32,11 +33,11 @@ def payload_of(
     codec: Codec,
     bytes_max: int,
 ) -> bytes:
-    """Return the payload of a push.
+    """Encode the payload of a push of metrics.
 
     If it would be larger than `bytes_max`, the points with labels (of brokers and partitions) are
-    left out. If it would still be too large, all points are left out. KIP-714 requires that clients
-    then send less.
+    left out. If it is still too large, all points are left out. KIP-714 requires that a client
+    sends less in this case.
     """
     payload = b""
     for chosen in (points, [one for one in points if not one.point.labels], []):

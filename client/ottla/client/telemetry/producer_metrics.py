@@ -1,5 +1,5 @@
-"""Metrics of a producer: the standard metrics of KIP-714, and metrics of the Java client that need
-no additional measurement."""
+"""Metrics of a producer: the standard metrics of KIP-714, and those metrics of the Java client that
+need no additional measurement."""
 
 from collections.abc import Callable, Iterator
 from operator import sub
@@ -12,8 +12,8 @@ PREFIX = ClientKind.PRODUCER.value
 
 
 class ProducerMetrics:
-    """Source of the metrics of one producer.  `buffered_bytes` returns the used part of
-    `buffer.memory`."""
+    """Source of the metrics of one producer. `buffered_bytes` is a function that returns the used
+    part of `buffer.memory`, in bytes."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ProducerMetrics:
         return measures.request_count, records, measures.batch_bytes
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current values of the metrics. Averages refer to the time since the last
+        """Yield the current values of the metrics. Averages cover the time since the previous
         call."""
         measures = self._measures
         before, self._before = self._before, self._totals()

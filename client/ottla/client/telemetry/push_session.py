@@ -1,5 +1,5 @@
-"""State machine of a client's metrics reports: when to request the subscription, when to push
-(KIP-714).
+"""State machine of a client's metrics reports. It decides when the client requests its subscription
+and when it pushes metrics (KIP-714).
 
 Pure. `due` returns the request to send now. Each request is followed by exactly one call of
 `on_subscription`, `on_push_answer`, `on_refusal` or `on_lost`. Times are ms of one clock. The
@@ -11,12 +11,12 @@ states are the ones of Java's ClientTelemetryReporter. Invariants:
 - NoStorm: a client requests the subscription without delay only after a response that demands it,
   and only once for each subscription.
 
-The Java client 4.4 never requests the subscription again after a broker has refused it with a
-permanent error, and waits for five minutes after a lost connection. KIP-714 requires that clients
-try again later, so that no client has to be restarted after a mistake in the cluster's
-configuration. This client tries again. The jitter that spreads the requests of a cluster's clients
-over time (0.5 to 1.5 intervals) is derived from the client instance id, which the broker generated
-at random. With a given seed, a simulation is therefore reproducible.
+The Java client 4.4 never requests the subscription again after a permanent error, and waits for
+five minutes after a lost connection. KIP-714 requires that clients try again later, so that no
+client has to be restarted after a mistake in the cluster's configuration. This client tries again.
+Jitter (0.5 to 1.5 intervals) spreads the requests of many clients over time. It is computed from
+the client instance id, which the broker has generated at random. A simulation with a given seed is
+therefore reproducible.
 """
 
 from collections.abc import Mapping
@@ -30,22 +30,22 @@ from ottla.model.ids import ZERO_UUID
 from ottla.wire.compression import Codec
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Delay in ms before the telemetry subscription is requested again if no interval is known. Same as
-in Kafka."""
+"""Delay in ms before the client requests its telemetry subscription again, if it knows no interval.
+The value is Kafka's."""
 
 REFUSED_INTERVAL_MS = 1_800_000
-"""Delay in ms before the telemetry subscription is requested again after a permanent error: the
-half hour of KIP-714."""
+"""Delay in ms before the client requests its telemetry subscription again after a permanent error:
+half an hour, as in KIP-714."""
 
 JITTER_BITS = 32
-"""Number of bits of the client instance id that determine the jitter. The last bits are used, since
-they are random in a UUID v4."""
+"""Number of bits of the client instance id that determine the jitter. The last bits are used,
+because they are random in a UUID of version 4."""
 
 CODECS = {int(codec): codec for codec in Codec}
 
 
 class PushState(Enum):
-    """State of a client's metrics reports."""
+    """States of a client's metrics reports."""
 
     SUBSCRIPTION_NEEDED = auto()
     """The next request is for the subscription; no push is due."""
@@ -75,12 +75,13 @@ TRANSITIONS: Mapping[PushState, frozenset[PushState]] = MappingProxyType(
 
 
 class TelemetrySubscription(NamedTuple):
-    """The metrics that the cluster requests from this client, and the way to send them."""
+    """Telemetry subscription of a client: the metrics that the cluster requests, and how the client
+    has to send them."""
 
     subscription_id: int
     interval_ms: int
     is_delta: bool
-    """True if sums are reported as differences from the last push."""
+    """True if sums are reported as differences from the previous push."""
     prefixes: list[str]
     codecs: tuple[Codec, ...]
     """Compression types that the broker accepts, in its order of preference.  Empty if it accepts
@@ -107,14 +108,14 @@ class PushMetrics(NamedTuple):
 Request: TypeAlias = GetSubscription | PushMetrics
 
 ASK_AT_ONCE = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""Error codes of a push after which a new subscription is requested at once."""
+"""Error codes of a push after which the client requests a new subscription at once."""
 ASK_AFTER_INTERVAL = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
-"""Error codes of a request that was too early, or of a push that was too large. The next request
-follows after an interval."""
+"""Error codes of a request that was sent too early, or of a push that was too large. The client
+sends the next request after an interval."""
 
 
 class PushSession:
-    """The metrics reports of one client, from its first connection to its end."""
+    """Metrics reports of one client, from its first connection to its end."""
 
     def __init__(self, now_ms: int) -> None:
         self.state = PushState.SUBSCRIPTION_NEEDED
@@ -127,7 +128,7 @@ class PushSession:
 
     @property
     def is_named(self) -> bool:
-        """True if the client has a client instance id."""
+        """True if a broker has assigned a client instance id to the client."""
         return self.client_instance_id != ZERO_UUID
 
     # Requests.
@@ -145,7 +146,8 @@ class PushSession:
         return None
 
     def close(self) -> PushMetrics | None:
-        """Return the terminating push, or None if the cluster wants no metrics from this client."""
+        """Return the terminating push, or None if the cluster has not subscribed to metrics of this
+        client."""
         if self.state in (PushState.PUSH_NEEDED, PushState.PUSHING):
             self._enter(PushState.LAST_PUSH)
             return self._push(is_last=True)
@@ -154,7 +156,7 @@ class PushSession:
         return None
 
     def ask_now(self, now_ms: int) -> None:
-        """Request the subscription without a delay, if no request is in flight."""
+        """Request the subscription without delay, unless a request is in flight."""
         if self.state is PushState.SUBSCRIPTION_NEEDED:
             self.next_at_ms = min(self.next_at_ms, now_ms)
 
@@ -173,7 +175,8 @@ class PushSession:
     def on_subscription(
         self, client_instance_id: UUID, subscription: TelemetrySubscription, now_ms: int
     ) -> bool:
-        """Accept a subscription.  Returns True if its temporality differs from the previous one."""
+        """Process a response with a subscription. Returns True if its temporality differs from that
+        of the previous subscription."""
         if self.state is not PushState.ASKING:
             return False  # the client is closing
         if client_instance_id == ZERO_UUID:
@@ -212,7 +215,7 @@ class PushSession:
         return False
 
     def on_refusal(self, code: int, throttle_ms: int, now_ms: int) -> None:
-        """Process an error after which the request must not be repeated at once."""
+        """Process an error response after which the request must not be repeated at once."""
         if code in ASK_AFTER_INTERVAL:
             wait_ms = max(self._interval_ms, throttle_ms)
         elif code == ErrorCode.INVALID_RECORD:
@@ -225,13 +228,13 @@ class PushSession:
         """Process the loss of the response to a request. The next request, to another broker,
         follows after a delay.
 
-        All clients of a lost broker notice the loss at the same time, so the delay has the same
-        jitter as the delay of a first push.
+        All clients of a failed broker notice the loss at the same time. The delay therefore has the
+        same jitter as the delay of a first push.
         """
         self._wait(self._jittered(self._interval_ms), now_ms)
 
     def on_unsupported(self, now_ms: int) -> None:
-        """Process a response that shows that the broker does not support telemetry requests
+        """Process a response which shows that the broker does not support telemetry requests
         (KIP-714). The client tries again after five minutes."""
         self._wait(UNSUBSCRIBED_INTERVAL_MS, now_ms)
 

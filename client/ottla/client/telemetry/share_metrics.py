@@ -10,7 +10,7 @@ PREFIX = f"{ClientKind.CONSUMER.value}share.fetch.manager."
 
 
 class ShareMeasures:
-    """Measurements of one share consumer's fetches."""
+    """Measurements of one share consumer's fetch requests."""
 
     __slots__ = ("fetch_count", "fetches", "record_count", "records_per_fetch")
 
@@ -39,7 +39,8 @@ class ShareMeasures:
 class ShareMetrics:
     """Source of the metrics of one share consumer.
 
-    `acknowledged` returns the numbers of acknowledgements that were sent, and that failed.
+    `acknowledged` is a function that returns two numbers: the acknowledgements that were sent, and
+    those that failed.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class ShareMetrics:
         self._acknowledged = acknowledged
 
     def points(self, elapsed_s: float) -> Iterator[MetricPoint]:
-        """Yield the current values of the metrics. Averages refer to the time since the last
+        """Yield the current values of the metrics. Averages cover the time since the previous
         call."""
         measures, fetches = self._measures, self._measures.fetches
         throttled = fetches.throttle_times_ms.take_of(fetches.latencies_s.count)

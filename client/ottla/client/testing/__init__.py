@@ -1,14 +1,15 @@
-"""A whole cluster in the trio loop of your test, for tests of code that uses Kafka.
+"""A complete Kafka-compatible cluster in the trio event loop of a test, for tests of code that uses
+Kafka.
 
 `async with open_test_cluster() as cluster:` starts a real controller and real brokers on free
-ports, in less than 200 ms.  `cluster.bootstrap` contains their addresses, for any Kafka client.
-The first cluster of a process takes twice as long, because modules are imported, unless
-`import_cluster` was called before.  With pytest, `pytest_plugins = ["ottla.client.testing"]`
-provides the fixture `ottla_cluster`.  The methods of `ClusterUnderTest` stop, pause, slow down and
-cut off brokers, lose responses and advance the time.
+ports, in less than 200 ms. `cluster.bootstrap` contains their addresses, for any Kafka client. The
+first cluster of a process takes twice as long, because it imports modules. Call `import_cluster`
+earlier to avoid this. With pytest, `pytest_plugins = ["ottla.client.testing"]` provides the fixture
+`ottla_cluster`. The methods of `ClusterUnderTest` stop, pause, slow down and cut off brokers, lose
+responses and advance the time.
 
 `ottla.testing` provides the same cluster for asyncio and for synchronous tests, and implements it
-(`ottla.testing.in_process`).  The client package must not import brokers, so it imports that module
+(`ottla.testing.in_process`). The client package must not import brokers, so it imports that module
 by name when a cluster is opened.
 """
 
@@ -28,34 +29,35 @@ from ottla.model.seams import Clock
 from ottla.model.settings.security.client_security import ClientSecurity
 
 pytest_plugins = ["ottla.client.testing.fixtures"]
-"""Plugins that pytest loads together with this module, so that this module itself need not import
-pytest."""
+"""Names of the modules that pytest imports as plugins when it loads this module. Because only
+pytest imports them, this module works without pytest."""
 
 CLUSTER_MODULE = "ottla.testing.in_process"
 
 
 class ClusterUnderTest(Protocol):
-    """A running cluster, and the faults that can be injected into it.
+    """A running test cluster, with methods that inject faults.
 
-    Brokers are identified by node id, starting at 1.  All methods raise ValueError for an unknown
-    broker, or for a stopped broker if the method needs a running one.  The faults of a broker
+    Brokers are identified by node id, starting at 1. All methods raise ValueError if the broker is
+    unknown, or if the broker is stopped and the method needs a running one. The faults of a broker
     affect other brokers as well as clients.
     """
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses, `host:port,…` of every broker, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
         ...
 
     @property
     def client_settings(self) -> Mapping[str, str]:
-        """Settings for connecting a client, with librdkafka's keys: bootstrap.servers, and the
-        login if the cluster is secure."""
+        """Client settings under librdkafka's keys: `bootstrap.servers` and, if the cluster is
+        secure, the login."""
         ...
 
     @property
     def security(self) -> ClientSecurity | None:
-        """Login as user admin for Ottla's clients. None if the cluster is not secure."""
+        """Login of the user `admin`, as settings for Ottla's clients. None if the cluster is not
+        secure."""
         ...
 
     @property
@@ -64,24 +66,24 @@ class ClusterUnderTest(Protocol):
         ...
 
     async def stop(self, node: int) -> None:
-        """Stop a broker cleanly.  Its leaderships move to other brokers before its connections are
-        closed.
+        """Stop a broker cleanly. Its partition leaderships move to other brokers before its
+        connections are closed.
 
         The broker refuses connections until it is started again.
         """
         ...
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker again, with its port and its files.  Returns when it accepts
-        requests."""
+        """Start a stopped broker on its former port, with the files it had. Returns when the broker
+        accepts requests."""
         ...
 
     def paused(self, node: int) -> AbstractContextManager[None]:
         """Return a context manager that suspends a broker during its block: the broker sends no
         responses, but keeps its connections.
 
-        New connections are accepted, and get no responses either. Requests that arrive during the
-        block are processed after it.
+        The operating system still accepts new connections, but they get no responses either.
+        Requests that arrive during the block are processed after it.
         """
         ...
 
@@ -95,34 +97,38 @@ class ClusterUnderTest(Protocol):
         ...
 
     def slow(self, node: int, seconds: float) -> None:
-        """Delay each response of a broker by `seconds` from now on.  0 ends the delay."""
+        """Delay each later response of a broker by the given number of seconds. The value 0 ends
+        the delay."""
         ...
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
-        """Process the next requests of an API, but close their connections instead of responding.
+        """Lose the responses to the next requests of one API: a broker processes each request, but
+        closes the connection instead of sending the response.
 
-        `api` is the name in Kafka's protocol, such as Produce, OffsetCommit or EndTxn.  The next
-        `count` responses of any broker are lost. The returned object counts the lost responses.
+        `api` is the name in Kafka's protocol, such as Produce, OffsetCommit or EndTxn. The next
+        `count` responses of any broker are lost. Returns an object that counts the responses lost
+        so far.
         """
         ...
 
     async def reset(self) -> None:
-        """End all injected faults, close all connections, and delete all objects that were created
-        since the start of the cluster.
+        """End all injected faults, close all connections, and delete the resources that clients
+        created since the start of the cluster.
 
-        This deletes topics, groups, transactions, dynamic settings, quotas, users, ACLs and tokens.
-        Objects that existed at the start and that a test has deleted are not restored, and advanced
-        time is not set back. Raises RuntimeError if a client that was not closed continues to
-        create topics.
+        The resources are topics, groups, transactions, dynamic settings, quotas, users, ACLs and
+        tokens. Resources that existed at the start and that a test has deleted are not restored,
+        and advanced time is not set back. Raises RuntimeError if a client that the test did not
+        close continues to create topics.
         """
         ...
 
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
-        """Advance the time for brokers, clients and the test itself, without waiting.
+        """Advance the time of brokers, clients and the test itself by the given number of seconds,
+        without waiting.
 
-        The time advances in steps of `step_s`, so that running clients send their heartbeats in
-        between. The default is one second, or a 200th of `seconds` if that is longer. In a single
-        step longer than a timeout, no heartbeat arrives.
+        The time advances in steps of `step_s` seconds, so that running clients send their
+        heartbeats in between. By default, a step is one second, or a 200th of `seconds` if that is
+        longer. If a step is longer than a session timeout, heartbeats are missed.
         """
         ...
 
@@ -136,14 +142,14 @@ async def open_test_cluster(
     clock: Clock | None = None,
     is_secure: bool = False,
 ) -> AsyncIterator[ClusterUnderTest]:
-    """Start a cluster of one controller and `broker_count` brokers, and yield it. It is stopped
-    cleanly at the end of the caller's `async with` block.
+    """Start a cluster of one controller and `broker_count` brokers, and yield the cluster. It is
+    stopped cleanly at the end of the caller's `async with` block.
 
-    `settings` are Kafka's settings, by key, for the brokers and the controller. `directory` keeps
-    the files, so that a later cluster can continue with them. `clock` is the brokers' clock, if the
-    test advances it itself; `advance` then raises an error. A secure cluster has TLS on every
-    connection, logins by SCRAM and an authorizer (needs the extra `secure`); clients connect with
-    `security` or `client_settings`.
+    `settings` contains Kafka settings by key, for the brokers and the controller. If `directory` is
+    given, the cluster keeps its files there, and a later cluster can continue with them. `clock` is
+    the brokers' clock, if the test advances it itself; `advance` then raises an error. A secure
+    cluster encrypts every connection with TLS, authenticates users by SCRAM and has an authorizer.
+    It requires the extra `secure`, and clients connect with `security` or `client_settings`.
     """
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(
@@ -163,8 +169,8 @@ async def open_test_cluster(
 
 
 def import_cluster() -> Any:
-    """Import the modules of a cluster beforehand, and return the module that opens test
-    clusters."""
+    """Import the modules that a test cluster needs, so that the first cluster starts faster.
+    Returns the module that opens test clusters."""
     # A thousand modules make many lasting objects: collections within would cost a tenth more.
     with collection_paused():
         return import_module(CLUSTER_MODULE)

@@ -1,9 +1,9 @@
-"""Counters of faults that a test injects into a cluster. Pure."""
+"""Faults that a test injects into a cluster, and their counters. Pure."""
 
 
 class LostAnswers:
-    """Responses of one API that a test cluster has to lose. `ClusterUnderTest.lose_answers` creates
-    it."""
+    """Request of a test to lose responses of one API. Created by
+    `ClusterUnderTest.lose_answers`."""
 
     __slots__ = ("api", "left", "lost")
 
@@ -16,7 +16,8 @@ class LostAnswers:
         """Number of responses that were lost."""
 
     def take(self) -> bool:
-        """Count a response. Returns True if the response has to be lost."""
+        """Decide about one response of the API. Returns True, and counts the response, if it must
+        be lost."""
         if not self.left:
             return False
         self.left -= 1

@@ -1,7 +1,7 @@
-"""The pytest fixture of a test cluster. It requires pytest-trio.
+"""Pytest fixture that provides a test cluster. It requires pytest-trio.
 
-Add `pytest_plugins = ["ottla.client.testing"]` to your `conftest.py`. This module imports the
-modules of a cluster beforehand, so that the first test takes no longer than later tests.
+To use it, add `pytest_plugins = ["ottla.client.testing"]` to `conftest.py`. This module imports the
+modules of a cluster, so that the first test takes no longer than later tests.
 """
 
 from collections.abc import AsyncIterator
@@ -15,6 +15,6 @@ import_cluster()
 
 @pytest.fixture
 async def ottla_cluster() -> AsyncIterator[ClusterUnderTest]:
-    """Fixture that starts a cluster of one broker for each test."""
+    """Start a cluster of one broker for a test, and stop it after the test."""
     async with open_test_cluster() as cluster:
         yield cluster

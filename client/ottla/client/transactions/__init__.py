@@ -1,4 +1,4 @@
-"""The transactions of a producer.
+"""Parts of a producer that implement transactions.
 
 transaction_flow.py            state machine of a producer's transactions (pure)
 transaction_messages.py        parts of requests, and error codes in responses (pure)

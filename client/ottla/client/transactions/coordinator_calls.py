@@ -1,7 +1,7 @@
 """Requests to the coordinators of one transactional id, one at a time, with retries.
 
-This module makes no decisions: `transaction_flow` interprets the responses.  Only one request is in
-flight at a time, so that nothing is added to a transaction that was already ended.
+This module makes no decisions: `transaction_flow` interprets the responses. Only one request is in
+flight at a time, so that no request adds anything to a transaction that has already ended.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,12 +33,13 @@ from ottla.wire.messages.end_txn_response import EndTxnResponse
 R = TypeVar("R", bound=Message)
 
 FIRST_RETRY_S = 0.02
-"""Delay of the first retry in seconds. It is about the time in which the coordinator completes the
-previous transaction."""
+"""Delay before the first retry, in seconds. A coordinator completes the previous transaction in
+about this time."""
 
 
 class CoordinatorAnswer(NamedTuple):
-    """A response and its meaning.  `message` is None if no response arrived in time."""
+    """A coordinator's response and its meaning. `message` is None if no response arrived in
+    time."""
 
     verdict: ResponseMeaning
     code: ErrorCode
@@ -47,7 +48,8 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class CoordinatorCalls:
-    """Requests to the coordinator of a transactional id and to the coordinators of groups."""
+    """Sender of requests to the coordinator of a transactional id and to the coordinators of
+    groups."""
 
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, flow: TransactionFlow, transactional_id: str
@@ -61,14 +63,15 @@ class CoordinatorCalls:
         """Lock that is held while a request to a coordinator is in flight."""
 
     def next_wait(self, wait_s: float) -> float:
-        """Return the delay before the next retry, in seconds, given the previous delay."""
+        """Return the delay in seconds before the next retry. `wait_s` is the delay before the
+        previous retry."""
         return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
 
     def at_most(
         self, api_key: int, version_max: int, coordinator: Coordinator | None = None
     ) -> Callable[[], Awaitable[int]]:
-        """Return a function that finds the version to use for an API: the highest version that
-        client and coordinator support, but not above `version_max`."""
+        """Return a function that selects the version of an API: the highest version that both
+        client and coordinator support, but at most `version_max`."""
 
         async def version() -> int:
             return min(await (coordinator or self.coordinator).version_of(api_key), version_max)
@@ -76,7 +79,7 @@ class CoordinatorCalls:
         return version
 
     async def end(self, deadline: float, *, is_commit: bool) -> CoordinatorAnswer:
-        """Commit or abort the open transaction.  Returns the coordinator's last response, and its
+        """Commit or abort the open transaction. Returns the coordinator's last response, with its
         meaning."""
         assert self.flow.identity is not None
         producer_id, epoch = self.flow.identity
@@ -105,9 +108,9 @@ class CoordinatorCalls:
         coordinator: Coordinator | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> CoordinatorAnswer:
-        """Send a request, and repeat it until a response needs no retry, or until the deadline.
+        """Send a request, and repeat it until a response needs no retry or the deadline has passed.
 
-        No further attempt is made once `is_wanted` returns False.
+        After `is_wanted` has returned False, the request is not sent again.
         """
         asked = coordinator or self.coordinator
         wait_s = FIRST_RETRY_S
@@ -161,8 +164,8 @@ class CoordinatorCalls:
 
 
 async def version_of(coordinator: Coordinator, api_key: int) -> int:
-    """Return the highest version of an API that client and coordinator support, or -1 if the
-    coordinator does not support the API."""
+    """Return the highest version of an API that both client and coordinator support. Returns -1 if
+    the coordinator does not support the API."""
     try:
         return await coordinator.version_of(api_key)
     except RefusedError as error:

@@ -1,9 +1,9 @@
 """Transactions that one process prepares and another process completes.
 
-All records and offsets of a prepared transaction are at the brokers, and the transaction is still
-open.  It is aborted if it is not completed within its `transaction.timeout.ms`, or if another
-producer with its transactional id is opened before that.  Any process can complete it with the
-result of `prepare`.
+All records and offsets of a prepared transaction are stored at the brokers, and the transaction is
+still open. It is aborted if it is not completed within its `transaction.timeout.ms`, or if another
+producer with its transactional id is opened. Any process can complete the transaction with the
+object that `prepare` has returned.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,22 +27,21 @@ from ottla.model.errors import RefusedError
 from ottla.model.settings.client import ProducerConfig
 
 AT_ONCE = 16
-"""Maximum number of transactions that are completed concurrently, each on its own connection. With
-a smaller number, many transactions take longer; with a larger number, many connections are opened
-at once.
-"""
+"""Maximum number of transactions that are completed at the same time, each over its own connection.
+With a smaller number, many transactions take longer. With a larger number, many connections are
+opened at once."""
 
 
 class PreparedTransaction(NamedTuple):
-    """The properties of a prepared transaction that another process needs to complete it. The
-    object can be pickled."""
+    """Description of a prepared transaction, with which another process can complete it. The object
+    can be pickled."""
 
     transactional_id: str
-    """The producer's `transactional.id`."""
+    """The `transactional.id` of the producer that has prepared the transaction."""
     identity: ProducerIdentity
     """Producer id and producer epoch of the transaction."""
     protocol: TransactionProtocol
-    """Protocol of the transaction, by which partitions were added to it."""
+    """Protocol by which partitions were added to the transaction."""
 
 
 async def complete_transactions(
@@ -52,13 +51,13 @@ async def complete_transactions(
     *,
     is_commit: bool,
 ) -> None:
-    """Commit or abort prepared transactions.  Repeating a call has no further effect.
+    """Commit or abort prepared transactions. The call is idempotent.
 
-    The transactions are independent: the call completes all transactions that it can, and then
-    raises the first error.  A commit raises TransactionAbortedError or ProducerFencedError if the
-    transaction was aborted by a later producer with its transactional id, or by its timeout.  It
-    raises TransactionOutcomeUnknownError if the coordinator does not respond within `max.block.ms`.
-    An abort raises RefusedError if the coordinator does not respond.
+    The transactions are independent of each other. The call completes as many of them as it can,
+    and then raises the first error. A commit raises TransactionAbortedError or ProducerFencedError
+    if the transaction was aborted by a later producer with its transactional id, or by its timeout.
+    It raises TransactionOutcomeUnknownError if the coordinator does not respond within
+    `max.block.ms`. An abort raises RefusedError if the coordinator does not respond.
     """
     config = config or ProducerConfig()
     limiter = trio.CapacityLimiter(AT_ONCE)

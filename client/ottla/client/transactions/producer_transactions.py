@@ -1,9 +1,9 @@
-"""The transactions of one producer: requests to their coordinator, and to the coordinators of
-groups.
+"""The transactions of one producer: requests to the transaction coordinator and to group
+coordinators.
 
-This module makes no decisions: `transaction_flow` selects requests and interprets responses.  Only
-one request to the coordinator is in flight at a time, so that nothing is added to a transaction
-that was already ended.
+This module makes no decisions: `transaction_flow` selects the requests and interprets the
+responses. Only one request to the transaction coordinator is in flight at a time, so that no
+request adds anything to a transaction that has already ended.
 """
 
 import math
@@ -76,10 +76,10 @@ R = TypeVar("R", bound=Message)
 
 TRANSACTION_VERSION = "transaction.version"
 END_BOUND_S = 10.0
-"""Maximum time in seconds that an abort, or a cancelled commit, delays the end of the transaction's
-`async with` block.
+"""Maximum time in seconds by which an abort, or a cancelled commit, delays the end of the
+transaction's `async with` block.
 
-With a smaller value, more transactions are left open until the next epoch or their timeout ends
+With a smaller value, more transactions stay open until a new producer epoch or their timeout ends
 them. With a larger value, a cancelled task takes longer to end.
 """
 EPOCHS_FROM = 3
@@ -91,7 +91,8 @@ NO_OFFSETS_VERSION_MAX = TXN_OFFSET_COMMIT_ADDS_FROM - 1
 class ProducerTransaction:
     """An open transaction of a producer.
 
-    The producer's `send` adds records to it, and `send_offsets` adds committed offsets.
+    Records that the application passes to the producer's `send` belong to the transaction.
+    `send_offsets` adds offsets of a consumer group to it.
     """
 
     def __init__(self, transactions: "ProducerTransactions") -> None:
@@ -110,8 +111,8 @@ class ProducerTransaction:
         await self._transactions.send_offsets(self, offsets, group)
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Deliver all records, but leave the transaction open for `complete_transactions` in any
-        process.
+        """Deliver all records, but leave the transaction open. Any process can then end it with
+        `complete_transactions`.
 
         The transaction's `async with` block then neither commits nor aborts the transaction at its
         end, but still aborts it if the block raises an error. The producer cannot start another
@@ -140,14 +141,15 @@ class ProducerTransactions:
         """Time of the last request for API versions and features, in seconds of trio's clock."""
         self._coordinators: dict[str, Coordinator] = {}
         self.wake: Callable[[], None] = lambda: None
-        """Function to call when batches may be sent, or have failed."""
+        """Function that is called when batches may be sent, or have failed."""
 
     @property
     def _block_s(self) -> float:
         return self._config.block_ms_max / 1_000
 
     async def run(self) -> NoReturn:
-        """Add partitions to the open transaction as records are sent to them, until cancelled."""
+        """Add partitions to the open transaction when records are sent to them. Runs until
+        cancelled."""
         while True:
             await self._wake_up.wait()
             while wanted := self._wanted():
@@ -161,9 +163,10 @@ class ProducerTransactions:
     # Start.
 
     async def initialise(self) -> None:
-        """Take over the transactional id.
+        """Request the producer id and epoch of the transactional id.
 
-        This fences earlier producers with the same id, and ends their open transaction.
+        This fences earlier producers with the same transactional id, and ends their open
+        transaction.
         """
         deadline = trio.current_time() + self._block_s
         self._looked_at_s = trio.current_time()
@@ -171,8 +174,8 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[ProducerTransaction]:
-        """Begin a transaction and yield it. The transaction is committed at the end of the caller's
-        `async with` block, or aborted if the block raises an error."""
+        """Begin a transaction and yield it. At the end of the caller's `async with` block, the
+        transaction is committed. If the block raises an error, it is aborted."""
         if self._is_busy:
             raise RefusedError(
                 ErrorCode.INVALID_TXN_STATE, "the producer's previous transaction is still open"
@@ -390,8 +393,8 @@ class ProducerTransactions:
     # End.
 
     async def prepare(self, transaction: ProducerTransaction) -> PreparedTransaction | None:
-        """Deliver all records of the open transaction, and leave its end to
-        `complete_transactions`. Returns the prepared transaction, or None if nothing was sent."""
+        """Deliver all records of the open transaction, which `complete_transactions` will end.
+        Returns the prepared transaction, or None if nothing was sent."""
         if self._open is not transaction or self.flow.stage is TransactionStage.PREPARED:
             raise self.gathered.refusal or outside()
         await self._deliver_all()
@@ -529,8 +532,9 @@ def _code_of(error: BaseException) -> ErrorCode:
 async def open_transactions(
     cluster: Cluster, config: ProducerConfig
 ) -> AsyncIterator[ProducerTransactions]:
-    """Take over a transactional id, and yield its transactions. The connections to coordinators are
-    closed at the end of the caller's `async with` block."""
+    """Initialise a transactional id, which fences earlier producers with this id, and yield its
+    transactions. The connections to coordinators are closed at the end of the caller's `async with`
+    block."""
     async with AsyncExitStack() as stack:
         transactions = ProducerTransactions(cluster, config)
         stack.push_async_callback(transactions.aclose)

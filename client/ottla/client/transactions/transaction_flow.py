@@ -1,6 +1,6 @@
-"""State machine of a producer's transactions, and the meaning of coordinators' responses for it.
+"""State machine of a producer's transactions, and the meanings of coordinators' responses.
 
-Pure. There are two protocols; each transaction uses the one that applies at its start. With
+Pure. There are two protocols. The protocol of a transaction is selected at its start. With
 EXPLICIT (transaction.version 0 and 1), each partition and group is added at the coordinator before
 the first write to it, and the epoch stays the same from one transaction to the next. With IMPLICIT
 (KIP-890), the write itself adds the partition, and the response to EndTxn contains the producer id
@@ -24,18 +24,17 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
 
 IMPLICIT_FROM_LEVEL = 2
-"""First level of the feature transaction.version at which a write itself adds its partition
-(KIP-890)."""
+"""First level of the feature transaction.version at which a write itself adds its partition to the
+transaction (KIP-890)."""
 PRODUCE_ADDS_FROM = 12
 TXN_OFFSET_COMMIT_ADDS_FROM = 5
 END_TXN_BUMPS_FROM = 5
 ADD_PARTITIONS_VERSION_MAX = 3
-"""Highest version of AddPartitionsToTxn that clients use.  Brokers use later versions among
-themselves."""
+"""Highest version of AddPartitionsToTxn that clients use. Only brokers send later versions."""
 
 
 class ProducerFencedError(RefusedError):
-    """Another producer has taken over the transactional id, or the coordinator has ended the
+    """Another producer has started to use the transactional id, or the coordinator has ended the
     transaction.
 
     This error is permanent: the producer sends no further requests.
@@ -48,15 +47,16 @@ class TransactionAbortedError(RefusedError):
 
 
 class TransactionOutcomeUnknownError(RefusedError):
-    """The outcome of a commit is unknown.  This error is permanent for the producer.
+    """It is not known whether the transaction was committed. The producer cannot be used any
+    longer.
 
-    The application may open another producer with the transactional id.  The committed offsets of
-    the group show whether the transaction was committed.
+    The application may open another producer with the transactional id. The committed offsets of
+    the consumer group show whether the transaction was committed.
     """
 
 
 class TransactionProtocol(Enum):
-    """The protocol by which partitions are added to a transaction."""
+    """Protocol by which partitions are added to a transaction: EXPLICIT or IMPLICIT."""
 
     EXPLICIT = auto()
     IMPLICIT = auto()
@@ -66,11 +66,12 @@ class TransactionStage(Enum):
     """Stage of a producer's current transaction."""
 
     UNIDENTIFIED = auto()
-    """The producer has to request a producer id and epoch, or a new epoch, from the coordinator."""
+    """The producer has to request a producer id and epoch, or a new epoch, from the transaction
+    coordinator."""
     READY = auto()
     OPEN = auto()
     DOOMED = auto()
-    """A part of the transaction has failed, so that it can only be aborted."""
+    """A part of the transaction has failed. The transaction can only be aborted."""
     PREPARED = auto()
     """All records and offsets of the transaction are at the brokers. Another process completes the
     transaction, or this one aborts it."""
@@ -80,7 +81,7 @@ class TransactionStage(Enum):
 
 
 class TransactionCall(Enum):
-    """Kind of a request to a coordinator."""
+    """Kind of request that a transactional producer sends to a coordinator."""
 
     INITIALISE = auto()
     ADD = auto()
@@ -90,8 +91,8 @@ class TransactionCall(Enum):
 
 
 class ResponseMeaning(Enum):
-    """Meaning of a coordinator's response. If the response has several meanings, the one with the
-    highest value applies."""
+    """Meaning of a coordinator's response for the transaction. If several meanings apply, the one
+    with the highest value counts."""
 
     DONE = 0
     RETRY = 1
@@ -120,8 +121,8 @@ NEXT_STAGES: dict[TransactionStage, frozenset[TransactionStage]] = {
 C = TransactionCall
 E = ErrorCode
 FENCING = frozenset({E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH})
-"""Error codes of a fenced producer.  INVALID_PRODUCER_EPOCH is the name in old versions of
-responses."""
+"""Error codes which mean that the producer is fenced. Old versions of responses contain
+INVALID_PRODUCER_EPOCH."""
 OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
     C.INITIALISE: ResponseMeaning.FATAL,
     C.ADD: ResponseMeaning.ABORT,
@@ -129,7 +130,8 @@ OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
     C.COMMIT: ResponseMeaning.UNKNOWN,
     C.ABORT: ResponseMeaning.IDENTIFY,
 }
-"""Meaning of an error code that is neither retriable nor in `VERDICTS`, by kind of request."""
+"""Meaning of error codes that are neither retriable nor listed in `VERDICTS`, by kind of
+request."""
 VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
     # For a partition of a group, the epoch is stale.  The response to the abort shows whether the
     # producer is fenced.
@@ -149,7 +151,7 @@ VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
 
 
 def verdict_of(call: TransactionCall, code: int) -> ResponseMeaning:
-    """Return the meaning of an error code in the response to a request of this kind."""
+    """Return the meaning of an error code in the response to a request of kind `call`."""
     row = row_of(code)
     if code == E.NONE:
         return ResponseMeaning.DONE
@@ -164,7 +166,8 @@ def verdict_of(call: TransactionCall, code: int) -> ResponseMeaning:
 def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
     """Return the most severe of the error codes of several partitions.
 
-    OPERATION_NOT_ATTEMPTED is ignored if the code of another partition explains it.
+    OPERATION_NOT_ATTEMPTED is ignored if another partition has an error code, because that error is
+    the reason.
     """
     found = {row_of(code).code for code in codes}
     reasons = found - {E.OPERATION_NOT_ATTEMPTED} or found
@@ -176,8 +179,8 @@ def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
 def protocol_for(
     feature_level: int, *, produce: int, txn_offset_commit: int, end_txn: int
 ) -> TransactionProtocol:
-    """Return the protocol of the next transaction, given the level of the feature
-    transaction.version and the API versions that client and brokers have in common.
+    """Return the protocol for the next transaction. It depends on the level of the feature
+    transaction.version, and on the API versions that client and brokers have in common.
 
     A client that is limited to old versions of one of these APIs must not use new versions of the
     other APIs.
@@ -192,16 +195,18 @@ def protocol_for(
 
 
 class TransactionFlow:
-    """The state machine of one producer's transactions."""
+    """State machine of one producer's transactions."""
 
     def __init__(self) -> None:
         self.stage = TransactionStage.UNIDENTIFIED
         self.identity: ProducerIdentity | None = None
         self.protocol = TransactionProtocol.EXPLICIT
         self.final: RefusedError | None = None
-        """Reason why the producer cannot start another transaction, or None if it can."""
+        """Permanent error because of which the producer cannot start another transaction, or
+        None."""
         self.must_end = False
-        """True if the coordinator may know the transaction, so that it must be ended there."""
+        """True if the coordinator may know the transaction. The producer must then commit or abort
+        it there."""
         self.number = 0
         """Number of transactions started so far."""
         self._has_used_identity = False
@@ -215,15 +220,15 @@ class TransactionFlow:
     # Between transactions.
 
     def must_identify(self, protocol: TransactionProtocol) -> bool:
-        """Return whether a new producer epoch must be requested before a transaction of this
-        protocol can start."""
+        """Return whether the producer must request a new epoch before it can start a transaction of
+        this protocol."""
         if self.stage is TransactionStage.UNIDENTIFIED:
             return True
         assert self.stage is TransactionStage.READY
         return self._has_used_identity and protocol is not self.protocol
 
     def identify(self, identity: ProducerIdentity) -> None:
-        """Continue under a new producer id and epoch."""
+        """Use a new producer id and epoch for the next transactions."""
         if self.stage is TransactionStage.READY:
             self._move(TransactionStage.UNIDENTIFIED)
         self._move(TransactionStage.READY)
@@ -231,7 +236,7 @@ class TransactionFlow:
         self._has_used_identity = False
 
     def begin(self, protocol: TransactionProtocol) -> None:
-        """Start a transaction."""
+        """Start a transaction, which uses the given protocol."""
         assert not self.must_identify(protocol)
         self._move(TransactionStage.OPEN)
         self.number += 1
@@ -245,15 +250,15 @@ class TransactionFlow:
     # In a transaction.
 
     def want(self, at: TopicPartition) -> bool:
-        """Record that a partition has records to send. Returns True if it must first be added to
-        the transaction at the coordinator."""
+        """Record that a partition has records to send. Returns True if the coordinator must first
+        add the partition to the transaction."""
         if self.protocol is TransactionProtocol.IMPLICIT or at in self._added:
             return False
         self._wanted[at] = None
         return True
 
     def wanted(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that have to be added to the transaction now."""
+        """Return the partitions that the coordinator still has to add to the transaction."""
         return tuple(self._wanted) if self.stage is TransactionStage.OPEN else ()
 
     def admits(self, at: TopicPartition) -> bool:
@@ -261,12 +266,11 @@ class TransactionFlow:
         return self.protocol is TransactionProtocol.IMPLICIT or at in self._added
 
     def on_sent(self) -> None:
-        """Record that a request was sent that may have made the transaction known to the
-        coordinator."""
+        """Record that a request was sent after which the coordinator may know the transaction."""
         self.must_end = True
 
     def on_lost(self) -> None:
-        """Record that the response to a request was lost, so that the request may still arrive
+        """Record that the response to a request was lost. The request itself may still arrive
         late."""
         self._has_late_requests = True
         self._has_lost_commit |= self.stage is TransactionStage.COMMITTING
@@ -278,7 +282,8 @@ class TransactionFlow:
             self._added.add(at)
 
     def must_add_group(self, group_id: str) -> bool:
-        """Return whether a group must be added to the transaction before its offsets are sent."""
+        """Return whether the coordinator must add a group to the transaction before the group's
+        offsets are sent."""
         return self.protocol is TransactionProtocol.EXPLICIT and group_id not in self._groups
 
     def add_group(self, group_id: str) -> None:
@@ -286,14 +291,14 @@ class TransactionFlow:
         self._groups.add(group_id)
 
     def require_abort(self) -> None:
-        """Allow only an abort of the transaction from now on."""
+        """Make an abort the only possible end of the transaction."""
         if self.stage is TransactionStage.OPEN:
             self._move(TransactionStage.DOOMED)
 
     # End.
 
     def prepare(self) -> None:
-        """Accept no further records, and leave the end of the transaction to another process."""
+        """Accept no further records. Another process will end the transaction."""
         self._move(TransactionStage.PREPARED)
 
     def take_over(self, identity: ProducerIdentity, protocol: TransactionProtocol) -> None:
@@ -305,11 +310,12 @@ class TransactionFlow:
         self.must_end = True
 
     def begin_commit(self) -> None:
-        """Accept no further records, and start to commit."""
+        """Accept no further records, and start to commit the transaction."""
         self._move(TransactionStage.COMMITTING)
 
     def commit_verdict(self, verdict: ResponseMeaning) -> ResponseMeaning:
-        """Return the meaning of the last response to the commit, taking all attempts into account.
+        """Return the meaning of the last response to a commit, taking its earlier attempts into
+        account.
 
         If the response to an earlier attempt was lost, a refusal may only mean that the transaction
         is already committed.
@@ -318,13 +324,13 @@ class TransactionFlow:
         return ResponseMeaning.UNKNOWN if is_refused and self._has_lost_commit else verdict
 
     def begin_abort(self) -> None:
-        """Accept no further records, and start to abort."""
+        """Accept no further records, and start to abort the transaction."""
         self._move(TransactionStage.ABORTING)
 
     def on_ended(self, identity: ProducerIdentity | None) -> bool:
-        """Process the end of the transaction.  Returns True if the producer has a new epoch.
+        """Record that the transaction has ended. Returns True if the producer has a new epoch.
 
-        `identity` is the producer id and epoch in the EndTxn response.  It is None if the response
+        `identity` is the producer id and epoch in the EndTxn response. It is None if the response
         contains none, or if no request was sent.
         """
         is_abort = self.stage is TransactionStage.ABORTING
@@ -344,15 +350,16 @@ class TransactionFlow:
         return True
 
     def give_up(self) -> None:
-        """Give up an abort: the coordinator did not respond, or does not know the transaction.
+        """Stop trying to abort the transaction, because the coordinator does not respond or does
+        not know the transaction.
 
-        The next epoch ends the transaction.
+        The next producer epoch ends the transaction.
         """
         assert self.stage is TransactionStage.ABORTING
         self._move(TransactionStage.UNIDENTIFIED)
 
     def end_for_good(self, why: RefusedError) -> None:
-        """Refuse all further transactions of this producer, for the reason `why`."""
+        """Refuse all further transactions of this producer with the error `why`."""
         if self.stage is not TransactionStage.FINAL:
             self._move(TransactionStage.FINAL)
             self.final = why

@@ -18,7 +18,7 @@ from ottla.wire.messages.txn_offset_commit_response import TxnOffsetCommitRespon
 
 
 def topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
-    """Return partitions as topics of an AddPartitionsToTxn request."""
+    """Convert partitions to the topics of an AddPartitionsToTxn request."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for at in partitions:
         topic = topics.setdefault(at.topic, AddPartitionsToTxnTopic(name=at.topic))
@@ -29,7 +29,7 @@ def topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToT
 def topics_to_commit(
     offsets: Mapping[TopicPartition, int | Committed],
 ) -> list[TxnOffsetCommitRequestTopic]:
-    """Return committed offsets as topics of a TxnOffsetCommit request."""
+    """Convert offsets by partition to the topics of a TxnOffsetCommit request."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for at, offset in offsets.items():
         one = offset if isinstance(offset, Committed) else Committed(Offset(offset))
@@ -46,7 +46,8 @@ def topics_to_commit(
 
 
 def codes_of(answer: Message) -> Iterable[int]:
-    """Return the error codes in a response: a single code, or one for each partition."""
+    """Return the error codes in a response. It contains either a single code or one for each
+    partition."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         return [
             one.partition_error_code

@@ -1,8 +1,10 @@
-"""The buffered records of one transaction at a time, by partition.
+"""Buffered records of a transactional producer, by partition. They all belong to the open
+transaction.
 
 Pure. This is an accumulator whose batches are transactional. With the protocol EXPLICIT, batches
-wait until the coordinator has added their partition. The first record that is not delivered makes a
-commit impossible, and all waiting records fail with it. Invariants, in addition to the invariants
+wait until the coordinator has added their partition. If a record cannot be delivered, the
+transaction cannot be committed, and all waiting records fail as well. Invariants, in addition to
+the invariants
 of `accumulator` and `transaction_flow`:
 - NothingOutside: no record is accepted outside of a transaction.
 """
@@ -25,7 +27,7 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 
 def outside() -> RefusedError:
-    """Return the error for a record that is sent outside of a transaction."""
+    """Return the error for a record that the application sends outside of a transaction."""
     return RefusedError(
         ErrorCode.INVALID_TXN_STATE,
         "a producer with a transactional.id sends within `async with producer.transaction():`",
@@ -33,7 +35,7 @@ def outside() -> RefusedError:
 
 
 class TransactionalAccumulator(Accumulator):
-    """The buffered batches of a producer with a transactional id, by partition."""
+    """Buffered batches of a producer with a transactional id, by partition."""
 
     is_transactional = True
 
@@ -48,13 +50,13 @@ class TransactionalAccumulator(Accumulator):
 
     @property
     def is_identity_due(self) -> bool:
-        """Always False: a producer keeps its epoch during a transaction, and requests a new epoch
-        only between transactions."""
+        """Always False. A transactional producer keeps its epoch during a transaction, and requests
+        a new epoch only between transactions."""
         return False
 
     @property
     def has_open(self) -> bool:
-        """True if a batch is not yet delivered or failed."""
+        """True if any batch is neither delivered nor failed."""
         return any(not queue.is_empty for queue in self._queues.values())
 
     def open(self) -> None:
@@ -65,11 +67,11 @@ class TransactionalAccumulator(Accumulator):
         self.produce_version_max = INT16_MAX if is_implicit else PRODUCE_ADDS_FROM - 1
 
     def close(self) -> None:
-        """Accept no further records.  Buffered records are still sent."""
+        """Accept no further records. Records that are already buffered are still sent."""
         self.refusal = outside()
 
     def require_abort(self, why: RefusedError) -> None:
-        """Fail all waiting records with the error `why`, and send no other records in this
+        """Fail all waiting records with the error `why`, and send no further records in this
         transaction."""
         if self.ended_by is None:
             self.ended_by = why
@@ -91,7 +93,7 @@ class TransactionalAccumulator(Accumulator):
         now_ms: int,
     ) -> tuple[ProducerBatch, bool]:
         """Buffer one record, and request that its partition is added to the transaction. Returns
-        its batch, and True if the batch is new."""
+        the record's batch, and True if the batch is new."""
         found = super().append(partition, timestamp_ms, key, value, headers, now_ms)
         if self._flow.want(partition):
             self._on_wanted()
@@ -102,8 +104,7 @@ class TransactionalAccumulator(Accumulator):
     ) -> bool:
         """Buffer as many records of a run as fit into one batch.
 
-        Requests that their partition is added to the transaction, and returns True if the batch is
-        new.
+        Requests that their partition is added to the transaction. Returns True if the batch is new.
         """
         is_new = super().extend(partition, timestamp_ms, run, now_ms)
         if self._flow.want(partition):
@@ -111,8 +112,8 @@ class TransactionalAccumulator(Accumulator):
         return is_new
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Move batches that are ready from waiting to in flight, and return them.  From then on,
-        the transaction has to be ended at the coordinator."""
+        """Mark batches that are ready as in flight, and return them. From then on, the transaction
+        must be ended at the coordinator."""
         taken = super().drain(partitions, now_ms)
         if taken:
             self._flow.on_sent()
