@@ -65,9 +65,9 @@ async def open_admin(
     """Open and yield an admin client, which is closed at the end of the caller's `async with`
     block.
 
-    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
-    9092. `config` is an alternative to all further arguments; TypeError is raised if both are
-    given. With `enable_metrics_push`, the client reports its
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
+    9092. `config` is an alternative to all further arguments. Raises TypeError if both are given.
+    With `enable_metrics_push`, the client reports its
     own metrics to the cluster if the cluster collects them (KIP-714).
     """
     recovery = DEFAULT_RECOVERY

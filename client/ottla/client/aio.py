@@ -1,9 +1,9 @@
 """The clients of `ottla.client` for asyncio programs.
 
-`from ottla.client.aio import open_producer, open_consumer, open_admin`. All clients of an asyncio
-loop share one background thread, in which the trio client runs. Names, settings, results and errors
-are those of `ottla.client`. Methods and properties that are synchronous in `ottla.client` are
-coroutines here.
+Import them with `from ottla.client.aio import open_producer, open_consumer, open_admin`. All
+clients of an asyncio event loop share one background thread, in which the trio client runs. Names,
+settings, results and errors are those of `ottla.client`. Methods and properties that are
+synchronous in `ottla.client` are coroutines here.
 
 If a task is cancelled, its call is cancelled as well. The cancelled call returns only after it has
 stopped in the background thread. Records that a cancelled `poll` had already fetched are returned

@@ -21,8 +21,8 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import NO_EPOCH, Offset, TopicPartition
 
 RECORDS_PER_TURN = 64
-"""Number of records that the async iterator returns before it yields to other tasks. A smaller
-number yields more often; a larger number delays other tasks."""
+"""Number of records that the async iterator returns before it yields to other tasks. With a smaller
+number, the iterator yields more often. A larger number delays other tasks."""
 
 
 class AioConsumer(Bridge[Consumer], CallsOfOthers):
@@ -165,8 +165,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Continue reading a partition at an offset.
 
-        `leader_epoch` is the leader epoch of the record before that offset; it allows the consumer
-        to detect a truncated log.
+        `leader_epoch` is the leader epoch of the record before that offset. With it, the consumer
+        can detect that the log was truncated.
         """
         await self._act(lambda consumer: consumer.seek(at, offset, leader_epoch))
 

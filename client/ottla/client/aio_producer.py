@@ -38,10 +38,11 @@ from ottla.wire.batch_builder import EncodedHeaders, Headers
 
 SENDS_PER_TURN = 64
 """Number of records that a task may send before `send` yields to other tasks of the asyncio event
-loop. A smaller number yields more often; a larger number delays other tasks."""
+loop. With a smaller number, tasks yield more often. A larger number delays other tasks."""
 TAKES_PER_TURN = 64
 """Number of records that the trio producer accepts from the outbox before other tasks of trio's
-event loop run. A smaller number yields more often; a larger number delays other tasks."""
+event loop run. With a smaller number, the other tasks run more often. A larger number delays them.
+"""
 
 
 class WaitingRecord(NamedTuple):

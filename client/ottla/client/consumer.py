@@ -61,8 +61,8 @@ provider."""
 T = TypeVar("T")
 
 RECORDS_PER_LOOK = 64
-"""Number of records that the async iterator returns before it yields to other tasks. A smaller
-number yields more often; a larger number delays other tasks."""
+"""Number of records that the async iterator returns before it yields to other tasks. With a smaller
+number, the iterator yields more often. A larger number delays other tasks."""
 
 
 class Consumer(ReportingClient, CallsOfOthers):
@@ -211,8 +211,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Continue reading a partition at an offset.
 
-        `leader_epoch` is the leader epoch of the record before that offset; it allows the consumer
-        to detect a truncated log.
+        `leader_epoch` is the leader epoch of the record before that offset. With it, the consumer
+        can detect that the log was truncated.
         """
         if offset < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
@@ -729,7 +729,7 @@ async def open_consumer(
 ) -> AsyncIterator[Consumer]:
     """Open and yield a consumer, which is closed at the end of the caller's `async with` block.
 
-    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
     9092. No request is sent before the first assignment. A member leaves its group when the
     consumer is closed. With automatic commits, processed records are committed first, unless the
     block ended with an error.

@@ -618,7 +618,7 @@ async def open_producer(
 ) -> AsyncIterator[Producer]:
     """Open and yield a producer, which is closed at the end of the caller's `async with` block.
 
-    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
     9092. No request is sent before the first record. If the producer has a `transactional.id`,
     opening it first fences earlier producers with that id, within `max.block.ms`.
 

@@ -552,7 +552,7 @@ async def open_share_consumer(
     """Open and yield a share consumer, which is closed at the end of the caller's `async with`
     block.
 
-    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`; the default port is
+    `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
     9092. The consumer joins its group when `subscribe` is called. When it is closed, it sends all
     acknowledgements, releases all other locked records, and leaves the group.
     """

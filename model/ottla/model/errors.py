@@ -528,7 +528,8 @@ class ProtocolError(OttlaError):
     """A peer sent bytes that violate the protocol.
 
     The usual cause is a client, a proxy or a port scanner that speaks another protocol. The
-    connection is closed; no other connection is affected. `where` names the field or the rule.
+    connection is closed, and no other connection is affected. `where` names the field or the rule
+    that is violated.
     """
 
     def __init__(self, where: str) -> None:
@@ -554,7 +555,7 @@ def shortened(text: str, chars_max: int = REFUSAL_CHARS_MAX) -> str:
 class RefusedError(OttlaError):
     """Refusal of a well-formed request, with one of Kafka's error codes.
 
-    `code` is a row of `ERRORS`. `message` is one sentence for the person who sent the request; its
+    `code` is a row of `ERRORS`. `message` is one sentence for the person who sent the request. Its
     default is the meaning of the code. The length of the message is limited, because it may quote
     an untrusted request.
     """
@@ -598,8 +599,8 @@ class ConfigError(OttlaError):
         self.setting = setting
         """Kafka's key of the setting, or the command-line option."""
         self.problem = problem
-        """Description of the wrong value and of the values that are allowed, as the second part of
-        a sentence."""
+        """Description of the wrong value and of the allowed values. Together with the name of the
+        setting, it forms a sentence."""
 
 
 assert len(ERRORS) == len(ROWS) == len(ErrorCode)

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
 NodeId = NewType("NodeId", int)
-"""The id of a broker or a controller; the two sets never overlap in one cluster."""
+"""Id of a broker or a controller. In one cluster, a broker and a controller never have the same id,
+unless they are the same process."""
 
 Offset = NewType("Offset", int)
 """A logical position in a log, as an int64 that increases by one per record. Ranges are half-open:

@@ -47,7 +47,7 @@ FRAME_BYTES_PER_SECOND_MIN = 512 * KIB
 """Minimum rate, in bytes per second, at which a request must arrive.
 
 A request may take 30 s from its first byte, and 2 s more for each MiB of the size that it
-announces; a request of 100 MiB may take 230 s. Kafka's producers time out after
+announces. A request of 100 MiB may therefore take 230 s. Kafka's producers time out after
 `request.timeout.ms`, 30 s. A larger rate closes the connections of producers behind slow lines.
 With a smaller rate, any client can occupy memory for longer.
 """

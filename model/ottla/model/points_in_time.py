@@ -1,4 +1,5 @@
-"""Parses points in time in the forms that people write on a command line or in a form. Pure."""
+"""Parser of points in time, in the forms that people write on a command line or in a web form.
+Pure."""
 
 import re
 from datetime import UTC, datetime
@@ -7,14 +8,16 @@ from ottla.model.errors import ConfigError
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 TEXT_CHARS_MAX = 40
-"""Maximum length of a number in characters. Python refuses to convert much longer numbers."""
+"""Maximum length of a number, in characters. Python refuses to convert numbers that are much
+longer."""
 
 
 def parse_time(option: str, text: str, now_ms: int) -> int:
     """Parse a point in time. Returns milliseconds since 1970.
 
-    The text is one of: a date; a date and time (UTC if no zone is given, as in Kafka's tools); a
-    duration before now; milliseconds since 1970. Raises ConfigError if it is none of these.
+    The text is a date, a date and time (in UTC if no zone is given, as in Kafka's tools), a
+    duration before now, or a number of milliseconds since 1970. Raises ConfigError for any other
+    text.
     """
     if len(text) <= TEXT_CHARS_MAX and text.isascii() and text.isdecimal():
         return int(text)

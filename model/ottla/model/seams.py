@@ -30,7 +30,7 @@ class Rng(Protocol):
         ...
 
     def below(self, bound: int) -> int:
-        """Return an integer in `[0, bound)`; `bound` is at least 1."""
+        """Return a random integer in `[0, bound)`. `bound` is at least 1."""
         ...
 
     def uuid(self) -> UUID:

@@ -175,7 +175,8 @@ class ConfigCalls(AdminCalls):
     ) -> None:
         """Change some settings of a resource and leave its other settings unchanged.
 
-        Either all changes are made or none. With `is_rehearsal`, the changes are only validated.
+        Either all changes are made or none. With `is_rehearsal`, the broker only validates the
+        changes.
         """
 
         async def attempt() -> None:
@@ -249,9 +250,10 @@ class ConfigCalls(AdminCalls):
     async def alter_topic_configs(
         self, topic: str, changes: Mapping[str, ConfigChange], *, is_rehearsal: bool = False
     ) -> None:
-        """Change some settings of a topic.  The value None restores the default of a setting.
+        """Change settings of a topic. The other settings keep their values. The value None restores
+        the default of a setting.
 
-        With `is_rehearsal`, the changes are only validated.
+        With `is_rehearsal`, the cluster only validates the changes.
         """
         resource = ConfigResource(ConfigKind.TOPIC, topic)
         await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)
@@ -265,7 +267,7 @@ class ConfigCalls(AdminCalls):
     ) -> None:
         """Change dynamic settings of one broker, or of all brokers if `node` is None.
 
-        With `is_rehearsal`, the changes are only validated.
+        With `is_rehearsal`, the cluster only validates the changes.
         """
         resource = ConfigResource(ConfigKind.BROKER, "" if node is None else str(node))
         await self.alter_configs(resource, changes, is_rehearsal=is_rehearsal)

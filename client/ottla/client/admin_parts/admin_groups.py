@@ -56,7 +56,7 @@ class GroupType(Enum):
     SHARE = "share"
     """A share group (KIP-932), whose members consume partitions together."""
     STREAMS = "streams"
-    """A group of Kafka Streams (KIP-1071), whose coordinator assigns tasks."""
+    """A group of Kafka Streams (KIP-1071). Its coordinator assigns the tasks to the members."""
     UNKNOWN = ""
     """The broker is too old to report the type, or this client does not know the reported type."""
 

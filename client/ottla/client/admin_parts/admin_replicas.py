@@ -74,8 +74,8 @@ class ReplicaCalls(AdminCalls):
         """Elect the preferred replica of each partition as its leader.
 
         None for `partitions` means all partitions. With `is_unclean`, a replica that is not in sync
-        may become the leader; records that only other replicas had are lost. Returns the error code
-        of each partition: NONE, ELECTION_NOT_NEEDED or an error.
+        may become the leader. Records that only other replicas had are then lost. Returns the error
+        code of each partition: NONE, ELECTION_NOT_NEEDED or an error.
         """
         return _codes(await self.try_elect_leaders(partitions, is_unclean=is_unclean))
 

@@ -61,7 +61,7 @@ class ShareOffset:
 
     start_offset: int | None
     """Start offset: the lowest offset whose record may still be delivered. None if the group has
-    not read the partition yet; it will then start according to `share.auto.offset.reset`."""
+    not read the partition yet. It will then start according to `share.auto.offset.reset`."""
     leader_epoch: int
     """Epoch of the partition leader that last read the share group's state from the share
     coordinator."""
@@ -112,13 +112,13 @@ class ShareRecordState(IntEnum):
     """A member can acquire the records, now or later. Later means after a delay, after a back-off,
     or after another record with the same key is acknowledged."""
     ACQUIRED = 1
-    """A member has acquired the records."""
+    """A member has acquired the records and has not acknowledged them yet."""
     ACKNOWLEDGED = 2
-    """A member has accepted the records, and their state is being stored."""
+    """A member has accepted the records, and the broker is storing this state."""
     ARCHIVING = 3
     """The records are waiting until the broker has written them to the dead letter topic."""
     ARCHIVED = 4
-    """The records will not be delivered again, and their state is being stored."""
+    """The records will not be delivered again, and the broker is storing this state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +128,16 @@ class ShareRecordRange:
 
     first_offset: int
     last_offset: int
-    """Last offset, inclusive."""
+    """Last offset of the range, inclusive."""
     state: ShareRecordState
     delivery_count: int
     """Number of deliveries of each record so far."""
     member_id: str | None
-    """Member that has acquired the records, or None."""
+    """Id of the member that has acquired the records, or None."""
     lock_end_ms: int | None
     """Time in ms since 1970 at which the member's acquisition lock ends, or None."""
     is_being_stored: bool
-    """True if the state is not durable yet."""
+    """True if the broker has not stored the state durably yet."""
 
 
 class ShareGroupCalls(GroupCalls):
@@ -224,12 +224,14 @@ class ShareGroupCalls(GroupCalls):
         count_max: int = 1_000,
         has_waiting: bool = False,
     ) -> list[ShareRecordRange]:
-        """Return up to `count_max` ranges of the records in flight in one partition, from an offset
-        on: those that members have acquired, and those that wait for their dead letter.
+        """Return up to `count_max` ranges of records of a share group in one partition, from
+        `start_offset` on. They contain the records that members have acquired, and those that the
+        broker has not yet written to the dead letter topic.
 
-        With `has_waiting`, records that no member has acquired are included as far as the leader
-        has them in memory. The result is empty if no member fetches the partition. Raises
-        RefusedError(UNSUPPORTED_VERSION) if the brokers are not Ottla's or are older.
+        With `has_waiting`, the result also contains records that no member has acquired, as far as
+        the leader has them in memory. The result is empty if no member fetches the partition.
+        Raises RefusedError(UNSUPPORTED_VERSION) if the brokers are older, or are not brokers of
+        Ottla.
         """
         found: list[ShareRecordRange] = []
         next_offset: int | None = start_offset

@@ -25,12 +25,12 @@ from ottla.wire.messages.streams_group_describe_response import (
 
 
 class StreamsGroupCalls(ShareGroupCalls):
-    """The admin calls for groups of Kafka Streams."""
+    """Methods of the admin client for groups of Kafka Streams (KIP-1071)."""
 
     async def describe_streams_group(self, group_id: str) -> GroupDescription:
         """Return the state and the members of a streams group.
 
-        A member's assignment has the partitions of the input topics of its active tasks. Raises
+        The assignment of a member contains the input partitions of its active tasks. Raises
         RefusedError(GROUP_ID_NOT_FOUND) if there is no streams group with that id, and
         RefusedError(UNSUPPORTED_VERSION) if the coordinator does not support streams groups.
         """

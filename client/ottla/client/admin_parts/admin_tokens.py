@@ -78,8 +78,8 @@ class TokenCalls(AdminCalls):
         )
 
     async def describe_tokens(self, owners: Iterable[str] | None = None) -> list[TokenDescription]:
-        """Return delegation tokens that the calling user may see: those of `owners`, or all if
-        `owners` is None."""
+        """Return the delegation tokens of `owners` that the calling user may see. None for `owners`
+        means all owners."""
         rows = None
         if owners is not None:
             rows = [

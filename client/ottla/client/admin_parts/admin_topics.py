@@ -68,8 +68,8 @@ class PartitionDescription(NamedTuple):
     """Replicas that are not in sync and may be elected without loss (KIP-966).  None if the
     responding broker did not report them."""
     last_known_eligible: tuple[NodeId, ...] | None = None
-    """Former eligible replicas, which may lack records after an unclean stop.  None as for
-    `eligible`."""
+    """Replicas that were eligible leader replicas until an unclean stop, after which they may lack
+    records (KIP-966). None if the responding broker did not report them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +225,13 @@ class TopicCalls(AdminCalls):
     async def describe_topics(
         self, names: Iterable[str], *, partition_count_max: int = 2_000
     ) -> dict[str, TopicDescription | RefusedError]:
-        """Return topics with the leaders and replicas of their partitions, or the refusal of each
-        topic, by one request.
+        """Describe several topics by one request. Returns, for each topic, the leaders and replicas
+        of its partitions, or the RefusedError.
 
         With DescribeTopicPartitions (KIP-966), the partitions contain their eligible leader
         replicas, and at most `partition_count_max` partitions are returned, in order of the topics'
-        names. Topics after the last of these partitions are absent.  From brokers without that
-        request, all partitions are returned, without eligible leader replicas.
+        names. Topics after the last of these partitions are not in the result. Brokers that do not
+        support this request return all partitions, without eligible leader replicas.
         """
         wanted = sorted(set(names))
         if not wanted:
@@ -255,8 +255,9 @@ class TopicCalls(AdminCalls):
     async def list_topic_names(self) -> list[str]:
         """Return the sorted names of all topics, including internal topics.
 
-        Brokers with ListConfigResources (KIP-1142) return the names only, if the user may describe
-        the cluster's settings.  Other brokers return all partitions, too.
+        Brokers that support ListConfigResources (KIP-1142) return only the names, if the user may
+        describe the cluster's settings. Otherwise the response also contains all partitions, which
+        takes longer.
         """
         version = await self._cluster.version_of(ListConfigResourcesRequest.API_KEY)
         if version >= TYPES_OF_RESOURCES_FROM:

@@ -43,8 +43,9 @@ DIVERGENCE_FROM = 12
 broker can detect diverging logs (KIP-595)."""
 NO_VERSION = -1
 PATIENCE_MS = 10_000
-"""Time in ms that the client waits for a response to Fetch beyond `fetch.max.wait.ms`.  A smaller
-value drops connections to slow brokers; a larger value detects a hanging broker later."""
+"""Time in ms that the client waits for the response to a Fetch request, in addition to
+`fetch.max.wait.ms`. With a smaller value, the client drops connections to slow brokers. With a
+larger value, it detects a hanging broker later."""
 
 
 class PartitionRequest:

@@ -1,5 +1,5 @@
-"""Reads of partitions from given positions by single Fetch requests, without a consumer's sessions,
-background tasks and records fetched ahead.
+"""Functions that read partitions from given positions by single Fetch requests. Unlike a consumer,
+they use no fetch sessions and no background tasks, and do not fetch ahead.
 
 A program that shows or copies records uses them: the bytes of each response are bounded by its
 arguments, and nothing is committed or kept at the brokers.
@@ -30,18 +30,18 @@ WAIT_MS_MAX = 500
 
 @dataclass(slots=True)
 class ReadPosition:
-    """Read position in one partition, and the offset at which to stop."""
+    """Position from which a partition is read, and the offset at which reading stops."""
 
     topic: str
     partition: int
     offset: int
     end_offset: int | None
     leader: int = -1
-    """Broker from which the partition was last fetched, or -1 before the first fetch."""
+    """Id of the broker from which the partition was last fetched, or -1 before the first fetch."""
 
     @property
     def is_at_end(self) -> bool:
-        """True if the position has reached the offset at which to stop."""
+        """True if the position has reached the offset at which reading stops."""
         return self.end_offset is not None and self.offset >= self.end_offset
 
 
@@ -54,7 +54,8 @@ class ReadLimits:
     response_bytes: int = RESPONSE_BYTES_MAX
     """Maximum size of the response in bytes, apart from its first batch."""
     wait_ms: int = WAIT_MS_MAX
-    """Time in ms that a broker waits for a first record, if all partitions have the same leader."""
+    """Time in ms that a broker waits for the first record if there is none. Applies only if all
+    partitions have the same leader."""
 
 
 DEFAULT_LIMITS = ReadLimits()
@@ -67,8 +68,8 @@ async def fetch_once(
     decoder: RecordDecoder,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
-    """Fetch once from each leader, one after another. Returns the records by position, and a
-    retriable error code if one occurred."""
+    """Send one Fetch request to each leader, one after another. Returns the records by position,
+    and the last retriable error code of a partition, or 0 if there was none."""
     by_leader: dict[NodeId, list[ReadPosition]] = {}
     for position in positions:
         at = TopicPartition(position.topic, position.partition)
@@ -125,7 +126,7 @@ def records_of(
     decoder: RecordDecoder | None = None,
 ) -> list[ConsumerRecord]:
     """Return the complete records in a fetch response. An incomplete batch at the end of the
-    response is fetched again.
+    response is ignored; the next request fetches it again.
 
     Records of `aborted` transactions, each given as (producer id, first offset), are left out.
     """
@@ -152,8 +153,8 @@ def records_of(
 def wanted_of(
     records: Iterable[ConsumerRecord], position: ReadPosition
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records between the position and its end offset. If a record is at or after the end
-    offset, set the position to the end offset."""
+    """Yield those of the records that are between the position and its end offset. If a record is
+    at or after the end offset, set the position to the end offset."""
     for record in records:
         if position.end_offset is not None and record.offset >= position.end_offset:
             # Compaction may have removed the last records before the end, so the position is set

@@ -38,8 +38,8 @@ NO_RACKS: PartitionRacks = {}
 
 EXCHANGE_CANDIDATES_MAX = 100
 """Maximum number of partitions that are examined for one exchange between members. With a smaller
-number, more partitions stay outside the racks of their members. With a larger number, the time of a
-rebalance grows with the square of the number of partitions."""
+number, more partitions stay outside the racks of their members. With a larger number, a rebalance
+takes longer: its time grows with the square of the partition count."""
 
 
 class Assignor(Protocol):

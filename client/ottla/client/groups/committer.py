@@ -99,8 +99,8 @@ class CommitIdentity(Protocol):
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether the client should repeat a commit that the coordinator refused with this
-        code.
+        """Return whether the client should repeat a commit that the coordinator refused with the
+        error code `code`.
 
         Waits until this is known, for example until a rebalance has ended.
         """

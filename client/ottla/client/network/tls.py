@@ -30,7 +30,7 @@ RECEIVE_BYTES = 256 * KIB
 
 SEND_BYTES = 256 * KIB
 """Number of bytes that are encrypted before their TLS records are sent. A larger value uses more
-memory; a smaller value needs more calls."""
+memory. With a smaller value, more calls are needed."""
 
 RECORD_BYTES = 16 * KIB
 
@@ -72,8 +72,7 @@ REFUSALS = {
     "WRONG_VERSION_NUMBER": SPEAKS_NO_TLS,
     "HTTP_REQUEST": SPEAKS_NO_TLS,
 }
-"""Explanations of TLS errors for the user of a client, by the name of the TLS alert or OpenSSL
-error."""
+"""Explanations of TLS errors for users, by the name of the TLS alert or OpenSSL error."""
 NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN")
 
 

@@ -49,8 +49,8 @@ class TcpStream:
             await self._stream.send_all(memoryview(data)[count:])
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return received bytes, after yielding to other tasks. Waits for at least one byte;
-        returns b"" if the peer has closed its side."""
+        """Yield to other tasks, then wait for at least one byte and return the received bytes.
+        Returns b"" if the peer has closed its side."""
         sock = self.socket
         while True:
             number = sock.fileno()

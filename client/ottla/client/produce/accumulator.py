@@ -52,7 +52,8 @@ class ProducerIdentity(NamedTuple):
 
 
 class PlainRoute(NamedTuple):
-    """Open batch to which the next records of a topic without key and headers are appended.
+    """Open batch to which a topic's next records are appended, if they have neither key nor
+    headers.
 
     The route ends when the batch reaches `limit_bytes`. For the next record, a partition is chosen
     again.

@@ -21,8 +21,8 @@ from ottla.model.ids import Offset
 from ottla.wire.batch_builder import varint
 
 CHUNK_COUNT_MAX = 1_024
-"""Maximum number of records that are checked and partitioned before other tasks run. A smaller
-number yields more often; a larger number delays other tasks."""
+"""Maximum number of records that are checked and partitioned before other tasks run. With a smaller
+number, other tasks run more often. A larger number delays them."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
@@ -154,7 +154,7 @@ class BatchMetadata(NamedTuple):
     partition: int
     """Number of the partition."""
     offset: Offset
-    """Offset of the first of these records; each following record has the next offset. -1 if the
+    """Offset of the first of these records. Each following record has the next offset. -1 if the
     offset is unknown."""
     timestamp_ms: int
     """Timestamp of the records, in ms since 1970, set by the producer or the broker."""

@@ -39,7 +39,8 @@ _ID_PREFIX = Struct(">BI")
 
 
 class FramedPayload(NamedTuple):
-    """Identity of the schema of a serialized key or value, and the position of its payload."""
+    """Header of a serialized key or value: the id or GUID of its schema, and the position of the
+    payload."""
 
     key: SchemaKey
     """Id or GUID of the schema with which the payload was written."""

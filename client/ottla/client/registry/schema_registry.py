@@ -1,9 +1,9 @@
 """Client of a schema registry, over any transport: requests, caches and references.
 
-The registry's responses are untrusted. Transports limit the size of each response; this module
-limits schemas, references and caches. A schema never changes under its id, and neither does a
-version of a subject, so both are cached without expiry. The latest version of a subject is never
-cached.
+The registry's responses are untrusted. Transports limit the size of each response. This module
+limits the size and number of schemas, references and cache entries. The schema with an id never
+changes, and neither does the schema of a subject's version. Both are therefore cached without
+expiry. The latest version of a subject is never cached.
 """
 
 import json

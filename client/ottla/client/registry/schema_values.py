@@ -62,4 +62,4 @@ class RegisteredSchema:
     subject: str | None = None
     """Subject for which the schema was requested, or None if it was looked up by id."""
     version: int | None = None
-    """Version within the subject, or None if the registry did not return it."""
+    """Version of the schema within its subject, or None if the registry did not return it."""

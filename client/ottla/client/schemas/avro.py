@@ -135,11 +135,9 @@ def _reader(
 
 
 def reader_of_text(text: str) -> PayloadReader[Any]:
-    """Return the reader of payloads without a schema id that were written with the given schema.
-    The schema must not have references.
-
-    Raises InvalidSchemaError if the text is not an Avro schema.
-    """
+    """Return a function that reads payloads which were written with the given schema and have no
+    schema id. The schema must not have references. Raises InvalidSchemaError if the text is not an
+    Avro schema."""
     fastavro = _fastavro()
     try:
         schema = fastavro.parse_schema(json.loads(text))

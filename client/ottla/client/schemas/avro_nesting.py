@@ -1,8 +1,8 @@
 """Limit of the nesting of Avro values. Pure.
 
-fastavro decodes nested values by recursion in C, which has no limit: a record of 10 KB whose schema
-contains itself overflows the stack and ends the process.  Values of schemas that do not contain
-themselves are nested as deeply as the schema, and need no check.
+fastavro decodes nested values by recursion in C, without a limit. If a schema contains itself, a
+record of 10 KB can overflow the stack and end the process. If a schema does not contain itself, its
+values are nested no deeper than the schema, and need no check.
 """
 
 from typing import Any
@@ -10,26 +10,26 @@ from typing import Any
 from ottla.client.registry.registry_errors import ValueMismatchError
 
 NESTING_MAX = 500
-"""Maximum nesting of values.  The stack of a thread overflows between 1,000 and 10,000."""
+"""Maximum depth to which values may be nested. The stack of a thread overflows at a depth between
+1,000 and 10,000."""
 
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _VARINT_BYTES_MAX = 10
 
 
 class NestingCheck:
-    """Check of the payloads of one schema, which fastavro has parsed."""
+    """Check how deeply the payloads of one schema are nested. fastavro has already parsed the
+    schema."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
         self._named: dict[str, Any] = {}
         self.is_needed = self._is_recursive(schema, frozenset())
-        """True if the schema contains itself, so that payloads decide about the nesting."""
+        """True if the schema contains itself, so that a payload can be nested to any depth."""
 
     def check(self, payload: bytes) -> None:
-        """Raise ValueMismatchError if a payload is nested more than NESTING_MAX times.
-
-        Malformed payloads are left to the decoder.
-        """
+        """Raise ValueMismatchError if a payload is nested deeper than NESTING_MAX. A malformed
+        payload is ignored, because the decoder reports it."""
         if self.is_needed:
             try:
                 _Walk(self._named, payload).walk(self._schema)

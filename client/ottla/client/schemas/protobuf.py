@@ -245,11 +245,9 @@ async def _class_finder(
 
 
 def message_classes_of(descriptor_set: bytes) -> dict[str, type[Message]]:
-    """Return the message classes of a serialized FileDescriptorSet, by full name, as
-    `protoc --include_imports --descriptor_set_out` writes it.
-
-    Raises InvalidSchemaError if the bytes are not a complete set.
-    """
+    """Return the classes of all messages in a FileDescriptorSet, by full name. The set is
+    serialized, as `protoc --include_imports --descriptor_set_out` writes it. Raises
+    InvalidSchemaError if the bytes are not a complete set."""
     try:
         files = FileDescriptorSet.FromString(descriptor_set).file
         pool = descriptor_pool.DescriptorPool()

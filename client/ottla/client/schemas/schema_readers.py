@@ -110,7 +110,8 @@ class RegistryDeserializer(SchemaDeserializer[T]):
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]
     ) -> None:
-        """Load the schemas of the keys or values of some records."""
+        """Load the schemas that some keys or values need, up to the first schema that cannot be
+        loaded."""
         await self._readers.prepare(part, fields)
 
     def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T:

@@ -1,7 +1,7 @@
 """The share session with one broker: its epoch, its partitions and its requests (KIP-932).
 
 Pure. A session belongs to a connection. A request with epoch 0 opens a session, or replaces an
-earlier one; each further request has the next epoch. Epoch -1 closes the session. A request
+earlier one. Each further request has the next epoch. Epoch -1 closes the session. A request
 contains the partitions that are added to the session and those that are removed from it.
 Invariants:
 - OneAtATime: a request is created only after the response to the previous request was processed.

@@ -48,8 +48,8 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class CoordinatorCalls:
-    """Sender of requests to the coordinator of a transactional id and to the coordinators of
-    groups."""
+    """Sender of requests to the transaction coordinator of one transactional id, and to group
+    coordinators."""
 
     def __init__(
         self, cluster: Cluster, config: ProducerConfig, flow: TransactionFlow, transactional_id: str

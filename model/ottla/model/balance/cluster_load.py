@@ -103,7 +103,7 @@ class BalanceLimits:
     """Maximum number of partitions that one plan moves."""
     work_max: int = 1_000_000
     """Maximum number of candidate moves that the search examines. Each takes some microseconds.
-    With a smaller number, the plan of a large cluster may be incomplete; the next plan then
+    With a smaller number, the plan of a large cluster may be incomplete. The next plan then
     continues."""
 
 

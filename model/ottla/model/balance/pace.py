@@ -19,8 +19,8 @@ WORSE_US_MIN = 500
 increase from 0.2 ms to 0.3 ms would slow the moves down."""
 
 FIRST_SHARE = 4
-"""Divisor of the maximum throttle. A balance starts with the quotient if there are producers,
-because their latency during the moves is measured only some seconds later."""
+"""Number by which the maximum throttle is divided when a balance starts while there are producers.
+Their latency during the moves is measured only some seconds later."""
 
 SAMPLES_KEPT = 30
 """Number of latency samples taken before the moves (half a minute), whose median is the normal

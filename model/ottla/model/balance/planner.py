@@ -41,8 +41,8 @@ DEFAULT_LIMITS = BalanceLimits()
 
 
 def plan_moves(load: ClusterLoad, limits: BalanceLimits = DEFAULT_LIMITS) -> BalancePlan:
-    """Return a plan of the moves that balance the cluster, or of those that free the leaving
-    brokers of all replicas."""
+    """Return a plan of moves. If brokers are leaving, the moves free them of all replicas.
+    Otherwise the moves balance the cluster."""
     table = ReplicaTable(load, limits)
     refusal = refusal_of_cluster(load)
     if refusal is not None:

@@ -25,8 +25,8 @@ ITERATIONS_MAX = 16_384
 client needs more time for each login."""
 
 CLIENT_ITERATIONS_MAX = 1_000_000
-"""Maximum number of hash iterations that a client performs for a server; they take about a second.
-With a larger limit, a hostile server could demand hours of computation."""
+"""Maximum number of hash iterations that a client performs because a server demands them. They take
+about a second. With a larger limit, a hostile server could demand hours of computation."""
 
 TOKEN_EXTENSION = "tokenauth=true"
 """Extension in a client's first message. It states that the client logs in with a delegation token,

@@ -1,4 +1,4 @@
-"""Settings of the coordination of groups, and of the offsets that groups commit."""
+"""Settings of the group coordinator, and of the offsets that groups commit."""
 
 from collections.abc import Mapping
 from dataclasses import field

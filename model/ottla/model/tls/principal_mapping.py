@@ -77,7 +77,8 @@ class PrincipalRules:
         """Return the user for a distinguished name, or None if no rule matches or the name is too
         long.
 
-        An empty user also counts as no match; Kafka would accept it.
+        If the matching rule results in an empty user, the method returns None as well. Kafka would
+        accept the empty user.
         """
         if len(name) > NAME_LENGTH_MAX:
             return None

@@ -2,7 +2,7 @@
 clients and brokers log in.
 
 The keys are Kafka's. Class names of Kafka are accepted if Ottla behaves like the class. The
-allow-list of URLs is a setting; in Kafka it is a JVM property of the same name.
+allow-list of URLs is a setting. In Kafka it is a JVM property of the same name.
 """
 
 from collections.abc import Callable, Mapping

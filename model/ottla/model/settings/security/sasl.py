@@ -1,7 +1,7 @@
 """SASL settings: the mechanisms and users of each listener, and this broker's own login to other
 brokers.
 
-A broker with an unsupported mechanism or setting does not start; no SASL setting is ever ignored. A
+A broker with an unsupported mechanism or setting does not start. No SASL setting is ever ignored. A
 setting of a listener may be written in three ways, with decreasing precedence:
 `listener.name.NAME.MECHANISM.KEY` (for the keys that Kafka has per mechanism),
 `listener.name.NAME.KEY`, and `KEY`.

@@ -28,7 +28,7 @@ _HEADER_VALUE = re.compile(r"[ -~]*")
 
 
 class OtlpEndpoint(NamedTuple):
-    """Address of one OTLP collector. `scheme` is grpc, grpcs, http or https; `path` is the part of
+    """Address of one OTLP collector. `scheme` is grpc, grpcs, http or https. `path` is the part of
     an http URL before `/v1/metrics`."""
 
     scheme: str
