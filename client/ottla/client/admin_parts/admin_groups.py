@@ -130,8 +130,8 @@ class GroupCalls(AdminCalls):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators, sorted. With `states` or `types`, only groups in
-        one of these states, or of one of these types, are returned."""
+        """Return the groups of all coordinators, sorted. `states` and `types` restrict the result
+        to groups with one of these states or types."""
         found: dict[str, GroupListing] = {}
         brokers = (await self._cluster.metadata([])).brokers
         for node in sorted(NodeId(broker.node_id) for broker in brokers):

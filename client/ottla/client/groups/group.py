@@ -189,7 +189,8 @@ class Group:
 
     @property
     def subscription(self) -> Subscription:
-        """The current subscription. Its truth value is False if the consumer has not subscribed."""
+        """The current subscription. `bool(subscription)` is False if the consumer has not
+        subscribed."""
         return self._subscription
 
     @property

@@ -33,7 +33,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class Subscription:
-    """Topics that one group member subscribes to. Its truth value is False if there are none."""
+    """Topics that one group member subscribes to, by name or by pattern. `bool(subscription)` is
+    False if there are none."""
 
     def __init__(
         self,

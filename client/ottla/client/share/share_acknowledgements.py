@@ -146,9 +146,9 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the earliest time, in ms, at which a lock began or was last renewed. Only records
-        of the acquisition `serial` at `offsets` that are still in hand count. Returns None if there
-        are none."""
+        """Return the earliest time, in ms, at which the lock of certain records began or was last
+        renewed. They are the records of the acquisition `serial` at `offsets` that have not been
+        accepted, released or rejected yet. Returns None if there are none."""
         part = self._parts.get(key)
         if part is None:
             return None

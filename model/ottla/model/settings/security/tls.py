@@ -127,7 +127,11 @@ def parse_cipher_suites(text: str) -> tuple[str, ...]:
 
 
 def parse_pem(text: str) -> str:
-    r"""PEM text, from -----BEGIN to -----END; a properties file writes its line ends as \n."""
+    r"""PEM text, from -----BEGIN to -----END; a properties file writes its line ends as \n.
+
+    Returns the text with real line ends in place of \n. Raises ValueError if it is not PEM. Error
+    messages quote the first line as the description of valid texts.
+    """
     lines = [part.strip() for part in text.replace("\\n", "\n").splitlines() if part.strip()]
     if not lines or not lines[0].startswith("-----BEGIN ") or not lines[-1].startswith("-----END "):
         raise ValueError
