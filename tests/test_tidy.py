@@ -163,7 +163,16 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "broker": (),
     "client": (),
     "insight": ("explanation",),
-    "console": ("page_types", "live_views", "listing", "links", "http_errors"),
+    "console": (
+        "page_types",
+        "live_views",
+        "listing",
+        "links",
+        "http_errors",
+        "sheets",
+        "absences",
+        "lag_history",
+    ),
     "pipeline": ("java", "loop_thread", "one_sentence", "option_values"),
     "controller": ("broker_epochs", "decision", "requester", "settings_in_force"),
     "cli": (

@@ -3,6 +3,9 @@
 page_types.py     types of a page: its row, its request, its view, its actions and live parts
 pages.py          PAGES: the one table of screens and actions, from the view modules
 listing.py        search, order and pages of a list, for every table (pure)
+sheets.py         parts of a page as values, for pages without a layout of their own (pure)
+absences.py       facts that are missing: a right, a request that only Ottla has, a silent node
+lag_history.py    lags of groups as far as open pages have read them (pure)
 links.py          addresses of pages, with values as path segments (pure)
 command_lines.py  commands that pages show (pure)
 live_views.py     live parts that repeat a view

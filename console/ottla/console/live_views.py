@@ -1,6 +1,7 @@
 """Live parts of pages that repeat a view."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import trio
 
@@ -14,8 +15,10 @@ def every(interval_s: float, view: ViewFunction) -> LiveFunction:
     """Return a live part that calls a view repeatedly, with `interval_s` between two calls."""
 
     async def views(request: PageRequest) -> AsyncGenerator[PageView, None]:
+        began = trio.current_time()
         while True:
-            yield await view(request)
+            passed_ms = round(1_000 * (trio.current_time() - began))
+            yield await view(replace(request, now_ms=request.now_ms + passed_ms))
             await trio.sleep(max(INTERVAL_S_MIN, interval_s))
 
     return views

@@ -5,10 +5,43 @@ shows pages in this order.
 """
 
 from ottla.console.page_types import Page
-from ottla.console.views import overview
+from ottla.console.views import (
+    alerts,
+    certificates,
+    compaction,
+    explain,
+    metrics,
+    moves,
+    overview,
+    quorum,
+    quotas,
+    reports,
+    security,
+    settings,
+    telemetry,
+    transactions,
+)
+from ottla.console.views.groups import group_list, group_page, group_reset, queues
 
 _MODULES = (
     overview,
+    quorum,
+    metrics,
+    transactions,
+    compaction,
+    group_list,
+    group_page,
+    group_reset,
+    queues,
+    quotas,
+    telemetry,
+    security,
+    certificates,
+    alerts,
+    explain,
+    moves,
+    settings,
+    reports,
 )  # fmt: skip
 
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)

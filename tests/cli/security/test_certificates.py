@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ottla.cli.main import run
-from ottla.cli.security.certificate_findings import is_fit
 from ottla.cli.security.doctor_certificates import look_at_file
+from ottla.insight.rules.certificate_findings import is_fit
 from ottla.rpc.caller import NODE_URI
 
 REFUSED = 1

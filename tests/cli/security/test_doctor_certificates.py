@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.security.certificate_findings import FAILED, OK, WARNING, is_fit
 from ottla.cli.security.doctor_certificates import look_at_file
+from ottla.insight.rules.certificate_findings import FAILED, OK, WARNING, is_fit
 from ottla.model.errors import ConfigError
 from ottla.node.local.certificate_authority_driver import CertificateAuthority
 

@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from ottla.cli.cluster import doctor
-from ottla.cli.security.certificate_findings import FAILED, OK, WARNING
 from ottla.cli.verbs import declare
 from ottla.client.testing import import_cluster
+from ottla.insight.rules.certificate_findings import FAILED, OK, WARNING
 
 import_cluster()
 
@@ -114,8 +114,9 @@ async def test_names_from_the_wire_do_not_reach_a_terminal_raw(
 ) -> None:
     from datetime import UTC, datetime
 
-    from ottla.cli.security.listener_findings import COLUMNS, ListenerFacts, judge
     from ottla.cli.tables import print_table
+    from ottla.insight.facts.listeners_driver import ListenerFacts
+    from ottla.insight.rules.listener_findings import COLUMNS, judge
 
     hostile = ListenerFacts(address="h:1", mechanisms=("\x1b]0;x\x07", "\u202eNIALP"))
     print_table(COLUMNS, [judge(hostile, datetime.now(UTC)).row])

@@ -12,12 +12,12 @@ from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
 from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, counted, print_json, run_async
 from ottla.cli.options import option
-from ottla.cli.security import certificate_findings, listener_findings
 from ottla.cli.security.doctor_certificates import look_at_file
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.cli.verbs import verb
 from ottla.client.admin import open_admin
+from ottla.insight.rules import certificate_findings, listener_findings
 from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.security.tls import TlsConfig
@@ -79,8 +79,8 @@ async def _look_at_retention(arguments: argparse.Namespace) -> int:
 
 async def _look_at_listeners(arguments: argparse.Namespace) -> int:
     # The other subjects open no connection.
-    from ottla.cli.security.doctor_listeners import look_at_listeners
     from ottla.client.network.tls import TLS
+    from ottla.insight.facts.listeners_driver import look_at_listeners
 
     if arguments.addresses:
         if arguments.bootstrap_server or arguments.dir is not None:

@@ -4,7 +4,4 @@ acl.py                    `ottla acl`: list, create, delete, explain
 acl_words.py              ACLs on the command line and in tables (pure)
 certificates.py           `ottla certificates`: authorities, and certificates that they issue
 doctor_certificates.py    `ottla doctor certificates`
-certificate_findings.py   judges certificates (pure)
-doctor_listeners.py       `ottla doctor listeners`
-listener_findings.py      judges the security of listeners (pure)
 """

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ottla.cli.security.certificate_findings import FAILED, CertificateFinding, findings_of
+from ottla.insight.rules.certificate_findings import FAILED, CertificateFinding, findings_of
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress, parse_listeners
 from ottla.model.settings.security.security_keys import node_listeners, with_protocols

@@ -3,7 +3,7 @@ ones."""
 
 import argparse
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ottla.cli.cluster.cleaning.cleaner_targets import NamedLogs, parse_named
 from ottla.cli.common import counted, print_json
@@ -19,10 +19,9 @@ from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.insight.facts.hanging import (
     LATE_MS,
-    OpenTransaction,
-    hanging_of,
     open_transactions,
 )
+from ottla.insight.facts.hanging_driver import without_coordinator
 from ottla.model.amounts import duration, moment
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
@@ -134,7 +133,7 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
     assert longer_than_ms is not None
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
     before_ms = int(time.time() * 1_000) - longer_than_ms
-    hanging = await _without_coordinator(admin, open_transactions(found, before_ms=before_ms))
+    hanging = await without_coordinator(admin, open_transactions(found, before_ms=before_ms))
     rows = [_producer_row(one.at, one.producer) for one in hanging]
     if arguments.format == "json" or rows:
         show(arguments, PRODUCER_COLUMNS, rows, command="txn")
@@ -165,7 +164,7 @@ async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
             f"no transaction is open in {at} from offset {start} on; see "
             f"'ottla txn producers {arguments.named}'",
         )
-    if not arguments.force and not await _without_coordinator(admin, chosen):
+    if not arguments.force and not await without_coordinator(admin, chosen):
         raise RefusedError(
             ErrorCode.INVALID_TXN_STATE,
             f"the transaction in {at} from offset {start} on is its coordinator's to end, which "
@@ -179,25 +178,6 @@ async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
     row = (at.topic, at.partition, one.producer.producer_id, start)
     show(arguments, ("TOPIC", "PARTITION", "PRODUCER-ID", "ABORTED-FROM"), [row], command="txn")
     return 0
-
-
-async def _without_coordinator(
-    admin: Admin, open_: Iterable[OpenTransaction]
-) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator knows."""
-    found = list(open_)
-    ids = {one.producer.producer_id for one in found}
-    owners: dict[ProducerId, list[TransactionDescription]] = {}
-    if ids:
-        for listed in await admin.list_transactions(producer_ids=sorted(ids)):
-            try:
-                owner = await admin.describe_transaction(listed.transactional_id)
-            except RefusedError as refusal:
-                if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                    raise
-                continue  # The transactional id has expired since it was listed.
-            owners.setdefault(owner.producer_id, []).append(owner)
-    return hanging_of(found, owners)
 
 
 async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:

@@ -17,7 +17,10 @@ log_dirs_driver.py log directories of several brokers, requested concurrently
 traffic_driver.py  counters of all brokers at one time
 changes_driver.py  the most recent changes of the metadata, in words
 group_kinds.py     kinds of groups in words (pure)
+pushed_series.py   metrics that clients have pushed, as series (pure)
+listeners_driver.py  listeners as a client sees them: encryption, certificate, login
 hanging.py         choice of the open transactions that no coordinator will end (pure)
+hanging_driver.py  open transactions, and their coordinators
 offsets.py         offsets of partitions by timestamp
 reset_plan_driver.py  new offsets of a reset, within the records of each partition
 """

@@ -16,5 +16,7 @@ draining.py      condition of draining brokers
 voter_changes.py conditions of changes of the quorum's voters
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk
+listener_findings.py     security of listeners
+certificate_findings.py  validity of certificates
 acl_text.py      ACLs and operations as text
 """

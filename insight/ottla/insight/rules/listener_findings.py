@@ -4,43 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ottla.cli.security.certificate_findings import FAILED, OK, RENEW_WITHIN, WARNING
+from ottla.insight.facts.listeners_driver import ListenerFacts
+from ottla.insight.rules.certificate_findings import FAILED, OK, RENEW_WITHIN, WARNING
 from ottla.model.amounts import moment
-from ottla.model.tls.certificate import Certificate
 
 COLUMNS = ("ADDRESS", "ENCRYPTION", "CERTIFICATE", "VALID-UNTIL", "LOGIN", "STATE", "CURE")
 READABLE_MECHANISMS = ("PLAIN", "OAUTHBEARER")
 """SASL mechanisms that send the password, or a bearer token, in readable form."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerFacts:
-    """Observations of one listener address, as a client sees them."""
-
-    address: str
-    problem: str = ""
-    """Reason why the address does not respond as a broker. Empty if it does."""
-    tls_version: str = ""
-    """Negotiated TLS version; empty without encryption."""
-    cipher: str = ""
-    certificate: Certificate | None = None
-    trust_problem: str = ""
-    """Reason why a client with the given settings refuses the certificate. Empty if the client
-    accepts it."""
-    mechanisms: tuple[str, ...] = ()
-    """SASL mechanisms that the broker offers."""
-    asks_certificate: bool = False
-    """True if a client without a certificate is refused."""
-    serves_strangers: bool = False
-    """True if the listener serves a request without a login and without a client certificate."""
-
-    @property
-    def login(self) -> str:
-        """Authentication that clients need, as text."""
-        ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
-        if ways:
-            return ", ".join(ways)
-        return "none" if self.serves_strangers else "-"
 
 
 @dataclass(frozen=True, slots=True)

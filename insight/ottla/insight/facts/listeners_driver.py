@@ -1,24 +1,22 @@
-"""`ottla doctor listeners`: checks encryption, certificates and authentication of listeners, as a
-client sees them.
+"""Checks of encryption, certificates and authentication of listeners, as a client sees them.
 
-The command connects to each address several times, since each connection can answer only one
+The checks connect to each address several times, since each connection can answer only one
 question: whether it is encrypted, whether the certificate is accepted, which SASL mechanisms are
 offered, and whether clients are served without authentication. No credentials are ever sent.
 """
 
 import ssl
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import trio
 
-from ottla.cli.security.listener_findings import ListenerFacts
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_stream
 from ottla.client.network.login import HANDSHAKE_VERSION, LOGIN
 from ottla.client.network.tls import TLS, TlsDialer, TlsError, sentence_of
 from ottla.model.errors import ErrorCode, OttlaError
 from ottla.model.settings.security.tls import TlsConfig
-from ottla.model.tls.certificate import read_certificate
+from ottla.model.tls.certificate import Certificate, read_certificate
 from ottla.wire.messages.metadata_request import MetadataRequest
 from ottla.wire.messages.metadata_response import MetadataResponse
 from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -33,6 +31,36 @@ ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
 """Maximum number of mechanisms shown, because the server at the address may be an arbitrary
 program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerFacts:
+    """Observations of one listener address, as a client sees them."""
+
+    address: str
+    problem: str = ""
+    """Reason why the address does not respond as a broker. Empty if it does."""
+    tls_version: str = ""
+    """Negotiated TLS version; empty without encryption."""
+    cipher: str = ""
+    certificate: Certificate | None = None
+    trust_problem: str = ""
+    """Reason why a client with the given settings refuses the certificate. Empty if the client
+    accepts it."""
+    mechanisms: tuple[str, ...] = ()
+    """SASL mechanisms that the broker offers."""
+    asks_certificate: bool = False
+    """True if a client without a certificate is refused."""
+    serves_strangers: bool = False
+    """True if the listener serves a request without a login and without a client certificate."""
+
+    @property
+    def login(self) -> str:
+        """Authentication that clients need, as text."""
+        ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
+        if ways:
+            return ", ".join(ways)
+        return "none" if self.serves_strangers else "-"
 
 
 class _UnverifiedDialer(TlsDialer):

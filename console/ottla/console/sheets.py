@@ -1,0 +1,295 @@
+"""Parts of a page as values: facts, tables, notes, forms and plots. Pure.
+
+A view whose page needs no layout of its own returns a `Sheet`. The template `sheet.html` shows its
+parts in order, and escapes all values. A test reads the values without HTML.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Any, TypeAlias
+
+from ottla.console.listing import ListPage
+from ottla.console.page_types import PageView
+from ottla.insight.explanation import Explanation
+from ottla.model.values import frozen
+
+CellValue: TypeAlias = str | int | float | None
+
+
+@frozen(kw_only=True)
+class Cell:
+    """One value of a table or of a list of facts."""
+
+    value: CellValue
+    form: str = "text"
+    """Form in which the value is shown: text, code, count, bytes, seconds, milliseconds, percent,
+    when or badge."""
+    href: str = ""
+    """Address that the value leads to. Empty if it is no link."""
+    tone: str = "neutral"
+    """Judgement of a badge: good, warning, bad or neutral."""
+
+    @property
+    def is_number(self) -> bool:
+        """True if the value is aligned to the right."""
+        return self.form in NUMBER_FORMS
+
+
+NUMBER_FORMS = frozenset({"count", "bytes", "seconds", "milliseconds", "percent"})
+
+
+def text(value: object, href: str = "") -> Cell:
+    """Return a cell with a text. None and an empty text are shown as a dash."""
+    return Cell(value=None if value is None else str(value), href=href)
+
+
+def code(value: object, href: str = "") -> Cell:
+    """Return a cell with a name, a command or an address."""
+    return Cell(value=None if value is None else str(value), form="code", href=href)
+
+
+def count(value: float | None, href: str = "") -> Cell:
+    """Return a cell with a number. None is an unknown number."""
+    return Cell(value=value, form="count", href=href)
+
+
+def size(value: float | None) -> Cell:
+    """Return a cell with a number of bytes."""
+    return Cell(value=value, form="bytes")
+
+
+def seconds(value: float | None) -> Cell:
+    """Return a cell with a duration in seconds."""
+    return Cell(value=value, form="seconds")
+
+
+def milliseconds(value: float | None) -> Cell:
+    """Return a cell with a duration in ms."""
+    return Cell(value=value, form="milliseconds")
+
+
+def percent(value: float | None) -> Cell:
+    """Return a cell with a share of 1."""
+    return Cell(value=value, form="percent")
+
+
+def when(time_ms: int | None) -> Cell:
+    """Return a cell with a time in ms since 1970."""
+    return Cell(value=time_ms, form="when")
+
+
+def badge(value: str, tone: str = "neutral", href: str = "") -> Cell:
+    """Return a cell with a state and its judgement."""
+    return Cell(value=value, form="badge", tone=tone, href=href)
+
+
+@frozen(kw_only=True)
+class Column:
+    """Column of a table."""
+
+    title: str
+    key: str = ""
+    """Key of the order in the query. Empty if the list cannot be ordered by this column."""
+    is_number: bool = False
+
+
+Row: TypeAlias = tuple[Cell, ...]
+
+
+@frozen(kw_only=True)
+class FactsPart:
+    """Names with values."""
+
+    kind: str = "facts"
+    title: str = ""
+    facts: tuple[tuple[str, Cell], ...]
+
+
+@frozen(kw_only=True)
+class TablePart:
+    """Table of a bounded number of rows."""
+
+    kind: str = "table"
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    empty: str = "There are none."
+    """Sentence in place of an empty table: what to do next."""
+    empty_command: str = ""
+    listing: ListPage[Any] | None = None
+    """Page of a long list, with its search and order. At most one part of a sheet has one."""
+    search_label: str = "Search"
+    loads: str = ""
+    """Address of the same page with more values, which the browser loads after the page."""
+
+
+@frozen(kw_only=True)
+class NotePart:
+    """Sentence, with a judgement and a command that helps."""
+
+    kind: str = "note"
+    text: str
+    tone: str = "neutral"
+    command: str = ""
+    href: str = ""
+    link_text: str = ""
+
+
+@frozen(kw_only=True)
+class AbsentPart:
+    """A fact that this cluster cannot report, because only Ottla has the request."""
+
+    kind: str = "absent"
+    thing: str
+
+
+@frozen(kw_only=True)
+class ExplanationPart:
+    """Explanation with causes, evidence and commands."""
+
+    kind: str = "explanation"
+    title: str = ""
+    found: Explanation
+
+
+@frozen(kw_only=True)
+class FormField:
+    """Field of a form."""
+
+    name: str
+    label: str
+    value: str = ""
+    type: str = "text"
+    """Type of the input element, or "select", "area" or "hidden"."""
+    hint: str = ""
+    is_required: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+    """Values and texts of a selection."""
+
+
+@frozen(kw_only=True)
+class FormPart:
+    """Form of an action, or a form that opens the same page with other parameters."""
+
+    kind: str = "form"
+    title: str
+    button: str
+    fields: tuple[FormField, ...] = ()
+    action: str = ""
+    """Name of the action in PAGES. Empty for a form that only reads."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Values of the parameters in the action's path."""
+    href: str = ""
+    """Address of a form that only reads."""
+    hint: str = ""
+
+
+@frozen(kw_only=True)
+class PlotPart:
+    """Plot over time."""
+
+    kind: str = "plot"
+    title: str
+    unit: str
+    """Unit of the values: bytes, seconds, count or percent."""
+    times_ms: tuple[int, ...]
+    series: tuple[tuple[str, tuple[float | None, ...]], ...]
+    """Label and values of each line. None is a gap."""
+
+
+@frozen(kw_only=True)
+class LinksPart:
+    """Links to pages about the same thing, the present one among them."""
+
+    kind: str = "links"
+    links: tuple[tuple[str, str], ...]
+    """Text and address of each link."""
+    current: str = ""
+    """Text of the present page's link."""
+
+
+@frozen(kw_only=True)
+class LinesPart:
+    """Text of several lines, such as a report."""
+
+    kind: str = "lines"
+    title: str
+    text: str
+
+
+SheetPart: TypeAlias = (
+    FactsPart
+    | TablePart
+    | NotePart
+    | AbsentPart
+    | ExplanationPart
+    | FormPart
+    | PlotPart
+    | LinksPart
+    | LinesPart
+)
+
+
+@frozen(kw_only=True)
+class Sheet:
+    """Content of a page."""
+
+    heading: str
+    """Heading and title of the page."""
+    lead: str = ""
+    """Sentence below the heading."""
+    parts: tuple[SheetPart, ...]
+    live: str = ""
+    """Name of the live part, whose parts come before all others. Empty if there is none."""
+    live_values: Mapping[str, str] = field(default_factory=dict)
+    live_parts: tuple[SheetPart, ...] = ()
+
+
+def sheet_view(
+    heading: str,
+    parts: Iterable[SheetPart | None],
+    *,
+    lead: str = "",
+    command: str | None = None,
+    live: str = "",
+    live_values: Mapping[str, str] = {},
+    live_parts: Iterable[SheetPart | None] = (),
+) -> PageView:
+    """Return the view of a sheet. Parts that are None are left out. `command` replaces the command
+    of the page."""
+    sheet = Sheet(
+        heading=heading,
+        lead=lead,
+        parts=tuple(one for one in parts if one is not None),
+        live=live,
+        live_values=live_values,
+        live_parts=tuple(one for one in live_parts if one is not None),
+    )
+    context: dict[str, object] = {"sheet": sheet}
+    if command is not None:
+        context["command"] = command
+    return PageView(context=context, template="sheet")
+
+
+def listed(
+    title: str,
+    listing: ListPage[Any],
+    columns: Iterable[Column],
+    rows: Iterable[Row],
+    *,
+    empty: str,
+    empty_command: str = "",
+    search_label: str = "Search",
+    loads: str = "",
+) -> TablePart:
+    """Return the table of one page of a list. `rows` has a row for each row of the listing."""
+    return TablePart(
+        title=title,
+        columns=tuple(columns),
+        rows=tuple(rows),
+        empty=empty,
+        empty_command=empty_command,
+        listing=listing,
+        search_label=search_label,
+        loads=loads,
+    )

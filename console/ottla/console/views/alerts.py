@@ -1,0 +1,95 @@
+"""Alerts: everything in the cluster that needs an operator now, each with the command that fixes
+it."""
+
+import trio
+
+from ottla.console.page_types import Page, PageRequest, PageView
+from ottla.console.sheets import (
+    Column,
+    NotePart,
+    SheetPart,
+    TablePart,
+    badge,
+    code,
+    sheet_view,
+    text,
+)
+from ottla.console.views.explain import explain_address
+from ottla.insight.answers_driver import answer
+from ottla.insight.explanation import Explanation
+from ottla.model.errors import OttlaError
+
+QUESTIONS = ("health", "unavailable", "disk", "throttle")
+"""Answers without parameters whose causes are alerts, the most urgent first."""
+ALERTS_MAX = 100
+
+
+async def alerts(request: PageRequest) -> PageView:
+    """Return the view of the causes that all questions about the whole cluster find."""
+    found: dict[str, Explanation] = {}
+    failed: dict[str, str] = {}
+
+    async def ask(name: str) -> None:
+        try:
+            found[name] = await answer(request.admin, name, {})
+        except OttlaError as error:
+            failed[name] = str(error)
+
+    async with trio.open_nursery() as nursery:
+        for name in QUESTIONS:
+            nursery.start_soon(ask, name)
+    rows = []
+    seen: set[str] = set()
+    for name in QUESTIONS:
+        for cause in found[name].causes if name in found else ():
+            if cause.summary in seen:
+                continue
+            seen.add(cause.summary)
+            fix = cause.fix or cause.more
+            rows.append(
+                (
+                    badge(cause.kind, "bad" if name != "throttle" else "warning"),
+                    text(cause.summary),
+                    text(cause.remedy),
+                    code(fix),
+                    text(name, explain_address(name)),
+                )
+            )
+    unknown = sorted({one for each in found.values() for one in each.unknown})
+    empty = "Nothing needs an operator now."
+    if unknown or failed:
+        empty = "No alert follows from the facts that could be read."
+    parts: list[SheetPart] = [
+        TablePart(
+            title="Alerts" if len(rows) <= ALERTS_MAX else f"The first {ALERTS_MAX} of {len(rows)}",
+            columns=(
+                Column(title="Alert"),
+                Column(title="What it is"),
+                Column(title="What to do"),
+                Column(title="Command"),
+                Column(title="Evidence"),
+            ),
+            rows=tuple(rows[:ALERTS_MAX]),
+            empty=empty,
+        )
+    ]
+    parts += [NotePart(text=f"{name}: {reason}", tone="warning") for name, reason in failed.items()]
+    parts += [NotePart(text=f"not known: {one}", tone="warning") for one in unknown]
+    return sheet_view(
+        "Alerts",
+        parts,
+        lead="docs/monitoring.md has rules for Prometheus that raise the same alerts.",
+    )
+
+
+PAGES = (
+    Page(
+        name="alerts",
+        path="/alerts",
+        title="Alerts",
+        command="ottla explain health",
+        view=alerts,
+        section="Operations",
+        key="w",
+    ),
+)

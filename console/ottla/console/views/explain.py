@@ -1,0 +1,139 @@
+"""Explanations: a page for each answer of `ottla.insight`, with a form for its parameters."""
+
+from functools import partial
+
+from ottla.console.links import address
+from ottla.console.page_types import Page, PageRequest, PageView
+from ottla.console.sheets import (
+    Column,
+    ExplanationPart,
+    FormField,
+    FormPart,
+    LinksPart,
+    NotePart,
+    SheetPart,
+    TablePart,
+    code,
+    sheet_view,
+    text,
+)
+from ottla.insight.answers import ANSWERS, Answer, Parameter
+from ottla.insight.answers_driver import answer
+from ottla.insight.explanation import command as command_of
+from ottla.model.errors import ConfigError
+
+
+def explain_address(name: str, **values: str) -> str:
+    """Return the address of an explanation, such as "lag", for values of its parameters."""
+    return address(f"/explain/{name}", {}, values)
+
+
+async def index(request: PageRequest) -> PageView:
+    """Return the view of all answers."""
+    rows = tuple(
+        (
+            text(one.name, explain_address(one.name)),
+            text(one.summary.removeprefix("show ")),
+            code(one.command),
+        )
+        for one in ANSWERS
+    )
+    columns = (Column(title="Question"), Column(title="It shows"), Column(title="Command"))
+    return sheet_view(
+        "Explain",
+        [TablePart(title="Questions about the cluster", columns=columns, rows=rows)],
+        lead="Each question names causes, their evidence, and the command that fixes them.",
+    )
+
+
+async def explain(asked: Answer, request: PageRequest) -> PageView:
+    """Return the view of one answer: its form, and the explanation once all required values are
+    given."""
+    values = {one.name: request.query.get(one.name, "").strip() for one in asked.parameters}
+    parts: list[SheetPart] = [_links(asked)]
+    if asked.parameters:
+        parts.append(_form(asked, values))
+    if all(values[one.name] for one in asked.parameters if one.is_required):
+        try:
+            found = await answer(request.admin, asked.name, values)
+        except ConfigError as error:
+            parts.append(NotePart(text=str(error), tone="bad"))
+        else:
+            parts.append(ExplanationPart(found=found))
+    elif any(values.values()):
+        missing = [one.meaning for one in asked.parameters if one.is_required]
+        parts.append(NotePart(text=f"Give the {' and the '.join(missing)}.", tone="warning"))
+    return sheet_view(
+        f"Explain: {asked.name}",
+        parts,
+        lead=f"{asked.summary[:1].upper()}{asked.summary[1:]}.",
+        command=_command(asked, values),
+    )
+
+
+def _links(asked: Answer) -> LinksPart:
+    links = tuple((one.name, explain_address(one.name)) for one in ANSWERS)
+    return LinksPart(links=(("all questions", "/explain"), *links), current=asked.name)
+
+
+def _form(asked: Answer, values: dict[str, str]) -> FormPart:
+    return FormPart(
+        title="About",
+        button="Explain",
+        href=explain_address(asked.name),
+        fields=tuple(_field(one, values[one.name]) for one in asked.parameters),
+    )
+
+
+def _field(one: Parameter, value: str) -> FormField:
+    label = one.name.replace("_", " ")
+    if one.choices:
+        options = tuple((choice, choice) for choice in one.choices)
+        first = () if one.is_required else (("", "any"),)
+        return FormField(
+            name=one.name, label=label, value=value, type="select", options=(*first, *options)
+        )
+    return FormField(
+        name=one.name, label=label, value=value, hint=one.meaning, is_required=one.is_required
+    )
+
+
+def _command(asked: Answer, values: dict[str, str]) -> str:
+    words: list[str] = []
+    for one in asked.parameters:
+        value = values[one.name]
+        if one.is_required:
+            words.append(value or one.name.upper())
+        elif value:
+            words += [f"--{one.name.replace('_', '-')}", value]
+    return command_of("explain", asked.name, *words)
+
+
+def _page_command(asked: Answer) -> str:
+    """Return the command of an answer's page before its form is filled in."""
+    required = [one for one in asked.parameters if one.is_required]
+    words = [one.choices[0] if one.choices else f"{{{one.name}}}" for one in required]
+    return " ".join([asked.command, *words])
+
+
+PAGES = (
+    Page(
+        name="explain",
+        path="/explain",
+        title="Explain",
+        command="",
+        view=index,
+        section="Operations",
+        key="e",
+    ),
+    *(
+        Page(
+            name=f"explain-{one.name}",
+            path=f"/explain/{one.name}",
+            title=f"Explain: {one.name}",
+            command=_page_command(one),
+            view=partial(explain, one),
+        )
+        for one in ANSWERS
+    ),
+)

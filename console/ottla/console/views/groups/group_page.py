@@ -1,0 +1,289 @@
+"""One group of consumers: its state, its lag by partition and over time, its members, and the
+reasons why a rebalance is not finished."""
+
+from weakref import WeakKeyDictionary
+
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
+from ottla.console.absences import Absence, NeededRight, attempt
+from ottla.console.lag_history import LagHistory, LagSample, series_of
+from ottla.console.listing import listing
+from ottla.console.live_views import every
+from ottla.console.page_types import Live, Page, PageRequest, PageView
+from ottla.console.sheets import (
+    Cell,
+    Column,
+    ExplanationPart,
+    FactsPart,
+    NotePart,
+    PlotPart,
+    Sheet,
+    SheetPart,
+    code,
+    count,
+    listed,
+    seconds,
+    sheet_view,
+    text,
+)
+from ottla.console.views.groups.group_parts import (
+    group_address,
+    group_links,
+    partition_names,
+    state_badge,
+    topic_address,
+)
+from ottla.insight.explanation import concluded
+from ottla.insight.facts.group_kinds import MEANINGS, STREAMS_ASSIGNOR, GroupKindName, kind_of
+from ottla.insight.facts.group_view import described_of_any_kind, owners, subscription_of
+from ottla.insight.facts.page_lags_driver import LagRow, ages_of, lag_rows
+from ottla.insight.rules.rebalance import rebalance_causes
+from ottla.model.ids import TopicPartition
+
+LIVE_S = 5.0
+AGED_MAX = 12
+"""Partitions whose unread records are examined for the plot of lag in time: those furthest behind
+in records."""
+HISTORIES: WeakKeyDictionary[Admin, LagHistory] = WeakKeyDictionary()
+"""Lags that each admin client has read, so that users see only what their rights allow."""
+PARTITION_COLUMNS = (
+    Column(title="Topic", key="topic"),
+    Column(title="Partition", is_number=True),
+    Column(title="Committed", is_number=True),
+    Column(title="End", is_number=True),
+    Column(title="Lag in records", key="lag", is_number=True),
+    Column(title="Lag in time", is_number=True),
+    Column(title="Member"),
+)
+MEMBER_COLUMNS = (
+    Column(title="Member", key="member"),
+    Column(title="Client", key="client"),
+    Column(title="Host", key="host"),
+    Column(title="Rack"),
+    Column(title="Protocol"),
+    Column(title="Epoch", is_number=True),
+    Column(title="Subscription"),
+    Column(title="Partitions", key="partitions", is_number=True),
+    Column(title="Assigned now"),
+    Column(title="Still to come"),
+    Column(title="Still to give up"),
+)
+
+
+async def group(request: PageRequest) -> PageView:
+    """Return the view of a group: its state, and its lag by partition and over time."""
+    name = request.path["group"]
+    found = await described_of_any_kind(request.admin, name)
+    kind = kind_of(found.type, found.protocol_type)
+    if kind is GroupKindName.SHARE:
+        return PageView(context={}, location=group_address(name, kind))
+    rows = await attempt("lag", lag_rows(request.admin, name, owners(found)), reads(name))
+    parts: list[SheetPart] = [group_links(name, "Lag"), _facts(found, kind), *_reasons(found)]
+    if isinstance(rows, Absence):
+        return sheet_view(name, [*parts, rows.part(request.user)])
+    parts.append(await _partitions(request, found, rows))
+    live = await _lag_parts(request, rows)
+    return sheet_view(name, parts, live="group-lag", live_values={"group": name}, live_parts=live)
+
+
+async def lag_over_time(request: PageRequest) -> PageView:
+    """Return the live part of a group's page: its lag now and since the page was opened."""
+    name = request.path["group"]
+    rows = await lag_rows(request.admin, name, ())
+    sheet = Sheet(heading=name, parts=(), live_parts=tuple(await _lag_parts(request, rows)))
+    return PageView(context={"sheet": sheet}, template="live/sheet")
+
+
+async def members(request: PageRequest) -> PageView:
+    """Return the view of a group's members, with their assignments."""
+    name = request.path["group"]
+    found = await described_of_any_kind(request.admin, name)
+    kind = kind_of(found.type, found.protocol_type)
+    page = listing(
+        found.members,
+        request.query,
+        text_of=lambda one: f"{one.member_id} {one.instance_id or ''} {one.client_id} {one.host}",
+        sorts={
+            "member": lambda one: one.member_id,
+            "client": lambda one: one.client_id,
+            "host": lambda one: one.host,
+            "partitions": lambda one: len(one.assignment),
+        },
+    )
+    return sheet_view(
+        name,
+        [
+            group_links(name, "Members"),
+            _facts(found, kind),
+            *_reasons(found),
+            listed(
+                "Members",
+                page,
+                MEMBER_COLUMNS,
+                map(_member_row, page.rows),
+                empty="The group has no members now. Its committed offsets stay until they expire.",
+                search_label="Search members",
+            ),
+        ],
+    )
+
+
+def reads(group: str) -> NeededRight:
+    """Return the right to describe a group."""
+    return NeededRight(operation="describe", resource="group", name=group)
+
+
+def _facts(found: GroupDescription, kind: GroupKindName) -> FactsPart:
+    meaning = MEANINGS[kind]
+    if kind is GroupKindName.OTHER:
+        meaning = f"classic group of protocol type {found.protocol_type!r}"
+    elif kind is GroupKindName.CLASSIC and found.assignor == STREAMS_ASSIGNOR:
+        meaning = "Kafka Streams application of the classic protocol"
+    facts: list[tuple[str, Cell]] = [
+        ("State", state_badge(found.state)),
+        ("Kind", text(kind.value)),
+        ("Meaning", text(meaning)),
+        ("Members", count(len(found.members))),
+        ("Assignor", text(found.assignor)),
+    ]
+    if found.group_epoch is not None:
+        facts += [
+            ("Group epoch", count(found.group_epoch)),
+            ("Epoch of the assignment", count(found.assignment_epoch)),
+        ]
+    return FactsPart(facts=tuple(facts))
+
+
+def _reasons(found: GroupDescription) -> list[SheetPart]:
+    """Return the reasons why the group's assignment is not finished."""
+    causes = rebalance_causes(found)
+    if not causes:
+        return []
+    explained = concluded("rebalance", f"group {found.group_id}", causes)
+    return [ExplanationPart(title="The assignment is not finished", found=explained)]
+
+
+async def _partitions(
+    request: PageRequest, found: GroupDescription, rows: list[LagRow]
+) -> SheetPart:
+    working = owners(found)
+    page = listing(
+        rows,
+        request.query,
+        text_of=lambda one: f"{one.at} {working.get(one.at, '')}",
+        sorts={"topic": lambda one: one.at, "lag": lambda one: one.lag},
+    )
+    ages = await attempt("lag in time", ages_of(request.admin, page.rows), reads(found.group_id))
+    known = {} if isinstance(ages, Absence) else ages
+    return listed(
+        "Partitions",
+        page,
+        PARTITION_COLUMNS,
+        (_partition_row(one, known, working) for one in page.rows),
+        empty="The group has no committed offsets and no assignment.",
+        search_label="Search partitions",
+    )
+
+
+def _partition_row(
+    one: LagRow, ages: dict[TopicPartition, float | None], working: dict[TopicPartition, str]
+) -> tuple[Cell, ...]:
+    age = 0.0 if one.lag == 0 else ages.get(one.at)
+    return (
+        code(one.at.topic, topic_address(one.at.topic)),
+        count(one.at.partition),
+        count(one.committed),
+        count(one.end),
+        count(one.lag),
+        seconds(age),
+        code(working.get(one.at)),
+    )
+
+
+async def _lag_parts(request: PageRequest, rows: list[LagRow]) -> list[SheetPart]:
+    if not rows:
+        return []
+    name = request.path["group"]
+    late = sorted(rows, key=lambda one: -(one.lag or 0))[:AGED_MAX]
+    ages = await attempt("lag in time", ages_of(request.admin, late), reads(name))
+    known_ages = [] if isinstance(ages, Absence) else [one for one in ages.values() if one]
+    known = [one.lag for one in rows if one.lag is not None]
+    sample = LagSample(
+        time_ms=request.now_ms,
+        records=sum(known) if known else None,
+        seconds=max(known_ages, default=0.0 if known and not any(known) else None),
+        by_name={str(one.at): one.lag for one in late if one.lag},
+    )
+    samples = HISTORIES.setdefault(request.admin, LagHistory()).add(name, sample)
+    times = tuple(one.time_ms for one in samples)
+    unknown = len(rows) - len(known)
+    return [
+        FactsPart(
+            facts=(
+                ("Lag in records, all partitions", count(sample.records)),
+                ("Lag in time, the largest", seconds(sample.seconds)),
+            )
+        ),
+        *(
+            [
+                NotePart(
+                    text=f"{unknown} of {len(rows)} partitions have no committed offset or no "
+                    "leader; they are not in the sum.",
+                )
+            ]
+            if unknown
+            else []
+        ),
+        PlotPart(
+            title="Lag in records since this page was opened",
+            unit="count",
+            times_ms=times,
+            series=series_of(samples),
+        ),
+        PlotPart(
+            title="Lag in time since this page was opened",
+            unit="seconds",
+            times_ms=times,
+            series=(("largest", tuple(one.seconds for one in samples)),),
+        ),
+    ]
+
+
+def _member_row(one: GroupMemberDescription) -> tuple[Cell, ...]:
+    target = one.assignment if one.target is None else one.target
+    return (
+        code(one.member_id if one.instance_id is None else f"{one.member_id} ({one.instance_id})"),
+        code(one.client_id),
+        text(one.host.removeprefix("/")),
+        text(one.rack),
+        text(one.type.value),
+        count(one.member_epoch),
+        text(", ".join(subscription_of(one) or ())),
+        count(len(one.assignment)),
+        text(partition_names(one.assignment)),
+        text(partition_names(target - one.assignment)),
+        text(partition_names(one.assignment - target)),
+    )
+
+
+PAGES = (
+    Page(
+        name="group",
+        path="/groups/{group}",
+        title="Group",
+        command="ottla group lag {group}",
+        view=group,
+        lives=(
+            Live(
+                name="group-lag", path="/live/groups/{group}", stream=every(LIVE_S, lag_over_time)
+            ),
+        ),
+    ),
+    Page(
+        name="group-members",
+        path="/groups/{group}/members",
+        title="Members",
+        command="ottla group members {group}",
+        view=members,
+    ),
+)

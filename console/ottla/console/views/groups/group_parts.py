@@ -1,0 +1,56 @@
+"""Parts that the pages of a group share: addresses, states, links. Pure."""
+
+from ottla.console.links import address
+from ottla.console.sheets import Cell, LinksPart, badge
+from ottla.insight.facts.group_kinds import GroupKindName
+from ottla.model.ids import TopicPartition
+
+TONES = {
+    "Stable": "good",
+    "Dead": "bad",
+    "PreparingRebalance": "warning",
+    "CompletingRebalance": "warning",
+    "Assigning": "warning",
+    "Reconciling": "warning",
+    "NotReady": "warning",
+}
+NAMES_MAX = 12
+"""Names in one cell. Further ones are counted."""
+
+
+def group_address(group: str, kind: GroupKindName | None = None) -> str:
+    """Return the address of a group's page. Share groups have pages of their own."""
+    page = "queues" if kind is GroupKindName.SHARE else "groups"
+    return address(f"/{page}/{{group}}", {"group": group})
+
+
+def topic_address(topic: str) -> str:
+    """Return the address of a topic's page."""
+    return address("/topics/{topic}", {"topic": topic})
+
+
+def state_badge(state: str) -> Cell:
+    """Return the cell for a group's state, as its coordinator names it."""
+    return badge(state or "not reported", TONES.get(state, "neutral"))
+
+
+def group_links(group: str, current: str) -> LinksPart:
+    """Return the links between the pages of a group of consumers."""
+    values = {"group": group}
+    return LinksPart(
+        links=(
+            ("Lag", address("/groups/{group}", values)),
+            ("Members", address("/groups/{group}/members", values)),
+            ("Reset or delete", address("/groups/{group}/reset", values)),
+            ("Why is it behind?", address("/explain/lag", {}, values)),
+            ("Why does it rebalance?", address("/explain/rebalance", {}, values)),
+        ),
+        current=current,
+    )
+
+
+def partition_names(partitions: frozenset[TopicPartition]) -> str:
+    """Return the names of partitions as a short text."""
+    names = [str(at) for at in sorted(partitions)[:NAMES_MAX]]
+    rest = len(partitions) - len(names)
+    return ", ".join(names) + (f" and {rest} others" if rest else "")

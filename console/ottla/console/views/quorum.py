@@ -1,0 +1,292 @@
+"""Quorum: leader, voters and observers of the metadata log, its changes in words, its snapshots."""
+
+from ottla.client.network.cluster import raise_for
+from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt_own
+from ottla.console.links import address
+from ottla.console.listing import listing
+from ottla.console.page_types import Action, Page, PageRequest, PageView
+from ottla.console.sheets import (
+    Cell,
+    Column,
+    FactsPart,
+    FormField,
+    FormPart,
+    LinksPart,
+    NotePart,
+    SheetPart,
+    TablePart,
+    badge,
+    code,
+    count,
+    listed,
+    milliseconds,
+    sheet_view,
+    text,
+    when,
+)
+from ottla.insight.facts.changes_driver import recent_changes
+from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
+from ottla.insight.rules.health import quorum_reasons
+from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
+from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
+
+CHANGES_MAX = 500
+SPANS = (("1", "last hour"), ("6", "last 6 hours"), ("24", "last day"), ("168", "last week"))
+HOUR_MS = 3_600_000
+VOTER_COLUMNS = (
+    Column(title="Node", is_number=True),
+    Column(title="Role"),
+    Column(title="Log end", is_number=True),
+    Column(title="Lag in records", is_number=True),
+    Column(title="Fetched before", is_number=True),
+    Column(title="Caught up before", is_number=True),
+    Column(title="Address"),
+    Column(title="Version"),
+    Column(title="Directory"),
+)
+CHANGE_COLUMNS = (
+    Column(title="Offset", key="offset", is_number=True),
+    Column(title="Time"),
+    Column(title="Epoch", is_number=True),
+    Column(title="Kind", key="kind"),
+    Column(title="Change"),
+)
+
+
+async def quorum(request: PageRequest) -> PageView:
+    """Return the view of the quorum of controllers."""
+    found = await quorum_of(request.admin)
+    reasons = list(quorum_reasons(found))
+    parts: list[SheetPart] = [_links("Quorum")]
+    parts += [NotePart(text=one, tone="bad", command="ottla quorum status") for one in reasons]
+    parts += [NotePart(text=one, tone="warning") for one in found.warnings.splitlines()]
+    if not found.failure:
+        parts.append(_facts(found, is_healthy=not reasons))
+        parts.append(_voters(found))
+        parts.append(_observers(request, found))
+    parts += await _snapshots(request)
+    return sheet_view("Quorum", parts)
+
+
+async def changes(request: PageRequest) -> PageView:
+    """Return the view of the metadata log in words, and of the elections in it."""
+    hours = request.query.get("hours", "1")
+    if hours not in dict(SPANS):
+        hours = "1"
+    since_ms = request.now_ms - int(hours) * HOUR_MS
+    found = await attempt_own(
+        request.admin,
+        "the metadata log in words",
+        lambda: recent_changes(request.admin, since_ms=since_ms, count_max=CHANGES_MAX),
+        CLUSTER_DESCRIBE,
+    )
+    span = FormField(name="hours", label="Time", type="select", value=hours, options=SPANS)
+    parts: list[SheetPart] = [
+        _links("Metadata log"),
+        FormPart(title="Show", button="Show", href="/quorum/log", fields=(span,)),
+    ]
+    if isinstance(found, Absence):
+        return sheet_view("Metadata log", [*parts, found.part(request.user)])
+    if not found.is_complete:
+        parts.append(
+            NotePart(
+                text="Older changes of this time are left out.",
+                command="ottla quorum log --from earliest",
+            )
+        )
+    page = listing(
+        found.changes,
+        {"sort": "-offset", **request.query},
+        text_of=lambda one: f"{one.kind} {one.text}",
+        sorts={"offset": lambda one: one.offset, "kind": lambda one: one.kind},
+    )
+    parts += [
+        _elections(found.changes),
+        listed(
+            "Changes of the metadata",
+            page,
+            CHANGE_COLUMNS,
+            map(_change_row, page.rows),
+            empty="Nothing changed in this time.",
+            search_label="Search changes",
+        ),
+    ]
+    return sheet_view(
+        "Metadata log", parts, lead="Credentials and secret settings are not in these texts."
+    )
+
+
+async def write_snapshot(request: PageRequest) -> PageView:
+    """Make the active controller write a snapshot of the metadata."""
+    found = await _ask_snapshot(request, is_trial=False)
+    return PageView(
+        context={},
+        location="/quorum",
+        notice=f"Controller {found.node_id} has written a snapshot of the records before offset "
+        f"{found.end_offset:,}.",
+    )
+
+
+async def _ask_snapshot(request: PageRequest, *, is_trial: bool) -> WriteSnapshotResponse:
+    message = WriteSnapshotRequest(validate_only=is_trial)
+    answer = await request.admin.cluster.request(message, WriteSnapshotResponse)
+    raise_for(answer.error_code, answer.error_message)
+    return answer
+
+
+async def _snapshots(request: PageRequest) -> list[SheetPart]:
+    needs = NeededRight(operation="alter")
+    found = await attempt_own(
+        request.admin,
+        "the state of snapshots",
+        lambda: _ask_snapshot(request, is_trial=True),
+        needs,
+    )
+    if isinstance(found, Absence):
+        return [found.part(request.user)]
+    return [
+        FactsPart(
+            title="Snapshots",
+            facts=(
+                ("Latest snapshot ends before offset", count(found.latest_end_offset)),
+                ("Metadata log starts at offset", count(found.log_start_offset)),
+                (
+                    "Records since the latest snapshot",
+                    count(found.end_offset - found.latest_end_offset),
+                ),
+            ),
+        ),
+        FormPart(
+            title="Write a snapshot",
+            button="Write a snapshot now",
+            action="quorum-snapshot",
+            hint="Controllers write snapshots by themselves; a new node loads the latest one.",
+        ),
+    ]
+
+
+def _facts(found: SurveyedQuorum, *, is_healthy: bool) -> FactsPart:
+    state = badge("healthy", "good") if is_healthy else badge("not healthy", "bad")
+    return FactsPart(
+        facts=(
+            ("State", state),
+            ("Active controller", count(found.leader_id)),
+            ("Epoch (number of elections)", count(found.epoch)),
+            ("High watermark", count(found.high_watermark)),
+            ("Voters", count(len(found.voters))),
+            ("Voters that may fail", count((len(found.voters) - 1) // 2)),
+        )
+    )
+
+
+def _voters(found: SurveyedQuorum) -> TablePart:
+    rows = tuple(
+        _replica_row(one, "leader" if one.id == found.leader_id else "voter")
+        for one in found.voters
+    )
+    return TablePart(title="Voters", columns=VOTER_COLUMNS, rows=rows)
+
+
+def _observers(request: PageRequest, found: SurveyedQuorum) -> TablePart:
+    page = listing(
+        found.observers,
+        request.query,
+        text_of=lambda one: f"{one.id} {one.address}",
+        sorts={"node": lambda one: one.id, "lag": lambda one: one.lag},
+    )
+    return listed(
+        "Observers",
+        page,
+        (
+            Column(title="Node", key="node", is_number=True),
+            *VOTER_COLUMNS[1:3],
+            Column(title="Lag in records", key="lag", is_number=True),
+            *VOTER_COLUMNS[4:],
+        ),
+        (_replica_row(one, "observer") for one in page.rows),
+        empty="No broker replicates the metadata log now.",
+    )
+
+
+def _replica_row(one: SurveyedReplica, role: str) -> tuple[Cell, ...]:
+    return (
+        count(one.id),
+        badge(role, "good" if role == "leader" else "neutral"),
+        count(one.log_end_offset),
+        count(one.lag),
+        milliseconds(one.last_fetch_ms_ago),
+        milliseconds(one.last_caught_up_ms_ago),
+        code(one.address),
+        text(one.version),
+        code(one.directory_id),
+    )
+
+
+def _elections(found: tuple[MetadataChange, ...]) -> TablePart:
+    """Return the first change of each epoch: a new epoch is an election."""
+    firsts: dict[int, MetadataChange] = {}
+    for one in sorted(found, key=lambda one: one.offset):
+        firsts.setdefault(one.epoch, one)
+    epochs = sorted(firsts)[1:]  # The first epoch may have begun before this time.
+    rows = tuple(
+        (count(epoch), when(firsts[epoch].timestamp_ms), count(firsts[epoch].offset))
+        for epoch in reversed(epochs[-20:])
+    )
+    return TablePart(
+        title="Elections",
+        columns=(
+            Column(title="New epoch", is_number=True),
+            Column(title="First change"),
+            Column(title="Offset", is_number=True),
+        ),
+        rows=rows,
+        empty="No election is among the changes of this time.",
+    )
+
+
+def _change_row(one: MetadataChange) -> tuple[Cell, ...]:
+    return (
+        count(one.offset),
+        when(one.timestamp_ms),
+        count(one.epoch),
+        text(one.kind),
+        text(one.text),
+    )
+
+
+def _links(current: str) -> LinksPart:
+    links = (
+        ("Quorum", "/quorum"),
+        ("Metadata log", address("/quorum/log", {})),
+        ("Why are partitions unavailable?", "/explain/unavailable"),
+    )
+    return LinksPart(links=links, current=current)
+
+
+PAGES = (
+    Page(
+        name="quorum",
+        path="/quorum",
+        title="Quorum",
+        command="ottla quorum status",
+        view=quorum,
+        section="Cluster",
+        key="u",
+        actions=(
+            Action(
+                name="quorum-snapshot",
+                path="/quorum/snapshot",
+                command="ottla quorum snapshot",
+                run=write_snapshot,
+            ),
+        ),
+    ),
+    Page(
+        name="quorum-log",
+        path="/quorum/log",
+        title="Metadata log",
+        command="ottla quorum log",
+        view=changes,
+    ),
+)

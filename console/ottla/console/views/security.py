@@ -1,0 +1,468 @@
+"""Security: users with SCRAM credentials, and ACLs. Passwords are set here and never shown."""
+
+from collections.abc import Mapping, Sequence
+
+from ottla.client.admin_parts.admin_users import ITERATIONS_DEFAULT, UserCredential
+from ottla.console.absences import Absence, NeededRight, attempt
+from ottla.console.links import address
+from ottla.console.listing import ListPage, listing
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
+from ottla.console.sheets import (
+    Cell,
+    Column,
+    FormField,
+    FormPart,
+    LinksPart,
+    NotePart,
+    SheetPart,
+    TablePart,
+    badge,
+    code,
+    listed,
+    sheet_view,
+    text,
+)
+from ottla.insight.rules.acl_text import OPERATION_NAMES, operation_named, principal_of, word_of
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclEntry,
+    AclFilter,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from ottla.model.security.scram import SCRAM_BY_NAME
+
+READS_USERS = NeededRight(operation="describe")
+READS_ACLS = NeededRight(operation="describe")
+NAME_CHARS_MAX = 32_767
+RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "cluster": ResourceType.CLUSTER,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "delegation-token": ResourceType.DELEGATION_TOKEN,
+    "user": ResourceType.USER,
+}
+ACL_COLUMNS = (
+    Column(title="Principal", key="principal"),
+    Column(title="Permission", key="permission"),
+    Column(title="Operation", key="operation"),
+    Column(title="Resource", key="resource"),
+    Column(title="Name", key="name"),
+    Column(title="Pattern"),
+    Column(title="Host"),
+    Column(title=""),
+)
+
+
+async def users(request: PageRequest) -> PageView:
+    """Return the view of all users with SCRAM credentials."""
+    found = await attempt("users", request.admin.describe_users(), READS_USERS)
+    parts: list[SheetPart] = [security_links("Users")]
+    if isinstance(found, Absence):
+        return sheet_view("Users", [*parts, found.part(request.user)])
+    page = listing(
+        found.items(), request.query, text_of=lambda one: one[0], sorts={"user": lambda one: one[0]}
+    )
+    parts += [
+        listed(
+            "Users",
+            page,
+            (
+                Column(title="User", key="user"),
+                Column(title="Credentials"),
+                Column(title="ACLs"),
+                Column(title="Why is it denied?"),
+            ),
+            (_user_row(*one) for one in page.rows),
+            empty="No user has a SCRAM credential: clients log in another way, or not at all.",
+            empty_command="ottla user add NAME",
+            search_label="Search users",
+        ),
+        _password_form(),
+    ]
+    return sheet_view(
+        "Users",
+        parts,
+        lead="Users that log in by client certificates or tokens are not in this list.",
+    )
+
+
+async def user(request: PageRequest) -> PageView:
+    """Return the view of one user: credentials and ACLs."""
+    name = request.path["user"]
+    credentials = await attempt("users", request.admin.describe_users(), READS_USERS)
+    acls = await attempt(
+        "ACLs", request.admin.describe_acls(AclFilter(principal=f"User:{name}")), READS_ACLS
+    )
+    parts: list[SheetPart] = [security_links("Users")]
+    if isinstance(credentials, Absence):
+        parts.append(credentials.part(request.user))
+    else:
+        parts.append(_credentials(name, credentials.get(name, ())))
+    if isinstance(acls, Absence):
+        parts.append(acls.part(request.user))
+    else:
+        page = listing(acls, request.query, text_of=acl_text, sorts=_ACL_SORTS)
+        parts.append(_acl_table(page, f"ACLs of {name}"))
+    parts += [_password_form(name), _deletion(name)]
+    return sheet_view(name, parts, command=f"ottla acl list --principal {name}")
+
+
+async def acls(request: PageRequest) -> PageView:
+    """Return the view of all ACLs."""
+    found = await attempt("ACLs", request.admin.describe_acls(AclFilter()), READS_ACLS)
+    parts: list[SheetPart] = [security_links("ACLs")]
+    if isinstance(found, Absence):
+        return sheet_view("ACLs", [*parts, found.part(request.user)])
+    page = listing(found, request.query, text_of=acl_text, sorts=_ACL_SORTS)
+    parts += [_acl_table(page, "ACLs"), _acl_form()]
+    return sheet_view("ACLs", parts)
+
+
+async def set_password(request: PageRequest) -> PageView:
+    """Set the SCRAM password of a user. The password is not sent to the cluster."""
+    name = request.form.get("user", "").strip()
+    password = request.form.get("password", "")
+    mechanism = request.form.get("mechanism", "")
+    if not name:
+        raise ConfigError("user", "is missing")
+    if not password:
+        raise ConfigError("password", "is missing")
+    if mechanism not in SCRAM_BY_NAME:
+        raise ConfigError("mechanism", f"must be one of {', '.join(SCRAM_BY_NAME)}")
+    await request.admin.set_password(name, mechanism, password, iterations=ITERATIONS_DEFAULT)
+    return PageView(
+        context={},
+        location=user_address(name),
+        notice=f"The {mechanism} password of user {name} was set.",
+    )
+
+
+async def delete_user(request: PageRequest) -> PageView:
+    """Delete all SCRAM credentials of a user."""
+    name = request.path["user"]
+    found = (await request.admin.describe_users()).get(name, [])
+    if not found:
+        raise RefusedError(ErrorCode.RESOURCE_NOT_FOUND, f"user {name!r} has no credential")
+    for one in found:
+        await request.admin.delete_password(name, one.mechanism)
+    return PageView(
+        context={}, location="/users", notice=f"The credentials of user {name} were deleted."
+    )
+
+
+async def create_acl(request: PageRequest) -> PageView:
+    """Create one ACL."""
+    entry = entry_of(request.form)
+    await request.admin.create_acls([entry])
+    return PageView(
+        context={},
+        location=address("/acls", {}, {"q": entry.principal}),
+        notice="The ACL was created.",
+    )
+
+
+async def delete_acl(request: PageRequest) -> PageView:
+    """Delete one ACL, which the form describes in full."""
+    entry = entry_of(request.form)
+    unwanted = AclFilter(
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission=entry.permission,
+    )
+    gone = await request.admin.delete_acls(unwanted)
+    if not gone:
+        raise RefusedError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such ACL any longer")
+    return PageView(context={}, location="/acls", notice="The ACL was deleted.")
+
+
+async def acl(request: PageRequest) -> PageView:
+    """Return the view of one ACL, with the form that deletes it."""
+    entry = entry_of(request.query)
+    form = FormPart(
+        title="Delete this ACL",
+        button="Delete",
+        action="acl-delete",
+        values={"principal": entry.principal},
+        fields=tuple(
+            FormField(name=name, label="", type="hidden", value=value)
+            for name, value in acl_fields(entry).items()
+        ),
+    )
+    parts: list[SheetPart] = [
+        security_links("ACLs"),
+        TablePart(title="ACL", columns=ACL_COLUMNS[:-1], rows=(_acl_cells(entry),)),
+        form,
+    ]
+    return sheet_view(f"ACL of {entry.principal}", parts)
+
+
+def user_address(name: str) -> str:
+    """Return the address of a user's page."""
+    return address("/users/{user}", {"user": name})
+
+
+def acl_fields(entry: AclEntry) -> dict[str, str]:
+    """Return an ACL as fields of a form."""
+    kinds = {kind: name for name, kind in RESOURCES.items()}
+    return {
+        "principal": entry.principal,
+        "permission": entry.permission.name.lower(),
+        "operation": word_of(entry.operation),
+        "resource": kinds.get(entry.resource_type, ""),
+        "name": entry.resource_name,
+        "pattern": entry.pattern_type.name.lower(),
+        "host": entry.host,
+    }
+
+
+def entry_of(fields: Mapping[str, str]) -> AclEntry:
+    """Return the ACL in the fields of a form. Raises ConfigError if a field is wrong."""
+    resource = RESOURCES.get(fields.get("resource", ""))
+    operation = operation_named(fields.get("operation", ""))
+    name = fields.get("name", "")
+    if resource is None:
+        raise ConfigError("resource", f"must be one of {', '.join(RESOURCES)}")
+    if operation is None:
+        raise ConfigError("operation", f"must be one of {', '.join(OPERATION_NAMES)}")
+    if fields.get("permission") not in ("allow", "deny"):
+        raise ConfigError("permission", "must be allow or deny")
+    if fields.get("pattern", "literal") not in ("literal", "prefixed"):
+        raise ConfigError("pattern", "must be literal or prefixed")
+    if resource is ResourceType.CLUSTER:
+        name = CLUSTER_NAME
+    if not name or len(name) > NAME_CHARS_MAX:
+        raise ConfigError(
+            "name", f"is missing or too long; {WILDCARD} is every {fields['resource']}"
+        )
+    return AclEntry(
+        resource_type=resource,
+        resource_name=name,
+        pattern_type=PatternType[fields.get("pattern", "literal").upper()],
+        principal=principal_of(fields.get("principal", "").strip()),
+        host=fields.get("host", "").strip() or WILDCARD,
+        operation=operation,
+        permission=AclPermission[fields["permission"].upper()],
+    )
+
+
+def acl_text(entry: AclEntry) -> str:
+    """Return the text of an ACL that a search examines."""
+    return " ".join(acl_fields(entry).values())
+
+
+_ACL_SORTS = {
+    "principal": lambda one: (one.principal, one),
+    "permission": lambda one: (one.permission, one),
+    "operation": lambda one: (one.operation, one),
+    "resource": lambda one: (one.resource_type, one),
+    "name": lambda one: (one.resource_name, one),
+}
+
+
+def _acl_table(page: ListPage[AclEntry], title: str) -> TablePart:
+    return listed(
+        title,
+        page,
+        ACL_COLUMNS,
+        (
+            (*_acl_cells(one), text("delete", address("/acl", {}, acl_fields(one))))
+            for one in page.rows
+        ),
+        empty="There are no ACLs: without an authorizer every client may do everything, with one "
+        "only super users may.",
+        empty_command="ottla acl create --allow USER --operation read --topic TOPIC",
+        search_label="Search ACLs",
+    )
+
+
+def _acl_cells(one: AclEntry) -> tuple[Cell, ...]:
+    fields = acl_fields(one)
+    tone = "good" if one.permission is AclPermission.ALLOW else "bad"
+    return (
+        code(one.principal),
+        badge(fields["permission"], tone),
+        text(fields["operation"]),
+        text(fields["resource"] or one.resource_type.name.lower()),
+        code(one.resource_name),
+        text(fields["pattern"]),
+        text("every host" if one.host == WILDCARD else one.host),
+    )
+
+
+def _user_row(name: str, credentials: Sequence[UserCredential]) -> tuple[Cell, ...]:
+    said = ", ".join(f"{one.mechanism} ({one.iterations:,} iterations)" for one in credentials)
+    return (
+        code(name, user_address(name)),
+        text(said),
+        text("ACLs", address("/acls", {}, {"q": f"User:{name}"})),
+        text("explain", address("/explain/denial", {}, {"user": name})),
+    )
+
+
+def _credentials(name: str, found: Sequence[UserCredential]) -> SheetPart:
+    if not found:
+        return NotePart(text=f"User {name} has no SCRAM credential.")
+    return TablePart(
+        title="Credentials",
+        columns=(Column(title="Mechanism"), Column(title="Iterations", is_number=True)),
+        rows=tuple((text(one.mechanism), text(f"{one.iterations:,}")) for one in found),
+    )
+
+
+def _password_form(name: str = "") -> FormPart:
+    return FormPart(
+        title="Set a password",
+        button="Set the password",
+        action="user-password",
+        hint="A new user is created. The password itself is not sent to the cluster.",
+        fields=(
+            FormField(name="user", label="User", value=name, is_required=True),
+            FormField(
+                name="mechanism",
+                label="Mechanism",
+                type="select",
+                value="SCRAM-SHA-512",
+                options=tuple((one, one) for one in SCRAM_BY_NAME),
+            ),
+            FormField(name="password", label="Password", type="password", is_required=True),
+        ),
+    )
+
+
+def _deletion(name: str) -> FormPart:
+    return FormPart(
+        title="Delete the credentials",
+        button="Delete all credentials",
+        action="user-delete",
+        values={"user": name},
+        hint="The user cannot log in afterwards. Its ACLs stay.",
+    )
+
+
+def _acl_form() -> FormPart:
+    names = tuple((one, one) for one in OPERATION_NAMES)
+    return FormPart(
+        title="Create an ACL",
+        button="Create",
+        action="acl-create",
+        fields=(
+            FormField(name="principal", label="User", hint="or Type:name", is_required=True),
+            FormField(
+                name="permission",
+                label="Permission",
+                type="select",
+                options=(("allow", "allow"), ("deny", "deny")),
+            ),
+            FormField(name="operation", label="Operation", type="select", options=names),
+            FormField(
+                name="resource",
+                label="Resource",
+                type="select",
+                options=tuple((one, one) for one in RESOURCES),
+            ),
+            FormField(name="name", label="Name", hint=f"{WILDCARD} for all; not for the cluster"),
+            FormField(
+                name="pattern",
+                label="Pattern",
+                type="select",
+                options=(("literal", "whole name"), ("prefixed", "start of names")),
+            ),
+            FormField(name="host", label="Host", hint="address of the client; empty for all"),
+        ),
+    )
+
+
+def security_links(current: str) -> LinksPart:
+    """Return the links between the pages of security."""
+    return LinksPart(
+        links=(
+            ("Users", "/users"),
+            ("ACLs", "/acls"),
+            ("Certificates", "/certificates"),
+            ("Why is a client denied?", "/explain/denial"),
+        ),
+        current=current,
+    )
+
+
+PAGES = (
+    Page(
+        name="users",
+        path="/users",
+        title="Users",
+        command="ottla user list",
+        view=users,
+        section="Security",
+        key="s",
+        actions=(
+            Action(
+                name="user-password",
+                path="/users-password",
+                command="ottla user add {user}",
+                run=set_password,
+                role=UserRole.ADMIN,
+            ),
+        ),
+    ),
+    Page(
+        name="user",
+        path="/users/{user}",
+        title="User",
+        command="ottla acl list --principal {user}",
+        view=user,
+        actions=(
+            Action(
+                name="user-delete",
+                path="/users/{user}/delete",
+                command="ottla user delete {user}",
+                run=delete_user,
+                role=UserRole.ADMIN,
+                confirms="user",
+            ),
+        ),
+    ),
+    Page(
+        name="acls",
+        path="/acls",
+        title="ACLs",
+        command="ottla acl list",
+        view=acls,
+        section="Security",
+        key="a",
+        actions=(
+            Action(
+                name="acl-create",
+                path="/acls",
+                command="ottla acl create",
+                run=create_acl,
+                role=UserRole.ADMIN,
+            ),
+        ),
+    ),
+    Page(
+        name="acl",
+        path="/acl",
+        title="ACL",
+        command="ottla acl list",
+        view=acl,
+        actions=(
+            Action(
+                name="acl-delete",
+                path="/acls/{principal}/delete",
+                command="ottla acl delete",
+                run=delete_acl,
+                role=UserRole.ADMIN,
+                confirms="principal",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,82 @@
+"""Metrics that clients have pushed (KIP-714), as series over time. Pure."""
+
+from collections.abc import Iterable
+
+from ottla.client.admin_parts.admin_telemetry import PushedMetrics
+from ottla.model.errors import CorruptDataError
+from ottla.model.values import frozen
+from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
+
+SERIES_MAX = 1_000
+"""Maximum number of series of one client. Further metrics of its pushes are left out."""
+KNOWN_PARTS = {
+    "latency": "latency",
+    "time": "latency",
+    "error": "errors",
+    "errors": "errors",
+    "failed": "errors",
+    "retries": "errors",
+    "lag": "lag",
+    "rate": "rates",
+    "bytes": "rates",
+}
+
+
+@frozen(kw_only=True)
+class PushedSeries:
+    """One metric of one client over time, with one value for each push that has the metric."""
+
+    name: str
+    """Name of the metric with its attributes, as in `a.b{node.id=1}`."""
+    unit: str
+    """Unit as the client names it. Empty if it names none."""
+    topic: str
+    """Subject of the metric: latency, errors, lag, rates or other."""
+    values: tuple[tuple[int, float], ...]
+    """Time in ms since 1970 at which the broker received the push, and the value. The value of a
+    histogram is its mean."""
+
+    @property
+    def latest(self) -> float:
+        """Value in the latest push."""
+        return self.values[-1][1]
+
+
+def series_of_pushes(pushes: Iterable[PushedMetrics]) -> tuple[tuple[PushedSeries, ...], int]:
+    """Return the series in the pushes of one client, by name, and the number of pushes that cannot
+    be decoded."""
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    corrupt_count = 0
+    for push in sorted(pushes, key=lambda one: one.received_ms):
+        try:
+            points = list(points_of(decode(push.otlp)))
+        except CorruptDataError:
+            corrupt_count += 1
+            continue
+        for point in points:
+            key = (_name_of(point), point.unit)
+            if key in found or len(found) < SERIES_MAX:
+                found.setdefault(key, []).append((push.received_ms, _number_of(point)))
+    return (
+        tuple(
+            PushedSeries(name=name, unit=unit, topic=_topic_of(name), values=tuple(values))
+            for (name, unit), values in sorted(found.items())
+        ),
+        corrupt_count,
+    )
+
+
+def _name_of(point: Point) -> str:
+    attributes = ",".join(f"{name}={value}" for name, value in point.attributes)
+    return f"{point.name}{{{attributes}}}" if attributes else point.name
+
+
+def _number_of(point: Point) -> float:
+    if isinstance(point.value, HistogramValue):
+        return point.value.sum / point.value.count if point.value.count else 0.0
+    return float(point.value)
+
+
+def _topic_of(name: str) -> str:
+    parts = name.partition("{")[0].replace("-", ".").replace("_", ".").split(".")
+    return next((KNOWN_PARTS[one] for one in parts if one in KNOWN_PARTS), "other")
