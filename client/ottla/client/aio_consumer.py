@@ -210,7 +210,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         return await self._run(ask)
 
     async def paused(self) -> frozenset[TopicPartition]:
-        """Return the paused partitions."""
+        """Return the partitions for which `pause` is in effect."""
 
         async def ask() -> frozenset[TopicPartition]:
             return self._kept.value.paused
@@ -323,7 +323,7 @@ class AioPendingCommit:
 
     @property
     def offsets(self) -> Mapping[TopicPartition, Committed]:
-        """Offsets to commit, by partition."""
+        """Offsets that the commit contains, by partition."""
         return self._commit.offsets
 
     @property

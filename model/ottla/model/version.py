@@ -2,4 +2,4 @@
 would import 50 modules."""
 
 VERSION = "0.2.0"
-"""Equals the version in pyproject.toml."""
+"""Version of Ottla, equal to the version in pyproject.toml."""

@@ -21,7 +21,7 @@ from ottla.wire.messages.describe_log_dirs_response import DescribeLogDirsRespon
 
 
 class BrokerDescription(NamedTuple):
-    """One broker of the cluster."""
+    """One broker of the cluster: its id, its address, its rack, and whether it is fenced."""
 
     node: NodeId
     host: str
@@ -42,7 +42,8 @@ class ClusterDescription:
     """Id of the node that accepts requests for the controller. It may be a broker, which forwards
     them, or a controller."""
     brokers: tuple[BrokerDescription, ...]
-    """The brokers of the cluster."""
+    """Brokers of the cluster that are registered. Fenced brokers are included only if the caller
+    requested them."""
 
 
 class ReplicaOnDisk(NamedTuple):
@@ -59,10 +60,10 @@ class ReplicaOnDisk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One log directory of a broker."""
+    """One log directory of a broker: its state, its free space, and the replicas in it."""
 
     path: str
-    """Path of the directory."""
+    """Path of the log directory on the broker's machine."""
     error: ErrorCode
     """Error code that tells why the directory is offline, or NONE if it is online."""
     total_bytes: int | None

@@ -38,9 +38,9 @@ class CleaningPass(NamedTuple):
     duration_ms: int
     """Duration of the pass, in ms."""
     read_bytes: int
-    """Bytes that the pass read."""
+    """Number of bytes that the pass read from the log."""
     written_bytes: int
-    """Bytes that the pass wrote."""
+    """Number of bytes that the pass wrote to new segments."""
     read_record_count: int
     """Number of records that the pass read."""
     written_record_count: int

@@ -48,16 +48,16 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """State of the controller quorum."""
+    """State of the controller quorum: its leader, its members and their progress."""
 
     leader: NodeId
-    """Id of the active controller."""
+    """Node id of the active controller, which leads the quorum."""
     leader_epoch: Epoch
     """Leader epoch of the active controller."""
     high_watermark: Offset
     """High watermark of the metadata log: all records before it are committed."""
     voters: tuple[QuorumReplica, ...]
-    """Voters of the quorum: the controllers."""
+    """Voters of the quorum: controllers that elect the leader and commit records."""
     observers: tuple[QuorumReplica, ...]
     """Observers of the quorum: the brokers, which only replicate the metadata log."""
     addresses: Mapping[NodeId, tuple[str, int]]

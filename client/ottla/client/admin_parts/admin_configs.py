@@ -37,7 +37,7 @@ class ConfigResource(NamedTuple):
     defaults of all brokers."""
 
     kind: ConfigKind
-    """Kind of the resource."""
+    """Kind of the resource, such as TOPIC, BROKER or GROUP."""
     name: str
     """Name of the topic or group, or the broker's id as text."""
 

@@ -74,14 +74,15 @@ class GroupListing:
     """Kafka's name of the state, such as Empty, Stable or PreparingRebalance. An empty text if the
     broker is too old to report the state."""
     type: GroupType
-    """Rebalance protocol of the group."""
+    """Rebalance protocol of the group: classic, consumer (KIP-848), share (KIP-932) or streams
+    (KIP-1071)."""
     coordinator: NodeId
     """Id of the broker that coordinates the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """One member of a group."""
+    """One member of a group, with its client and its assignment."""
 
     member_id: str
     instance_id: str | None
@@ -102,18 +103,19 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members."""
+    """State of a group and its members, as reported by the group's coordinator."""
 
     group_id: str
     """Id of the group."""
     type: GroupType
-    """Rebalance protocol of the group."""
+    """Rebalance protocol of the group: classic, consumer (KIP-848), share (KIP-932) or streams
+    (KIP-1071)."""
     state: str
     """Kafka's name of the state, as the coordinator reports it."""
     assignor: str
     """Name of the assignor that computes the group's assignment."""
     members: tuple[GroupMemberDescription, ...]
-    """The members of the group."""
+    """Members of the group, each with its assignment."""
     group_epoch: int | None = None
     """Group epoch (KIP-848). The coordinator increases it whenever a new target assignment has to
     be computed."""

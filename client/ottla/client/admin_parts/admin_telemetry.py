@@ -46,7 +46,7 @@ class MetricsSubscription:
     """Prefixes of the names of the requested metrics. `*` requests all metrics. An empty tuple
     requests none."""
     interval_ms: int
-    """Interval between pushes, in ms."""
+    """Interval between two pushes of a client's metrics, in ms."""
     match: tuple[str, ...]
     """Conditions of the form `NAME=REGULAR EXPRESSION`. The subscription applies to clients that
     satisfy all of them."""
@@ -63,17 +63,17 @@ class ClientInstanceDescription:
     node: NodeId
     """Id of the broker that the client reports to."""
     client_instance_id: UUID
-    """Id of the client instance."""
+    """Client instance id that a broker has assigned to the client (KIP-714)."""
     client_id: str | None
-    """The client's `client.id`."""
+    """Client id that the application has configured (`client.id`)."""
     software_name: str
     """Name of the client library."""
     software_version: str
     """Version of the client library."""
     source_address: str
-    """Address that the client connects from."""
+    """IP address from which the client connects to the broker."""
     source_port: int
-    """Port that the client connects from."""
+    """TCP port from which the client connects to the broker."""
     subscription_id: int
     """Id of the subscription that the client received last."""
     interval_ms: int
@@ -102,15 +102,15 @@ class PushedMetrics(NamedTuple):
     node: NodeId
     """Id of the broker that received the push."""
     client_instance_id: UUID
-    """Id of the client instance."""
+    """Client instance id that a broker has assigned to the client (KIP-714)."""
     client_id: str | None
-    """The client's `client.id`."""
+    """Client id that the application has configured (`client.id`)."""
     software_name: str
     """Name of the client library."""
     software_version: str
     """Version of the client library."""
     source_address: str
-    """Address that the client connects from."""
+    """IP address from which the client connects to the broker."""
     received_ms: int
     """Time when the broker received the push, in ms since 1970."""
     otlp: bytes
@@ -125,7 +125,7 @@ class TailedMetrics(NamedTuple):
     missed: int
     """Number of pushes after the requested cursor that the broker has already discarded."""
     pushes: tuple[PushedMetrics, ...]
-    """The pushes, oldest first."""
+    """Pushes of metrics that the broker received after the cursor, oldest first."""
 
 
 class TelemetryCalls(ConfigCalls):

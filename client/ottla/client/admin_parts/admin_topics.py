@@ -74,7 +74,7 @@ class PartitionDescription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic and its partitions."""
+    """A topic: its id and its partitions with their leaders and replicas."""
 
     name: str
     """Name of the topic."""

@@ -46,8 +46,9 @@ class RecordOrigin(NamedTuple):
 
 
 class RecordColumns(Protocol):
-    """Interface of decoded or undecoded records of one partition. Records with the same
-    RecordOrigin are rows, in order of their offsets. Ranges of row numbers are half-open."""
+    """Interface of the records of one partition as rows, in order of their offsets. A record may be
+    decoded only when it is read. All rows have the same RecordOrigin. Ranges of row numbers are
+    half-open."""
 
     origin: RecordOrigin
     row_count: int

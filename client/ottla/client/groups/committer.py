@@ -37,7 +37,7 @@ class PendingCommit:
 
     def __init__(self, offsets: Offsets, loss_count: int, *, is_watched: bool) -> None:
         self.offsets = offsets
-        """Offsets to commit, by partition."""
+        """Offsets that the commit contains, by partition."""
         self._tenure = loss_count
         """Value of `CommitIdentity.loss_count` when the commit was requested."""
         self._is_watched = is_watched
@@ -151,7 +151,7 @@ class Committer:
             await self._last._settled()
 
     async def run(self) -> NoReturn:
-        """Send the requested commits until cancelled."""
+        """Send the commits that the application has requested, in order, until cancelled."""
         while True:
             await self._wake_up.wait()
             while self._queue:

@@ -82,7 +82,7 @@ class MembershipDriver(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group, so that the coordinator can assign the member's partitions to others."""
         ...
 
     def drop(self) -> None:

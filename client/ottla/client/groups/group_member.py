@@ -63,7 +63,7 @@ class Membership(NamedTuple):
     generation_id: int = NO_GENERATION
     """Generation of the group or, with the consumer protocol, the member epoch (KIP-848)."""
     member_id: str = ""
-    """Id of the member."""
+    """Member id in the group. Empty for a commit without group membership."""
     group_instance_id: str | None = None
     """Instance id of a static member.  None for a dynamic member."""
     group_id: str = ""

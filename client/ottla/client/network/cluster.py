@@ -475,7 +475,7 @@ class Cluster:
             raise ConnectionLostError(f"{connection.address}: {error}") from error
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections to brokers of the cluster."""
         for connection in list(self._connections.values()):
             await self._drop(connection)
 

@@ -206,7 +206,7 @@ class BrokerConnection:
         await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection to the broker, and its socket."""
         await self._stream.aclose()
 
     async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:

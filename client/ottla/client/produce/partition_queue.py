@@ -343,7 +343,8 @@ class ProducerBatch:
         )
 
     def failure_of(self, index: int) -> NotDeliveredError | None:
-        """Return the reason why a record of the batch was not delivered, or None."""
+        """Return the reason why a record of the batch was not delivered. Returns None if the record
+        was delivered or its result is not known yet."""
         return self.record_failures.get(index, self.failure)
 
     @property

@@ -56,7 +56,7 @@ class RegistryRefusedError(SchemaError):
 
     def __init__(self, message: str, *, status: int, error_code: int | None = None) -> None:
         self.status = status
-        """HTTP status of the response."""
+        """HTTP status of the registry's response, such as 409 or 422."""
         self.error_code = error_code
         """Error code in the registry's response, such as 409 for an incompatible schema. None if
         there is none."""

@@ -179,7 +179,7 @@ class SchemaRegistry:
         return found
 
     async def list_subjects(self) -> list[str]:
-        """Return the names of all subjects."""
+        """Return the names of all subjects for which the registry has schemas."""
         found = await self._call(RegistryCall("GET", "subjects"))
         if not isinstance(found, list):
             raise InvalidSchemaError("the registry's list of subjects is not a list")

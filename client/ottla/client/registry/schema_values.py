@@ -44,9 +44,9 @@ class Schema:
     text: str
     """Text of the schema. For Protobuf, a `.proto` file or a FileDescriptorProto in base64."""
     format: SchemaFormat = SchemaFormat.AVRO
-    """Language of the schema's text."""
+    """Language of the schema's text: Avro, JSON Schema or Protobuf."""
     references: tuple[SchemaReference, ...] = ()
-    """Schemas that the text imports."""
+    """References to the other schemas that the text imports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ class ResponseMeaning(Enum):
     DONE = 0
     RETRY = 1
     ABORT = 2
-    """The transaction cannot be committed."""
+    """The transaction cannot be committed. The producer must abort it."""
     IDENTIFY = 3
     """The coordinator has no open transaction, or a new epoch will end the transaction."""
     UNKNOWN = 4
@@ -208,7 +208,7 @@ class TransactionFlow:
         """True if the coordinator may know the transaction. The producer must then commit or abort
         it there."""
         self.number = 0
-        """Number of transactions started so far."""
+        """Number of transactions that the producer has started so far."""
         self._has_used_identity = False
         """True if a transaction was started under the current epoch."""
         self._has_late_requests = False

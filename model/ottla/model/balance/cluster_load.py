@@ -85,7 +85,7 @@ class PartitionLoad:
 
 @frozen(kw_only=True)
 class BalanceLimits:
-    """Limits for one balance plan."""
+    """Limits that one balance plan must respect: rate, disk usage, tolerance, number of moves."""
 
     throttle_bytes_per_s: int | None = None
     """Maximum rate at which each broker sends, and receives, the data of the moves, in bytes per

@@ -10,8 +10,8 @@ known."""
 
 NO_DOMAIN: Domain = (None, None)
 Collisions = tuple[int, int]
-"""Two counts for the replicas of one partition: surplus replicas in the same rack, and surplus
-replicas on the same host. Two replicas in one rack count as one surplus."""
+"""Number of replicas that share a rack with an earlier replica of the same partition, and number of
+replicas that share a host with an earlier one."""
 
 
 def collisions(domains: Mapping[NodeId, Domain], replicas: Iterable[NodeId]) -> Collisions:

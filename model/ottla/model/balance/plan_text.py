@@ -42,7 +42,7 @@ class StoredMove(NamedTuple):
 
     @property
     def adding(self) -> tuple[NodeId, ...]:
-        """Brokers that copy the partition."""
+        """Brokers that get a new replica and copy the partition."""
         return tuple(one for one in self.after if one not in self.before)
 
     @property

@@ -1,4 +1,4 @@
-"""The settings of one broker process."""
+"""All settings of one broker process, and the function that loads them from a settings file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field

@@ -1,4 +1,4 @@
-"""The settings of one controller process."""
+"""All settings of one controller process, and the function that loads them from a settings file."""
 
 from collections.abc import Mapping
 from dataclasses import field

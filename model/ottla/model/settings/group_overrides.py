@@ -21,7 +21,8 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class GroupSettings:
-    """Effective settings of one group."""
+    """Settings of one group that are in effect: its own ones, and the brokers' defaults for the
+    rest."""
 
     session_timeout_ms: int = setting(
         45_000,

@@ -204,7 +204,7 @@ class GroupConfig:
         "take effect at once.",
     )
     share: ShareGroupConfig = field(default_factory=ShareGroupConfig)
-    """Settings of share groups."""
+    """Settings of share groups (KIP-932), which the group coordinator also manages."""
 
     def __post_init__(self) -> None:
         for lower, upper in ORDERED:

@@ -254,7 +254,8 @@ def share_offset_reset(text: str) -> str:
 
 @frozen(kw_only=True)
 class ShareGroupSettings:
-    """Effective settings of one share group."""
+    """Settings of one share group that are in effect: its own ones, and the brokers' defaults for
+    the rest."""
 
     session_timeout_ms: int = setting(
         45_000,

@@ -25,7 +25,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 @frozen
 class JaasLogin:
-    """A JAAS login module and its options."""
+    """Login module of a `sasl.jaas.config`: its Java class name and its options."""
 
     module: str
     options: dict[str, str] = field(repr=False)
