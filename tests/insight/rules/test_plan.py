@@ -1,5 +1,6 @@
 """The answer "plan": steps of a change, their cost, or the reason against it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def explained(change: str, *, node: int | None = None, **facts: Any) -> Explanat
     values = {"change": change}
     if node is not None:
         values["controller" if change.endswith("voter") else "broker"] = str(node)
-    found = explain_plan(ClusterFacts(now_ms=0, **facts), values)
+    found = explain_plan(ClusterFacts(now_ms=0, **{"survey": survey(), **facts}), values)
     check_commands(found)
     return found
 
@@ -133,6 +134,14 @@ def test_a_change_that_its_command_refuses_is_refused_with_the_reason() -> None:
         found = explained(change, node=node, **facts)
         assert only(found) == ("refused", "")
         assert reason in found.causes[0].summary
+
+
+def test_brokers_of_others_carry_out_no_plan() -> None:
+    other = replace(survey(), serves_own_requests=False)
+    for change in ("balance", "remove-broker", "drain-broker"):
+        found = explained(change, node=1, survey=other)
+        assert only(found) == ("refused", "")
+        assert "only brokers of Ottla" in found.causes[0].summary
 
 
 def test_a_drain_lists_the_leaderships() -> None:

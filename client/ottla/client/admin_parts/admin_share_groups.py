@@ -206,8 +206,10 @@ class ShareGroupCalls(GroupCalls):
                     DescribeShareDeliveryResponse,
                     node=leader,
                 )
-            except ConnectionLostError:  # Kafka's brokers end the connection.
-                continue
+            except RefusedError as refusal:
+                if refusal.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                continue  # The brokers are Kafka's.
             raise_for(answer.error_code, answer.error_message)
             for row in answer.partitions:
                 at = TopicPartition(row.topic_name, row.partition_index)

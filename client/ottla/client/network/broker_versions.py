@@ -23,6 +23,13 @@ VERSION_OTHERWISE = 3
 All brokers since Kafka 2.4 support it, so that no second request is needed."""
 
 
+OWN_FEATURES = "ottla."
+"""Start of the names of features that only brokers of Ottla list."""
+OWN_FEATURES_FROM = 4
+"""First version of ApiVersions in which every broker of Ottla lists such a feature. Responses of
+earlier versions leave out features whose lowest level is 0 (KAFKA-17011)."""
+
+
 class ExpectedNode(NamedTuple):
     """Cluster id and node id of the broker that a client expects at an address."""
 

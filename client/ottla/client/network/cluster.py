@@ -18,7 +18,11 @@ import trio
 
 from ottla.client.network.answer_checks import only
 from ottla.client.network.arguments import check_text
-from ottla.client.network.broker_versions import ExpectedNode
+from ottla.client.network.broker_versions import (
+    OWN_FEATURES,
+    OWN_FEATURES_FROM,
+    ExpectedNode,
+)
 from ottla.client.network.connection import ConnectionLostError, MisroutedConnectionError
 from ottla.client.network.pipeline import Pipeline, open_pipeline
 from ottla.client.network.reachability import Reachability
@@ -26,7 +30,11 @@ from ottla.client.network.tls import TlsDialer
 from ottla.client.telemetry.measures import ConnectionMeasures
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, ZERO_UUID, Epoch, NodeId, TopicPartition
+from ottla.model.version import VERSION
+from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
+from ottla.wire.messages.api_versions_request import ApiVersionsRequest
+from ottla.wire.messages.api_versions_response import ApiVersionsResponse
 from ottla.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 
@@ -131,6 +139,7 @@ class Cluster:
         self.measures: ConnectionMeasures | None = ConnectionMeasures()
         """Measurements of connections and latencies for client metrics (KIP-714). None if they are
         not reported."""
+        self._serves_own_requests: bool | None = None
         self.is_used = trio.Event()
         """Event that is set once the first connection is open."""
         self._on_forgotten: Callable[[], None] = _ignore
@@ -437,7 +446,17 @@ class Cluster:
         version: int | None = None,
     ) -> R:
         """Send a request to `node`, or to any broker if `node` is None, and return the decoded
-        response."""
+        response.
+
+        Raises RefusedError with UNSUPPORTED_VERSION for a request of Ottla's own if the brokers are
+        not Ottla's. They would close the connection, on which other requests wait.
+        """
+        api = API[message.API_KEY]
+        if api.is_own and not await self.serves_own_requests():
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the brokers are not Ottla's, and have no {api.name}",
+            )
         connection = await self._any() if node is None else await self._of(node)
         try:
             with trio.fail_after(self._request_timeout_s or math.inf):
@@ -456,6 +475,21 @@ class Cluster:
                 # another broker.
                 await self._drop(connection)
             raise
+
+    async def serves_own_requests(self) -> bool:
+        """Return whether the brokers are Ottla's, and serve its own requests. One broker is asked,
+        once."""
+        if self._serves_own_requests is None:
+            version = await self.version_of(ApiVersionsRequest.API_KEY)
+            found = False
+            if version >= OWN_FEATURES_FROM:
+                request = ApiVersionsRequest(
+                    client_software_name="ottla", client_software_version=VERSION
+                )
+                answer = await self.request(request, ApiVersionsResponse, version=version)
+                found = any(one.name.startswith(OWN_FEATURES) for one in answer.supported_features)
+            self._serves_own_requests = found
+        return self._serves_own_requests
 
     async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
         """Return the version in which `request` would send an API's requests to this broker. Raises

@@ -65,4 +65,7 @@ class ClusterFacts:
     @property
     def unknown(self) -> list[str]:
         """Sentences about the facts that are missing."""
-        return [f"{fact}: {reason}" for fact, reason in self.missing]
+        found = [f"{fact}: {reason}" for fact, reason in self.missing]
+        if self.survey is not None and not self.survey.serves_own_requests:
+            found.append("disks, throttles, states of brokers: only brokers of Ottla report them")
+        return found

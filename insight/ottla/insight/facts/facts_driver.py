@@ -8,12 +8,16 @@ from typing import Any
 import trio
 
 from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_groups import GroupType
 from ottla.client.admin_parts.admin_quotas import QuotaUsage
 from ottla.client.admin_parts.admin_transactions import TransactionDescription
 from ottla.insight.facts.acl_facts import read_acl_facts
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.cluster_load_driver import cluster_load
-from ottla.insight.facts.group_view import committed_offsets, described
+from ottla.insight.facts.group_view import (
+    committed_offsets,
+    described_of_any_kind,
+)
 from ottla.insight.facts.hanging import open_transactions
 from ottla.insight.facts.lags_driver import group_lag
 from ottla.insight.facts.offsets import offsets_at
@@ -88,15 +92,18 @@ async def _usage(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _group(admin: Admin, values: Mapping[str, str]) -> Facts:
-    return {"group": await described(admin, values["group"])}
+    return {"group": await described_of_any_kind(admin, values["group"])}
 
 
 async def _lags(admin: Admin, values: Mapping[str, str]) -> Facts:
     group = values["group"]
+    description = await described_of_any_kind(admin, group)
+    if description.type is GroupType.SHARE:
+        return {}  # It has no committed offsets; the answer "delivery" explains it.
     began = trio.current_time()
     earlier = await committed_offsets(admin, group)
     found = await group_lag(admin, group, isolation_level="read_uncommitted")
-    has_members = bool((await described(admin, group)).members)
+    has_members = bool(description.members)
     stuck = {one.at for one in found.partitions if one.lag and has_members}
     while stuck and trio.current_time() < began + OBSERVED_S:
         await trio.sleep(POLL_S)
@@ -153,12 +160,20 @@ async def _transactions_in(admin: Admin, places: list[TopicPartition]) -> Facts:
 
 async def _share_group(admin: Admin, values: Mapping[str, str]) -> Facts:
     group = values["group"]
-    offsets = await admin.share_group_offsets(group)
     return {
         "share_group": await admin.describe_share_group(group),
-        "share_offsets": offsets,
-        "share_deliveries": await admin.share_group_deliveries(group, list(offsets)),
+        "share_offsets": await admin.share_group_offsets(group),
     }
+
+
+async def _deliveries(admin: Admin, values: Mapping[str, str]) -> Facts:
+    if not await admin.cluster.serves_own_requests():
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION, "only brokers of Ottla report why records wait"
+        )
+    group = values["group"]
+    offsets = await admin.share_group_offsets(group)
+    return {"share_deliveries": await admin.share_group_deliveries(group, list(offsets))}
 
 
 async def _log_dirs(admin: Admin, values: Mapping[str, str]) -> Facts:
@@ -188,6 +203,8 @@ async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
 async def _change(admin: Admin, values: Mapping[str, str]) -> Facts:
     """Return the facts by which a change of the cluster is planned. None of them is needed for
     changes that follow from the state of the cluster."""
+    if not await admin.cluster.serves_own_requests():
+        return {}
     if values["change"] == "balance":
         stored = await read_stored_plan(admin)
         if stored.moves:
@@ -211,6 +228,7 @@ READERS: dict[str, Reader] = {
     "lag of the group": _lags,
     "open transactions": _transactions,
     "share group": _share_group,
+    "deliveries of the share group": _deliveries,
     "log directories": _log_dirs,
     "traffic": _traffic,
     "planned change": _change,
@@ -232,7 +250,7 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "slow": ("state of the cluster", "quotas", "usage of quotas", "log directories"),
     "disk": ("state of the cluster", "log directories"),
     "transaction": ("open transactions",),
-    "delivery": ("share group",),
+    "delivery": ("share group", "deliveries of the share group"),
     "top": ("traffic",),
     "plan": ("planned change", "state of the cluster"),
 }

@@ -33,6 +33,8 @@ NODE_TIMEOUT_S = 3.0
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 DRAINS = ("DRAINING", "DRAINED")
 """States of a broker that transfers its leaderships, or has transferred them."""
+UNREPORTED = "unreported"
+"""State of a broker that responds, but is not Ottla's, and does not report its state."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -174,6 +176,8 @@ class Survey:
     is throttled."""
     balance: StoredPlan = NO_PLAN
     """The balance plan in progress."""
+    serves_own_requests: bool = True
+    """False if the brokers are not Ottla's. Their disks, throttles and states are unknown then."""
 
 
 async def survey(admin: Admin) -> Survey:
@@ -199,6 +203,7 @@ async def survey(admin: Admin) -> Survey:
         min_insync=min_insync,
         reassignment_count=await _count_of_reassignments(admin) if is_throttled else 0,
         balance=await _balance_of(admin),
+        serves_own_requests=await admin.cluster.serves_own_requests(),
     )
 
 
@@ -326,6 +331,9 @@ async def _ask_node(admin: Admin, broker: SurveyedBroker) -> None:
     try:
         with trio.fail_after(NODE_TIMEOUT_S):
             async with open_connection(broker.host, broker.port) as connection:
+                if not await admin.cluster.serves_own_requests():
+                    broker.state = UNREPORTED
+                    return
                 asked_ms = _wall_ms()
                 node = await connection.request(DescribeNodeRequest(), DescribeNodeResponse)
                 answered_ms = _wall_ms()

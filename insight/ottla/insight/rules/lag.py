@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from ottla.client.admin_parts.admin_groups import GroupMemberDescription
+from ottla.client.admin_parts.admin_groups import GroupMemberDescription, GroupType
 from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.lags_driver import TimedLag
 from ottla.insight.rules.disk import FULL, disk_causes
-from ottla.insight.rules.rebalance import rebalance_causes
+from ottla.insight.rules.rebalance import kind_notes, rebalance_causes
 from ottla.insight.rules.throttle import usage_causes
 from ottla.insight.rules.transaction import transaction_causes
 from ottla.insight.rules.unavailable import partition_causes
@@ -24,7 +24,9 @@ def explain_lag(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
     group = values.get("group", "")
     behind = [one for one in facts.lags or () if one.lag]
     lag = sum(one.lag or 0 for one in behind)
-    notes = []
+    notes = kind_notes(facts.group)
+    if facts.group is not None and facts.group.type is GroupType.SHARE:
+        notes.append(f"'{command('explain', 'delivery', group)}' shows why its records wait")
     if facts.lags is not None:
         notes.append(f"{counted(lag, 'record')} in {counted(len(behind), 'partition')} unread")
     return concluded(

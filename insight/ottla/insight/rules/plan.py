@@ -5,6 +5,7 @@ A plan is computed as its command computes it, and shown without being carried o
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import ceil
 
 from ottla.insight.explanation import (
@@ -31,6 +32,10 @@ ROWS_MAX = 100
 """Maximum number of rows of each table."""
 EXAMPLES_MAX = 3
 MS_PER_S = 1_000
+NOT_OF_OTTLA = (
+    "only brokers of Ottla carry out such a plan; 'ottla topic reassign' moves replicas of other "
+    "brokers, too"
+)
 MOVES = ("topic", "partition", "replicas", "replicas after", "bytes to copy", "reason")
 LOADS = (
     "broker",
@@ -57,9 +62,12 @@ def explain_plan(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
         if not node.isdecimal() or len(node) > 9:
             reason = f"{key}: give the id of the {key}"
             return concluded("plan", subject, [], unknown=[reason, *facts.unknown])
-    if facts.unknown:
+    survey = facts.survey
+    if facts.missing or survey is None:
         return concluded("plan", subject, [], unknown=facts.unknown)
     try:
+        if key == "broker" and not survey.serves_own_requests:
+            facts = replace(facts, refusal=NOT_OF_OTTLA)
         if facts.refusal:
             causes, tables = [_refused(facts.refusal)], list[FactTable]()
         elif change == "balance":

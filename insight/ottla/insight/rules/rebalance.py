@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from ottla.client.admin_parts.admin_groups import GroupDescription, GroupType
 from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
 from ottla.insight.facts.cluster_facts import ClusterFacts
+from ottla.insight.facts.group_kinds import MEANINGS, kind_of
+from ottla.model.amounts import counted
 
 MEMBERS_MAX = 10
 CLASSIC_STATES = {
@@ -16,7 +18,9 @@ CLASSIC_STATES = {
 def explain_rebalance(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
     """Return the reasons why a group's assignment is not finished."""
     group = facts.group
-    notes = [] if group is None else [f"state {group.state}, {len(group.members)} members"]
+    notes = kind_notes(group)
+    if group is not None:
+        notes.append(f"state {group.state}, {counted(len(group.members), 'member')}")
     return concluded(
         "rebalance",
         f"group {values.get('group', '')}",
@@ -26,13 +30,21 @@ def explain_rebalance(facts: ClusterFacts, values: Mapping[str, str]) -> Explana
     )
 
 
+def kind_notes(group: GroupDescription | None) -> list[str]:
+    """Return a sentence that names the kind of a group. Empty if the group is unknown."""
+    if group is None:
+        return []
+    kind = kind_of(group.type, group.protocol_type)
+    return [f"kind {kind.value}: {MEANINGS[kind]}"]
+
+
 def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
     """Return the reasons why a group's assignment is not finished. Empty if it is finished, or if
     the group is unknown or has no members."""
     if group is None or not group.members:
         return []
     more = command("group", "members", group.group_id)
-    if group.type is not GroupType.CONSUMER:
+    if group.type is GroupType.CLASSIC:
         reason = CLASSIC_STATES.get(group.state)
         if reason is None:
             return []
@@ -64,6 +76,8 @@ def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
                 more=command("group", "describe", group.group_id),
             )
         ]
+    if group.type is GroupType.SHARE:
+        return []  # Its members share partitions, and wait for no other member.
     late = [
         one
         for one in group.members
