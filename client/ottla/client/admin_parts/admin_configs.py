@@ -72,8 +72,8 @@ class ConfigEntry(NamedTuple):
 
     @property
     def default(self) -> str | None:
-        """Value that applies if the setting is not set anywhere. It is known only if the caller
-        requested synonyms."""
+        """Value that applies if the setting is not set anywhere. None if there is no default value,
+        or if the caller did not request synonyms."""
         defaults = (one.value for one in self.synonyms if one.source is ConfigSource.DEFAULT)
         return next(defaults, None)
 

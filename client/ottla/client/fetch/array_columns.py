@@ -106,13 +106,13 @@ class ArrayColumns:
         return self._part(self._fields.timestamps_ms, start, end)
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the key of each row."""
+        """Return the key of each row; None for a record without a key."""
         if not self._has_keys:
             return [None] * (end - start)
         return self._cut(self._fields.key_at, self._fields.key_bytes, start, end, has_nulls=True)
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the value of each row."""
+        """Return the value of each row; None for a tombstone."""
         size = self._value_bytes
         if size is not None and 0 < size <= SAME_BYTES_MAX:
             return self._cut_alike(self._fields.value_at, size, start, end)
@@ -121,7 +121,8 @@ class ArrayColumns:
         )
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row as a memoryview, without copying it."""
+        """Return the value of each row as a memoryview, without copying it; None for a
+        tombstone."""
         view = memoryview(self._data)
         starts = self._part(self._fields.value_at, start, end)
         sizes = self._part(self._fields.value_bytes, start, end)

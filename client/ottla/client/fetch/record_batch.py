@@ -70,13 +70,14 @@ class RecordColumns(Protocol):
         """Return the timestamp of each row, in ms since 1970."""
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the key of each row."""
+        """Return the key of each row; None for a record without a key."""
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the value of each row."""
+        """Return the value of each row; None for a tombstone."""
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row as a memoryview, without copying it."""
+        """Return the value of each row as a memoryview, without copying it; None for a
+        tombstone."""
 
     def headers(self, start: int, end: int) -> list[RecordHeaders]:
         """Return the headers of each row."""
@@ -173,7 +174,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def keys(self) -> list[bytes | None]:
-        """Key of each record, or None."""
+        """Key of each record; None for a record without a key."""
         if self._keys is None:
             self._keys = self._columns.keys(self._start, self._end)
         return self._keys
@@ -187,8 +188,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     @property
     def value_views(self) -> list[memoryview | None]:
-        """Value of each record as a memoryview, without a copy. For large values, this is cheaper
-        than `values`."""
+        """Value of each record as a memoryview, without a copy; None for a tombstone. For large
+        values, this is cheaper than `values`."""
         return self._columns.value_views(self._start, self._end)
 
     @property
@@ -277,15 +278,16 @@ class ScannedColumns:
         return [record.timestamp_ms for record in self._records[start:end]]
 
     def keys(self, start: int, end: int) -> list[bytes | None]:
-        """Return the key of each row."""
+        """Return the key of each row; None for a record without a key."""
         return [record.key for record in self._records[start:end]]
 
     def values(self, start: int, end: int) -> list[bytes | None]:
-        """Return the value of each row."""
+        """Return the value of each row; None for a tombstone."""
         return [record.value for record in self._records[start:end]]
 
     def value_views(self, start: int, end: int) -> list[memoryview | None]:
-        """Return the value of each row as a memoryview, without copying it."""
+        """Return the value of each row as a memoryview, without copying it; None for a
+        tombstone."""
         values = self.values(start, end)
         return [None if value is None else memoryview(value) for value in values]
 

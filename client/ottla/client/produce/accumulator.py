@@ -261,7 +261,8 @@ class Accumulator:
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
-        """Return the first failure that no task has received, and clear all recorded failures."""
+        """Return the first failure that no task has received, or None. All recorded failures are
+        then cleared."""
         unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None

@@ -349,8 +349,8 @@ class ProducerBatch:
 
     @property
     def first_failure(self) -> NotDeliveredError | None:
-        """Error of the first record that the broker named as invalid. If it named none, the error
-        of the whole batch."""
+        """Error of the first record that the broker named as invalid. If the broker named none, the
+        error of the whole batch. None if the batch has not failed."""
         return next(iter(self.record_failures.values()), self.failure)
 
     @property

@@ -39,7 +39,8 @@ class BrokerLoad:
 
     @property
     def domain(self) -> tuple[str | None, str | None]:
-        """Failure domain of the broker: its rack and its host."""
+        """Failure domain of the broker: the names of its rack and its host. A name is None if it is
+        not known."""
         return self.rack, self.host
 
     @property

@@ -35,8 +35,9 @@ CALLBACK_CLASS = "client.quota.callback.class"
 def parse_callback(text: str) -> str | None:
     """module:Class, a class in Python; one of Java cannot be loaded.
 
-    Checks the name of a quota callback class and returns it. Raises ValueError if the text is
-    malformed. Error messages quote the first line as the description of valid texts.
+    Checks the name of a quota callback class and returns it. Returns None if the text is empty.
+    Raises ValueError if the text is malformed. Error messages quote the first line as the
+    description of valid texts.
     """
     if not text:
         return None

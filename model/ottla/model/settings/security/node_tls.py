@@ -68,7 +68,9 @@ def client_tls_of(
 def dialled_listener(
     texts: Mapping[str, str], listeners: Iterable[ListenAddress]
 ) -> ListenAddress | None:
-    """Return the controller listener to which nodes connect: the first one in the list."""
+    """Return the listener to which nodes connect: the first listener in `controller.listener.names`
+    that is among `listeners`, or else the first of `listeners`. Returns None if `listeners` is
+    empty."""
     by_name = {one.name: one for one in listeners}
     for name in listed_names(texts.get(CONTROLLER_LISTENER_NAMES, "")):
         if name in by_name:
