@@ -83,11 +83,11 @@ AT_CONTROLLERS = option(
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses that a command connects to, and set the login of the current task.
 
-    The first source that is given counts: --bootstrap-server or --dir, --profile, OTTLA_BOOTSTRAP,
-    the profile of OTTLA_PROFILE, the file of --command-config, the local cluster of the default
-    directory, BOOTSTRAP_DEFAULT. With the last one, `arguments.has_no_address` becomes true, which
-    errors explain. Later requests of this task log in by the first of these: --command-config, the
-    profile, a secure local cluster.
+    The first of these sources that is given counts: --bootstrap-server or --dir, --profile,
+    OTTLA_BOOTSTRAP, the profile of OTTLA_PROFILE, the file of --command-config, the local cluster
+    of the default directory, BOOTSTRAP_DEFAULT. If BOOTSTRAP_DEFAULT is used,
+    `arguments.has_no_address` is set to True, so that errors can explain it. Later requests of this
+    task log in by the first of these: --command-config, the profile, a secure local cluster.
     """
     profile = _profile_of(arguments)
     from_file = _use_login_of(arguments, profile)
@@ -119,8 +119,8 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
 
 def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...] | None:
-    """Return the addresses that a command connects to, as `bootstrap_of` does. None if the command
-    logs in or uses TLS."""
+    """Return the addresses that a command connects to, as `bootstrap_of` does. Returns None if the
+    command logs in or uses TLS."""
     settings, _ = _login_texts(arguments, _profile_of(arguments))
     return None if settings.keys() - {"bootstrap.servers"} else bootstrap_of(arguments)
 

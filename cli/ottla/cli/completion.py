@@ -19,7 +19,7 @@ SHELLS = {
     "fish": "ottla completion fish | source in ~/.config/fish/config.fish",
 }
 TIMEOUT_S = 1.5
-"""Maximum wait for the cluster, in seconds. With a longer wait the shell prompt seems to hang."""
+"""Maximum seconds to wait for the cluster. With a longer wait, the shell prompt seems to hang."""
 
 
 def _names(kind: str, line: str) -> Iterable[str]:

@@ -28,7 +28,8 @@ UNCHANGED = "nothing was changed"
 
 
 class UnconfirmedError(OttlaError):
-    """A change that needs a confirmation, in a process without a terminal.  Exit code 2."""
+    """A change needs a confirmation, but the process has no terminal on which to ask. Exit code
+    2."""
 
     def __init__(self) -> None:
         super().__init__(f"{UNCHANGED}, since no terminal can confirm it; add --yes")

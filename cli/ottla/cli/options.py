@@ -33,7 +33,7 @@ class OneOf(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Options under a title of their own in the help."""
+    """Options that have a title of their own in the help."""
 
     title: str
     options: tuple[Option, ...]

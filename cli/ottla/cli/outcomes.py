@@ -11,8 +11,8 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 
 def meaning_of(code: int, message: str | None = None) -> str:
-    """Return the reason why a request about a topic was refused, given Kafka's error code. If the
-    topic does not exist, the text includes a remedy."""
+    """Return the reason why a request about a topic was refused, as text, given Kafka's error code.
+    If the topic does not exist, the text includes a remedy."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "it does not exist; see 'ottla topic list'"
     return message or row_of(code).meaning

@@ -45,11 +45,10 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
 
 
 def show_as(*choices: Sequence[str]) -> bool:
-    """Replace the visible arguments of this process by the first choice that fits.
+    """Replace the visible arguments of this process by the first of `choices` that fits.
 
-    The available space is the size of the arguments with which the process was started. The last
-    choice is truncated if it does not fit either. Returns False if the arguments cannot be
-    replaced.
+    The available space is the size of the arguments with which the process was started. If no
+    choice fits, the last one is truncated. Returns False if the arguments cannot be replaced.
     """
     return _overwrite(*([os.fsencode(one) for one in choice] for choice in choices))
 

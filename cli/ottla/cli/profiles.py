@@ -47,8 +47,8 @@ def config_path() -> Path:
 
 
 def read_profile(name: str, source: str) -> Profile:
-    """Return the profile with a name. `source` is the option or variable that named it, for errors.
-    Raises ConfigError if the profile is missing or invalid."""
+    """Return the profile named `name`. `source` is the option or variable that contained the name,
+    for error messages. Raises ConfigError if the profile is missing or invalid."""
     path = config_path()
     profiles = _read(path, source).get("profiles", {})
     if not isinstance(profiles, dict):
@@ -71,7 +71,8 @@ def read_profile(name: str, source: str) -> Profile:
 
 def read_settings(path: Path, source: str) -> dict[str, str]:
     """Return the settings in a file with Kafka's keys. `source` is the option or variable that
-    named the file, for errors. Raises ConfigError if the file is unreadable or invalid."""
+    contained the path, for error messages. Raises ConfigError if the file is unreadable or
+    invalid."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:

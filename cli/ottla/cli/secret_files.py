@@ -11,7 +11,7 @@ SECRET_ENDINGS = (
     *(".password", ".jaas.config", ".keystore.key", ".secret.key", ".client.secret"),
     *(".bearer.token", ".basic.users", ".otlp.headers"),
 )
-"""Endings of the keys whose values are secret, in settings of clients and of nodes."""
+"""Endings of the setting keys whose values are secret, in the settings of clients and of nodes."""
 
 
 def warn_of_secrets(path: Path, texts: Mapping[str, str]) -> None:

@@ -17,12 +17,13 @@ OPTIONS_OF_OTHERS = {
     "--max-messages": "use --count",
     "--partitions": "'ottla topic add-partitions' adds partitions to a topic",
 }
-"""Remedy for each option that Kafka's tools and kcat have under another name. Used for commands
-that do not have this option."""
+"""Remedies for options that Kafka's tools and kcat have under another name. A remedy is shown only
+by commands that do not have the option."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return " (did you mean X?)" for the most similar known word, or an empty text."""
+    """Return the text " (did you mean X?)" with the known word that is most similar, or an empty
+    text if none is similar."""
     # Dashes are removed because all options have them: with them --produce resembled --prune.
     names = {one.lstrip("-"): one for one in known}
     found = get_close_matches(word.lstrip("-"), names, n=1, cutoff=SIMILARITY_MIN)
@@ -30,8 +31,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return a suggestion for a word in argparse's error message that argparse refused, or an empty
-    text."""
+    """Return a suggestion in place of the word that argparse refused in `message`, or an empty text
+    if there is none."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")

@@ -49,7 +49,7 @@ def print_table(
     indent: int = 0,
     are_headers_data: bool = False,
 ) -> None:
-    """Print a table. `are_headers_data` is true if users chose the headers, such as names of
+    """Print a table. `are_headers_data` is True if users chose the headers, such as names of
     topics."""
     found = table_lines(headers, rows, indent=indent, are_headers_data=are_headers_data)
     say_table(found.header, found.rows)
@@ -62,7 +62,7 @@ def note_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as part of a longer text."""
+    """Return a table as text, for use within a longer text."""
     found = table_lines(headers, rows)
     return "\n".join([*found.header, *found.rows])
 
@@ -103,8 +103,8 @@ def header_of(name: str) -> str:
 
 
 def output_width() -> int:
-    """Return the maximum width of tables on standard output, in columns of text: COLUMNS, or else
-    the width of the terminal, or else TABLE_WIDTH."""
+    """Return the maximum width of tables on standard output, in columns of text. It is the first of
+    these that is known: COLUMNS, the width of the terminal, TABLE_WIDTH."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return max(WIDTH_MIN, int(asked))

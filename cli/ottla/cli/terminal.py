@@ -73,8 +73,8 @@ def say_block(
 
 
 def say_table(header: Sequence[str], rows: Sequence[str], *, is_note: bool = False) -> None:
-    """Print the lines of a table, which must already be escaped. Terminals show its header in
-    bold."""
+    """Print the lines of a table, which the caller has already escaped. Terminals show the header
+    in bold."""
     stream = sys.stderr if is_note else sys.stdout
     titles = list(header)
     if is_coloured(stream):
@@ -106,7 +106,7 @@ def note(text: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason why a file cannot be read or written, without the file name, which the
+    """Return the reason why a file cannot be read or written. It lacks the file name, which the
     message already contains."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
@@ -117,7 +117,7 @@ def is_watched() -> bool:
 
 
 def draw(line: str) -> None:
-    """Replace the progress line by another, without a line end."""
+    """Replace the progress line by `line`, and leave the cursor on it."""
     _steer(f"{ERASE_LINE}{visible(line)}")
 
 

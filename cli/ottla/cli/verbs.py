@@ -56,10 +56,11 @@ def admin_verb(
 
 
 def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any) -> int:
-    """Run the body of a verb with an admin client of the cluster that the options name. Returns its
+    """Run the body of a verb with an admin client of the cluster that the options name. Returns the
     exit code.
 
-    A body may be given as text, `module:function`; its module is imported only here.
+    A body may be given as the text `module:function`. Its module is then imported only when the
+    verb runs.
     """
     with importing():
         from ottla.client.admin import open_admin
@@ -96,7 +97,7 @@ async def _active_controller(text: str) -> tuple[str, int]:
 
 
 def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
-    """Return a verb with sub-verbs."""
+    """Return a verb that has sub-verbs and no handler of its own."""
     return Verb(name, summary, None, (), {}, verbs)
 
 

@@ -25,19 +25,18 @@ LOG_BYTES_MAX = 16 << 20
 """
 LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
-"""Maximum number of bytes of the new log lines that the command shows. More would flood the
-terminal."""
+"""Maximum bytes of new log lines that the command shows. More lines would flood the terminal."""
 LOOK_S = 0.1
-"""Interval, in seconds, at which the displayed elapsed time is updated."""
+"""Seconds between two updates of the displayed elapsed time."""
 
 Report = Callable[[str], None]
-"""Function by which a background process reports that it is ready, with the text that the command
+"""Function that a background process calls when it is ready, with the text that the command
 prints."""
 
 
 def run_detached(body: Callable[[Report], int], log: Path, *, name: str) -> int:
-    """Run `body` in a background process. Returns 0 when the body is ready, or 1 if the process
-    ended before that."""
+    """Run `body` in a background process. Returns 0 when `body` has reported that it is ready, or 1
+    if the process ended before that."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as printed:  # opened first: the body may remove its directory
         return _run_and_wait(body, log, printed, name)

@@ -17,8 +17,8 @@ from ottla.model.errors import ConfigError
 TIMEOUT_S = 120.0
 COLUMNS = ("TOPIC", "PARTITIONS", "RECORDS")
 REQUEST_BYTES_MAX = 100 << 20
-"""Maximum size of a restored record in bytes. The topic's max.message.bytes sets the actual limit.
-"""
+"""Maximum size in bytes of a produce request, and so of a record that is restored. The topic's
+max.message.bytes sets the actual limit."""
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -46,7 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 async def restore(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Write a backup into a cluster that has none of its topics.  Returns the exit code."""
+    """Write a backup into a cluster in which none of its topics exists. Returns the exit code."""
     from ottla.cli.backup.backup_restore import restore_backup
     from ottla.client.producer import open_producer
     from ottla.model.settings.client import ProducerConfig

@@ -26,11 +26,12 @@ FORMAT = 1
 """Version of the backup format. Commands refuse a version that they do not know."""
 
 BATCH_BYTES_MAX = 1 << 20
-"""Size in bytes at which a batch is written. Smaller batches have more headers in total; larger
-batches need more memory when they are restored."""
+"""Size in bytes from which a batch is written to the file. Smaller batches have more headers in
+total. Larger batches need more memory when they are restored."""
 
 BATCH_SIZE_MAX = 1 << 30
-"""Maximum size of a batch that is read, in bytes. A damaged length must not allocate memory."""
+"""Maximum size in bytes of a batch that is read from a backup. Without this limit, a damaged length
+could allocate any amount of memory."""
 
 
 @dataclass(slots=True)
@@ -42,10 +43,10 @@ class StoredTopic:
     configs: dict[str, str]
     starts: list[int]
     ends: list[int]
-    """End offset of each partition. The backup contains the records before it."""
+    """End offset of each partition. The backup contains the records before this offset."""
     counts: list[int]
-    """Number of records of each partition. After compaction and transactions, it is less than the
-    difference of the offsets."""
+    """Number of records of each partition. Compaction and transaction markers make it lower than
+    the difference of the offsets."""
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def _check_groups(groups: dict[str, dict[str, dict[str, int]]]) -> None:
 
 
 def records_path(directory: Path, topic: str, partition: int) -> Path:
-    """Return the path of the file with a partition's records."""
+    """Return the path of the file that contains a partition's records."""
     return directory / TOPICS / topic / f"{partition}.log"
 
 
@@ -128,7 +129,7 @@ class PartitionFile:
         """Number of records that were added to the file."""
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
-        """Add records in order of their offsets."""
+        """Add records to the file, in the order of their offsets."""
         for record in records:
             builder = self._builder
             if not builder.record_count:

@@ -1,10 +1,10 @@
-"""Reads topics and groups of a running cluster as of one moment.
+"""Reads topics and groups of a running cluster as they were at one moment.
 
 The order of the steps makes the backup consistent. Offsets of groups are read first, then the end
-of each partition, so that no group is beyond the records. Open transactions are then given time to
-end. After that, all records before the ends are committed or aborted, and so are the outputs of
-every transaction whose offsets were read. Only then is the last stable offset of each partition the
-end of its backup.
+of each partition, so that no group's offset is beyond the records. Open transactions are then given
+time to end. After that, all records before the ends are committed or aborted, and so are the
+outputs of every transaction whose offsets were read. Only then is the last stable offset of each
+partition the end of its backup.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Writes a backup into a cluster that has none of its topics.
+"""Writes a backup into a cluster in which none of its topics exists.
 
 Records get new offsets from 0, without the gaps that compaction and transactions left. Committed
 offsets of groups are translated, so that each refers to the same record as before.
@@ -36,8 +36,8 @@ async def restore_backup(
 ) -> None:
     """Create the topics of a backup, write their records, and commit the offsets of its groups.
 
-    Raises CorruptDataError if a file is damaged, and RefusedError if a topic exists already;
-    nothing is changed then.
+    Raises CorruptDataError if a file is damaged, and RefusedError if a topic already exists. In
+    both cases, nothing is changed.
     """
     await trio.to_thread.run_sync(verify, directory, manifest)
     present = set(await admin.list_topics())

@@ -57,8 +57,8 @@ SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
 DRAINED_MAX = 100
-"""Maximum number of brokers in one range of ids, which is the number of ids that one host can have.
-"""
+"""Maximum number of brokers that one range of ids may name: the number of broker ids of one
+host."""
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -96,8 +96,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make brokers transfer their leaderships, once confirmed, or accept leaderships again with
-    --undo. Returns exit code 0 when the brokers have done so.
+    """Make brokers transfer their leaderships if the user confirms, or with --undo accept
+    leaderships again. Returns 0 when the brokers have done so.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """
@@ -143,7 +143,7 @@ async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedB
 
 def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBroker]:
     """Return the brokers of a host, which is named by their advertised address or by their failure
-    domain.  Includes brokers that share the failure domain under another address."""
+    domain. Brokers that share the failure domain under another address are included."""
     named = [one for one in brokers if host in (one.host, one.machine)]
     machines = {one.machine for one in named if one.machine}
     return [one for one in brokers if one in named or one.machine in machines]

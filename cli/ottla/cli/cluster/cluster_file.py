@@ -51,7 +51,7 @@ REPLICATION_KEYS = (
 
 @dataclass(slots=True)
 class ListedNode:
-    """One process of the cluster, as stored in cluster.json."""
+    """One process of the local cluster, as stored in cluster.json."""
 
     id: int
     address: str
@@ -78,8 +78,8 @@ class ClusterPlan:
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
-    """True once the controllers have been formatted. They are never formatted again: a controller
-    that has lost its directory does not know its vote, and must not vote a second time."""
+    """True after the controllers have been formatted. They are never formatted again. A controller
+    that has lost its directory does not know its vote, so it must not vote a second time."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
     """Certificates and users of a secure cluster; None for a cluster without authentication."""
@@ -186,12 +186,12 @@ def make_plan(
     brokers: int | None,
     is_secure: bool = False,
 ) -> ClusterPlan:
-    """Return the cluster plan in `directory`, or a new plan if the directory has none. An existing
-    secure plan stays secure without `is_secure`. Raises ConfigError if an existing plan does not
-    match the arguments.
+    """Return the cluster plan that is stored in `directory`, or a new plan if the directory has
+    none. A secure plan stays secure even without `is_secure`. Raises ConfigError if the stored
+    plan does not match the arguments.
 
-    Without a `port`, the first broker keeps its previous port or gets the default; 0 means a free
-    port. Without counts of nodes, an existing plan keeps its counts, and a new plan has one
+    Without a `port`, the first broker keeps its previous port or gets the default. Port 0 means any
+    free port. Without counts of nodes, a stored plan keeps its counts, and a new plan has one
     controller and one broker.
     """
     existing = directory / CLUSTER_FILE
@@ -289,8 +289,8 @@ def is_alive(pid: int) -> bool:
 
 
 def is_node(pid: int) -> bool:
-    """Return whether a process is running and is a node of Ottla. The check prevents signals to
-    unrelated processes."""
+    """Return whether a process is running and is a node of Ottla. Callers check this before they
+    send a signal, so that no other process receives it."""
     try:
         return b"ottla" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_alive(pid)
     except OSError:
@@ -298,7 +298,7 @@ def is_node(pid: int) -> bool:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ConfigError, with the reason, if the port cannot be bound."""
+    """Raise ConfigError, with the reason, if this process cannot bind the port."""
     reason = _reason_port_is_taken(host, port)
     if reason is not None:
         raise ConfigError(
@@ -309,7 +309,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether the port can be bound."""
+    """Return whether this process can bind the port."""
     return _reason_port_is_taken(host, port) is None
 
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ottla.insight.explanation import Cause, Explanation, FactTable
 
 EXIT_CODES = {"clear": 0, "caused": 2, "unknown": 4}
-"""Exit code of the command for each verdict."""
+"""Exit code of `ottla explain` for each verdict."""
 METAVARS = {"topic": "TOPIC", "group": "GROUP", "broker": "ID", "host": "ADDRESS", "ip": "ADDRESS"}
-"""Metavars of options and arguments; those of TOPIC and GROUP are completed with names."""
+"""Metavar of each option and argument in the help. Shell completion offers names for TOPIC and
+GROUP."""
 
 
 async def explain(asked: Answer, admin: "Admin", arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NAMED_MAX = 4
-"""Maximum number of paths that the warning names. Further paths are only counted."""
+"""Maximum number of paths that the warning names. It gives only the number of further paths."""
 
 CONFIDED = stat.S_IROTH
 CHANGED = stat.S_IWOTH

@@ -45,8 +45,8 @@ OF_ALL = (
     "ottla.telemetry.exporters.exporters_driver",
     "ottla.telemetry.metrics.metrics_http_driver",
 )
-"""Modules whose import loads nearly all modules of a node. About 40 small modules, which these do
-not import, are imported later by each node."""
+"""Modules that all nodes need. Their import loads nearly all modules of a node. About 40 small
+modules are imported later by each node."""
 OF_ROLE = {
     "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
     "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),

@@ -11,8 +11,8 @@ from ottla.cli.cluster.server.node_supervisor import NodeSupervisor, SupervisedN
 READY_TIMEOUT_S = 60.0
 
 BROKERS_STOP_S = 20.0
-"""Maximum time, in seconds, that brokers may take to stop before they are killed. With a shorter
-time, controlled shutdown could not transfer all leaderships."""
+"""Maximum seconds that brokers may take to stop before they are killed. A shorter time would not
+suffice for a controlled shutdown to transfer all leaderships."""
 CONTROLLERS_STOP_S = 10.0
 
 
@@ -64,11 +64,8 @@ class LocalCluster:
         return self._supervisor.start(READY_TIMEOUT_S)
 
     def watch(self) -> int:
-        """Report each node that ends, and restart it if that was requested.  Returns when all have
-        ended.
-
-        Returns 0 if every node was asked to stop.
-        """
+        """Report each node that ends, and restart it if the user requested restarts. Returns when
+        all nodes have ended: 0 if every node was asked to stop."""
         return self._supervisor.watch()
 
     def stop(self) -> None:

@@ -45,7 +45,7 @@ async def serve(admin: "Admin", arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code."""
+    """Run `ottla mcp` and return its exit code."""
     return run_admin(serve, arguments)
 
 

@@ -32,12 +32,12 @@ _LOGGER = logging.getLogger("ottla.node")
 WARNED_VARIABLE = "OTTLA_WARNED"
 
 LOOK_UP_S = 2.0
-"""Maximum wait, in seconds, for the name service when a node starts. The name service either
-responds within milliseconds or is down."""
+"""Maximum seconds to wait for the name service when a node starts. A name service either responds
+within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
-"""Signature of `run_broker` and `run_controller`. They are called with the config and `ready`, and
-return after the node was asked to stop."""
+"""Type of `run_broker` and `run_controller`. Both are called with the configuration and `ready`,
+and return after the node was asked to stop."""
 
 
 NODE_OPTIONS: tuple[Declared, ...] = (
@@ -133,8 +133,8 @@ def config_from(
 
 
 def quiet_grpc() -> None:
-    """Silence gRPC's own log when gRPC is imported. The errors that Ottla prints contain the same
-    reasons."""
+    """Silence gRPC's own log as soon as gRPC is imported. The errors that Ottla prints contain the
+    same reasons."""
     if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
         os.environ["GRPC_VERBOSITY"] = "NONE"
 

@@ -7,8 +7,8 @@ from ottla.cli.common import counted
 from ottla.model.amounts import moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""Maximum normal lead of a timestamp over our clock, in ms. The broker's log uses the same limit.
-"""
+"""Maximum milliseconds by which a timestamp may normally be ahead of this machine's clock. The
+broker's log uses the same limit."""
 
 COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
 

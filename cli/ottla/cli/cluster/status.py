@@ -50,8 +50,8 @@ COLOURS = {
     "CONTROLLER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
-"""Interval, in seconds, between the two samples that give the rate of a recovery.  A shorter
-interval makes the rate inexact; a longer interval makes the user wait."""
+"""Seconds between the two samples from which the rate of a recovery is computed. A shorter interval
+makes the rate inexact. A longer interval makes the user wait."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -121,7 +121,8 @@ async def _asked(arguments: argparse.Namespace, question: Callable[[Admin], Awai
 
 
 class UnderReplicated(NamedTuple):
-    """A partition some of whose replicas are not in sync. `missing` lists these replicas."""
+    """A partition with replicas that are not in sync. `missing` contains the broker ids of these
+    replicas."""
 
     topic: str
     partition: int
@@ -156,8 +157,8 @@ async def status_of(admin: Admin) -> dict[str, Any]:
 
 
 def judged(found: Survey) -> dict[str, Any]:
-    """Return the survey of a cluster, and the reasons and warnings about its health, in the JSON
-    form."""
+    """Return the survey of a cluster in the JSON form, together with the reasons and warnings about
+    its health."""
     reasons = reasons_of(found)
     return {
         "healthy": not reasons,

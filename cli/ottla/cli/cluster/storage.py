@@ -1,5 +1,5 @@
 """`ottla storage format|random-uuid|accept-loss`: formats directories, prints a new id, and lets a
-controller vote again that has lost metadata."""
+controller vote again after it has lost metadata."""
 
 import argparse
 from pathlib import Path

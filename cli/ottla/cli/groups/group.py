@@ -281,7 +281,8 @@ async def _lag_rows(
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named group once confirmed, and report each refusal. Returns the exit code."""
+    """Delete every named group if the user confirms, and report each refusal. Returns the exit
+    code."""
     names = ", ".join(map(repr, arguments.groups))
     if not await confirm_in_loop(arguments, f"delete {names} with all committed offsets?"):
         return 0

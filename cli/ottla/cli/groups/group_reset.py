@@ -1,4 +1,4 @@
-"""`ottla group reset`: shows the new offsets of a group, and commits them once confirmed."""
+"""`ottla group reset`: shows the new offsets of a group, and commits them if the user confirms."""
 
 import argparse
 import time
@@ -69,15 +69,15 @@ class ResetTarget(NamedTuple):
 
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the present and the new committed offsets of a group. Commit the new offsets once
-    confirmed. Returns the exit code."""
+    """Show the present and the new committed offsets of a group. Commit the new offsets if the user
+    confirms. Returns the exit code."""
     return await reset_offsets(
         admin, arguments, ResetTarget("group", "group", committed_offsets, _commit)
     )
 
 
 async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: ResetTarget) -> int:
-    """Show the present and the new offsets of a group. Write the new offsets once confirmed.
+    """Show the present and the new offsets of a group. Write the new offsets if the user confirms.
     Returns the exit code."""
     group = arguments.group
     before = await target.read(admin, group)

@@ -108,14 +108,15 @@ async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the present and the new start offsets of a share group without members. Set the new
-    offsets once confirmed. Returns the exit code."""
+    offsets if the user confirms. Returns the exit code."""
     return await reset_offsets(
         admin, arguments, ResetTarget("share group", "share", _start_offsets, _alter)
     )
 
 
 async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the start offsets of a share group in topics once confirmed. Returns the exit code."""
+    """Delete the start offsets of a share group in topics if the user confirms. Returns the exit
+    code."""
     group, topics = arguments.group, list(dict.fromkeys(arguments.topic))
     question = f"delete the offsets of share group {group!r} in {counted(len(topics), 'topic')}?"
     if not arguments.yes:
@@ -140,8 +141,8 @@ async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named share group once confirmed, and report each refusal. Returns the exit
-    code."""
+    """Delete every named share group if the user confirms, and report each refusal. Returns the
+    exit code."""
     names = ", ".join(map(repr, arguments.groups))
     if not await confirm_in_loop(arguments, f"delete {names} with all offsets?"):
         return 0

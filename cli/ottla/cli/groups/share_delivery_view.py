@@ -31,7 +31,8 @@ def delivery_text(delivery: ShareRecordCounts | None) -> str:
 
 
 def delivery_object(delivery: ShareRecordCounts | None) -> dict[str, Any] | None:
-    """Return the same as an object of JSON, or None if no member fetches the partition."""
+    """Return the number of unsettled records by reason as a JSON object, or None if no member
+    fetches the partition."""
     if delivery is None:
         return None
     return {
@@ -48,8 +49,8 @@ def delivery_object(delivery: ShareRecordCounts | None) -> dict[str, Any] | None
 
 
 def time_text(time_ms: int | None) -> str:
-    """Return a time in UTC to the second. Returns a dash if it is unknown or beyond the year
-    9999."""
+    """Return the text of a time in UTC, to the second. `time_ms` is in milliseconds since 1970.
+    Returns a dash if the time is unknown or beyond the year 9999."""
     if time_ms is None or time_ms >= 253_402_300_800_000:
         return "-"
     return f"{datetime.fromtimestamp(time_ms / 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"

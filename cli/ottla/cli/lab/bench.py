@@ -32,7 +32,7 @@ def size(text: str) -> int:
 
 
 def number(text: str) -> int:
-    """Parse a positive integer. Raises ArgumentTypeError if it is below 1."""
+    """Parse a positive integer. Raises ArgumentTypeError if the number is below 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return int(text)

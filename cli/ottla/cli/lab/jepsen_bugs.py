@@ -13,7 +13,7 @@ from ottla.model.errors import ConfigError
 
 
 def run_bugs(arguments: argparse.Namespace) -> int:
-    """Run each injected bug's plan. Returns exit code 2 if any bug was not detected."""
+    """Run real nodes with each injected bug. Returns exit code 2 if any bug was not detected."""
     from ottla.jepsen.processes.runs.run_bugs import PLANTED, found_by
 
     names = arguments.names or list(PLANTED)

@@ -35,7 +35,7 @@ class ProgressLine:
         self._phase = status.phase
 
     def say(self, sentence: str) -> None:
-        """Print a message above the progress line."""
+        """Print a message to the user above the progress line."""
         self.end()
         note(sentence)
 
@@ -87,7 +87,8 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> Milliseconds | None:
-    """Return the recovery time in the results of a run, or None if there is none."""
+    """Return the time that the cluster took to recover, from the results of a run, or None if there
+    is none."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else Milliseconds(1_000 * seconds)
 

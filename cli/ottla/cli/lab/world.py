@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""Number of final events of a replay that are shown, unless all events are requested."""
+"""Number of final events of a replayed simulation that are shown, unless the user requests all
+events."""
 
 KEPT_MAX = 3
 """Maximum number of failures that are shrunk and saved. Further failures rarely show anything new.

@@ -2,8 +2,8 @@
 first.
 
 The preview runs the recovery code on a disk that stores every change in memory (`preview_disk`).
-Files are written only once confirmed. Exit code 0, 1 if a process uses the directory, or 2 if a
-partition cannot be recovered.
+Files are written only if the user confirms. Exit code 0, 1 if a process uses the directory, or 2 if
+a partition cannot be recovered.
 """
 
 import argparse
@@ -42,7 +42,7 @@ from ottla.storage.segments.files import LOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the changes that a recovery would make. Make them once confirmed. Returns the exit
+    """Show the changes that a recovery would make. Make them if the user confirms. Returns the exit
     code."""
     directory = Path(os.path.abspath(arguments.directory))
     if not directory.is_dir():

@@ -39,7 +39,7 @@ from ottla.storage.segments.files import LOG, OFFSET_DIGITS, PRODUCER_BATCHES
 QUORUM_STATE_FILE = "quorum-state"
 OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
-"""Suffixes of segment files that are in the course of being created or deleted."""
+"""Suffixes of segment files that are being created or deleted."""
 
 BATCH_KINDS = ("log", "checkpoint")
 INDEX_KINDS = ("index", "timeindex", "txnindex")
@@ -143,10 +143,10 @@ def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
 
 
 def topic_ids_beside(path: Path) -> dict[TopicPartition, UUID] | None:
-    """Return the topic ids for the lines of a checkpoint, or None if the checkpoint's directory has
-    no file of topic ids.
+    """Return the topic ids of the partitions in a checkpoint file, or None if its directory has no
+    file of topic ids.
 
-    Raises CorruptDataError if that file is damaged.
+    Raises CorruptDataError if the file of topic ids is damaged.
     """
     side_file = path.with_name(CHECKPOINT_TOPICS_FILE)
     if not side_file.is_file():

@@ -54,7 +54,7 @@ CHECKED_KINDS = (DirectoryKind.LOG, DirectoryKind.FUTURE, DirectoryKind.STRAY)
 
 
 class Bar:
-    """The progress line of a check, drawn on a terminal only."""
+    """The progress line of `ottla log verify`. It is drawn only on a terminal."""
 
     def __init__(self, what: str, total_bytes: int) -> None:
         self._what = what

@@ -19,9 +19,8 @@ from ottla.storage.inspection.dump import Entry, RecordRow, Row
 from ottla.wire.batch import MAGIC
 
 TABLE_ROWS_MAX = 500
-"""Maximum number of rows in one table with aligned columns. With a smaller number, the heading is
-repeated more often. With a larger number, more rows are stored in memory before they are printed.
-"""
+"""Maximum number of rows in one table with aligned columns. With a smaller value, the heading is
+repeated more often. With a larger value, more rows are stored in memory before they are printed."""
 VALUE_BYTES_DEFAULT = 200
 
 
@@ -29,11 +28,11 @@ class Form(NamedTuple):
     """Options for decoding and printing rows."""
 
     is_metadata: bool = False
-    """True to decode records as records of the metadata log."""
+    """True to decode records as metadata records."""
     is_transactions: bool = False
-    """True to decode records as records of the transaction state topic."""
+    """True to decode records as records of `__transaction_state`."""
     value_bytes_max: int | None = None
-    """Maximum number of bytes of a key or a value that are shown, or None to show all."""
+    """Maximum number of bytes that are shown of a key or a value, or None to show all bytes."""
 
 
 def is_damage(row: Row | Entry) -> bool:

@@ -175,8 +175,7 @@ class _File:
 
 
 class PreviewDisk:
-    """Implementation of `Disk` that shows the files below one directory as a recovery would leave
-    them."""
+    """A `Disk` that shows the files below one directory as they would be after a recovery."""
 
     def __init__(self, on_read: Callable[[int], None] = lambda size: None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-preview-")
@@ -199,7 +198,8 @@ class PreviewDisk:
         self._folder.cleanup()
 
     def changes(self) -> Iterator[FileChange]:
-        """Yield the files and directories that differ from the real ones, ordered by path."""
+        """Yield the files and directories that differ from those on the real disk, ordered by
+        path."""
         for source, target in sorted(self._renamed.items()):
             yield FileChange("rename", source, None, None, target)
         for path, node in sorted(self._nodes.items()):
@@ -236,7 +236,8 @@ class PreviewDisk:
             self._nodes[path] = None
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return True: readers of this disk may block."""
+        """Return True: reads of this disk may block, so callers need not wait for the page
+        cache."""
         return True
 
     def _node(self, path: str, *, create: bool) -> _Node:
@@ -257,7 +258,7 @@ class PreviewDisk:
     # ---- awaited
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Do nothing: readers of this disk may block."""
+        """Do nothing: reads of this disk may block, so nothing needs to be cached first."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
         """Return up to `size` bytes of the file from `position`, as `pread` does."""

@@ -97,8 +97,8 @@ def is_in_use(directory: Path) -> bool:
 
 
 def log_directory_of(path: Path) -> Path | None:
-    """Return the log directory that contains a file or a partition. If the path is a log directory
-    itself, return it."""
+    """Return the log directory that contains a file or a partition, or the path itself if it is a
+    log directory. Returns None if there is none."""
     candidates = [path, *path.absolute().parents[:2]]
     for directory in candidates:
         with suppress(OSError):
@@ -108,8 +108,8 @@ def log_directory_of(path: Path) -> Path | None:
 
 
 def note_if_in_use(paths: list[Path]) -> bool:
-    """Print on standard error which log directories are in use by a process. Returns False if none
-    is in use."""
+    """Print on standard error which of the log directories are in use by a process. Returns False
+    if none is in use."""
     found = {directory for path in paths if (directory := log_directory_of(path)) is not None}
     in_use = sorted(directory for directory in found if is_in_use(directory))
     for directory in in_use:

@@ -19,7 +19,7 @@ from ottla.storage.directories.meta_properties import uuid_to_text
 
 UNREACHABLE = 3
 BROKER_TIMEOUT_S = 5.0
-"""Maximum wait for one broker, in seconds. The clients of a slower broker are not shown."""
+"""Maximum seconds to wait for one broker. The clients of a slower broker are not shown."""
 COLUMNS = (
     "CLIENT-INSTANCE",
     "CLIENT",
@@ -81,14 +81,15 @@ async def clients_of(
 
 
 async def brokers_of(admin: Admin, only: int | None) -> list[NodeId]:
-    """Return the brokers to which requests are sent: the broker `only`, or all."""
+    """Return the ids of the brokers to which requests are sent: the broker `only`, or all brokers
+    if `only` is None."""
     nodes = [broker.node for broker in (await admin.describe_cluster()).brokers]
     return nodes if only is None else [NodeId(only)]
 
 
 def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
-    """Return whether a client has the given client id or client instance id. True if `name` is
-    None."""
+    """Return whether a client has the client id or client instance id `name`. Returns True if
+    `name` is None."""
     return name in (None, client.client_id, uuid_to_text(client.client_instance_id))
 
 
@@ -103,8 +104,8 @@ def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
 
 
 def state_of(client: ClientInstanceDescription) -> str:
-    """Return the state of a client: "terminating", "reporting", "asked" or "not asked" for metrics,
-    or the name of its last error."""
+    """Return the state of a client: "terminating", "reporting", "asked" (metrics were requested),
+    "not asked", or the name of its last error."""
     if client.is_terminating:
         return "terminating"
     if client.last_error != ErrorCode.NONE:

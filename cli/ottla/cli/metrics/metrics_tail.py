@@ -23,8 +23,8 @@ from ottla.model.ids import NodeId, uuid_text
 from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
 
 POLL_S = 0.25
-"""Pause, in seconds, after a poll without new pushes. Without it the command would poll
-continuously, since brokers respond at once."""
+"""Seconds to wait after a poll without new pushes. Without this pause the command would poll
+continuously, because brokers answer at once."""
 LOOK_AROUND_S = 10.0
 """Interval, in seconds, between refreshes of the list of brokers."""
 NANOSECONDS = 1_000_000
@@ -74,8 +74,8 @@ class Tail:
         return self._left is not None and self._left <= 0
 
     async def poll_once(self) -> None:
-        """Poll every broker once, and print the new pushes in order of their time. Waits for a
-        short time if there are none."""
+        """Poll every broker once, and print the new pushes in the order of their times. If there
+        are none, wait for POLL_S."""
         await self._look_around()
         tails: list[TailedMetrics] = []
 

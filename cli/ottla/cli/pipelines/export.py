@@ -139,7 +139,7 @@ def summary(
 
 
 def require_tables(target: str) -> None:
-    """Raise ConfigError if the extra [tables], which the target needs, is not installed."""
+    """Raise ConfigError if the target needs the extra [tables] and it is not installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -174,8 +174,8 @@ def export_options(arguments: argparse.Namespace) -> "ExportOptions":
 
 
 def value_type_option(arguments: argparse.Namespace) -> Any:
-    """Return the type of JSON values that the option --schema describes, or None without the
-    option."""
+    """Return the type that the option --schema describes for JSON values. Returns None if the
+    option is not given."""
     from ottla.pipeline.export.value_schema import value_type_of
 
     if arguments.schema is None:
@@ -246,7 +246,7 @@ def open_delta(
 
 
 def check_catalog(option: str, target: str, arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the options of an Iceberg catalog are given for another kind of
+    """Raise ConfigError if the command has options of an Iceberg catalog, but another kind of
     target."""
     if arguments.catalog_option and not target.startswith(ICEBERG):
         raise ConfigError("--catalog-option", f"needs {option} {ICEBERG}CATALOG.TABLE")

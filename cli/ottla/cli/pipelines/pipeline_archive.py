@@ -115,8 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_archived(options: "ArchiveOptions") -> None:
-    """Check the output directory, and that the topics exist, before Spark starts. Raises an error
-    if they are unusable."""
+    """Check the output directory, and check that the topics exist, before Spark starts. Raises
+    ConfigError or RefusedError if they are unusable."""
     from ottla.pipeline.archive.archive_directory import check_output
     from ottla.pipeline.archive.checkpoint import has_begun
     from ottla.pipeline.read.source_check import check_source
@@ -198,8 +198,8 @@ def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options for Spark's data source `format("ottla")`. Raises ConfigError if the
-    topics are ambiguous."""
+    """Return the options of Spark's data source `format("ottla")` for the topics to archive. Raises
+    ConfigError if the topics are ambiguous."""
     if bool(arguments.topics) == bool(arguments.pattern):
         raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
     options = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENDING = "ending after this batch; once more to end at once"
 NO_ANSWER = re.compile(r"(?:^|: )can not (?:read|write)\b")
-"""Pattern for the beginning of our error messages about an unreachable cluster. In an error from a
+"""Pattern that matches Ottla's error messages about an unreachable cluster. In an error from a
 user's script, a file name and a line number may precede the message."""
 SETTINGS_OF_ARGUMENTS = {
     "jars": "spark.jars",
@@ -195,7 +195,7 @@ def line_of(batch: BatchProgress) -> str:
 
 
 def counted_rows(count: int) -> str:
-    """Return a number of rows with its noun."""
+    """Return a number of rows as text, such as "1 row" or "3 rows"."""
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
@@ -214,7 +214,7 @@ def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
 
 
 def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
-    """Print the totals of a run.  Returns its exit code."""
+    """Print the totals of a run. Returns the exit code of the command."""
     if not is_json:
         lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
         batches = "1 batch" if totals.batch_count == 1 else f"{totals.batch_count:,} batches"

@@ -31,7 +31,7 @@ class QueryLag(NamedTuple):
     topic_count: int
     partition_count: int
     lag: int | None
-    """Number of records that the query has not read yet, or None if one of the topics no longer
+    """Number of records that the query has not read yet. None if one of its topics no longer
     exists."""
 
 

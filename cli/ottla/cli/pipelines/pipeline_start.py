@@ -20,7 +20,7 @@ from ottla.pipeline.run.watching import in_a_thread
 
 MASTER_PORT = 7077
 MASTER_ANSWER_TIMEOUT_S = 2.0
-"""Maximum wait for a Spark master, in seconds. Spark itself would try for a minute."""
+"""Maximum seconds to wait for a Spark master. Spark itself would try for a minute."""
 FILES = ("spark.jars", "spark.submit.pyFiles", "spark.archives")
 REDRAW_S = 1.0
 CLASSPATHS = (
@@ -31,7 +31,7 @@ CLASSPATHS = (
 )
 HADOOP = re.compile(r"hadoop-client-api-([\d.]+)\.jar")
 JARS_GIVEN = re.compile(r"hadoop-aws|hadoop-cloud|\.jar\b|/")
-"""Pattern of Spark settings that may add the file system for S3: a jar, a package or a directory of
+"""Pattern of Spark settings that may add the S3 file system: a jar, a package or a directory of
 jars."""
 
 

@@ -40,8 +40,8 @@ would not show results any earlier."""
 CHECKPOINT = "_checkpoint"
 SHUFFLES = "spark.sql.shuffle.partitions"
 SHUFFLES_LOCAL = 4
-"""Number of Spark's shuffle partitions on one machine. Spark's own default of 200 is for a cluster.
-"""
+"""Number of shuffle partitions in Spark on one machine. Spark's default of 200 is meant for a
+cluster."""
 MILLISECONDS = 1_000
 
 
@@ -166,7 +166,8 @@ def _check(options: "TelemetryOptions") -> None:
 
 @contextmanager
 def missing_topic_explained(topic: str) -> Iterator[None]:
-    """Add a remedy to an error about the missing topic of client metrics: the way to create it."""
+    """Add a remedy to an error about the missing topic of client metrics: how to create the
+    topic."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -215,7 +216,7 @@ def query_name(output: str) -> str:
 
 
 def milliseconds(option: str, text: str) -> int:
-    """Parse a duration and return it in milliseconds."""
+    """Parse a duration, the value of the option `option`, and return it in milliseconds."""
     return round(parse_duration(option, text) * MILLISECONDS)
 
 

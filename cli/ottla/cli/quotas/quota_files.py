@@ -1,8 +1,8 @@
 """Quotas as JSON, and the changes that make a cluster's quotas equal to a file. Pure.
 
 A file is a list of objects: `{"user": "anna", "client-id": null, "limits": {"producer_byte_rate":
-1048576}}`. A null user or client id is the default of its type. An absent one means that the quota
-applies to any.
+1048576}}`. A null user or client id means the default entity of its type. If the user or the client
+id is absent, the quota applies to any user or client id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,8 +44,8 @@ def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
 
 
 def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
-    """Return the changes that turn the present quotas into the wanted ones. With `prunes`, other
-    quotas are removed."""
+    """Return the changes that turn the present quotas into the wanted ones. If `prunes` is True,
+    all other present quotas are removed."""
     owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
     changes = []
     for owner in owners:

@@ -1,7 +1,8 @@
 """`ottla consume --group`: reads as a member of a group, and commits the offsets of printed
 records.
 
-Records are flushed to standard output before their offsets are committed: at-least-once.
+Records are flushed to standard output before their offsets are committed. Each record is therefore
+printed at least once.
 """
 
 import argparse
@@ -25,9 +26,10 @@ RESETS = {"beginning": "earliest", "end": "latest"}
 
 BATCH_RECORDS = 500
 POLL_S = 0.5
-"""Interval, in seconds, between checks whether the end of all partitions is reached."""
+"""Seconds between two checks whether the end of all partitions is reached."""
 METADATA_AGE_MS = 10_000
-"""Maximum age of metadata in ms, so that a pattern finds newly created topics within this time."""
+"""Maximum age of metadata in milliseconds. A pattern finds newly created topics within this
+time."""
 
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:

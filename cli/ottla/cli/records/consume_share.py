@@ -1,7 +1,8 @@
 """`ottla consume --share`: reads records as a member of a share group (KIP-932), and accepts the
 records that it has printed.
 
-Records are flushed to standard output before they are accepted: at-least-once.
+Records are flushed to standard output before they are accepted. Each record is therefore printed at
+least once.
 """
 
 import argparse
@@ -22,8 +23,8 @@ from ottla.model.errors import ConfigError
 
 BATCH_RECORDS = 500
 EMPTY_S = 2.0
-"""Time, in seconds, without a record after which a share group counts as having no further records.
-"""
+"""Seconds without a record after which the command assumes that the share group has no further
+records."""
 
 
 async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:

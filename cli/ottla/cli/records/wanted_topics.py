@@ -30,7 +30,7 @@ class WantedTopics:
         self._regex = _compiled(patterns, self.pattern)
 
     def matches(self, name: str) -> bool:
-        """Return whether a topic is wanted."""
+        """Return whether a topic is among the wanted topics."""
         return self._regex.fullmatch(name) is not None
 
 

@@ -47,7 +47,7 @@ async def create_acls(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_acls(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the ACLs that match the filter, and delete them once confirmed. Returns the exit
+    """Show the ACLs that match the filter, and delete them if the user confirms. Returns the exit
     code."""
     unwanted = filter_of(arguments)
     if unwanted == AclFilter() and not arguments.all:

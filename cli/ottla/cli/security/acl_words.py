@@ -66,7 +66,7 @@ def operation_of(text: str) -> AclOperation:
 
 
 def patterns_of(arguments: argparse.Namespace) -> list[Pattern]:
-    """Return the resource patterns that a command names."""
+    """Return the resource patterns that the command-line arguments name."""
     found: list[Pattern] = []
     for name, kind in RESOURCES.items():
         given = getattr(arguments, name) or []

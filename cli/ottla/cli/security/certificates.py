@@ -96,9 +96,9 @@ def issue_user(arguments: argparse.Namespace) -> int:
 def renew(arguments: argparse.Namespace) -> int:
     """Renew certificates that expire soon, with the same subject and names. Returns the exit code.
 
-    A file keeps its owner and mode, and is replaced as a whole: nodes use it within 10 s. Raises
-    ConfigError if another authority issued the certificate in a file; files before it are already
-    renewed then.
+    A file keeps its owner and mode, and is replaced as a whole. Nodes use the new file within 10 s.
+    Raises ConfigError if another authority issued the certificate in a file; the files before it
+    are already renewed then.
     """
     driver = _driver()
     authority = driver.CertificateAuthority.read(Path(arguments.ca))

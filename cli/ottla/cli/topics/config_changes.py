@@ -78,8 +78,8 @@ class Entity:
 
     @property
     def broker(self) -> NodeId | None:
-        """Broker to which requests must be sent, or None for any broker. The settings file and the
-        loggers of a broker are known only to that broker."""
+        """Id of the broker to which requests about the entity must be sent, or None for any broker.
+        Only a broker itself knows its settings file and its loggers."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
@@ -91,7 +91,7 @@ class Change(NamedTuple):
     change: ConfigChange
 
     def after(self, now: ConfigEntry | None, own: ConfigSource) -> str | None:
-        """Return the value of a setting after the change, or None if the setting has no value then.
+        """Return the value that a setting has after the change, or None if it then has no value.
 
         `now` is the setting before the change. `own` is the source of values that are set on the
         entity itself.
@@ -111,7 +111,7 @@ class Change(NamedTuple):
 
 
 def default_of(entity: Entity, key: str) -> str | None:
-    """Return the declared default of a setting, or None if there is none."""
+    """Return the declared default of a setting, or None if it has none."""
     # Imported late: commands that change one setting need no declarations.
     from ottla.model.settings.dynamic import definitions_of
 

@@ -23,7 +23,7 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 
 CLIENT_ID = "ottla"
 WAIT_S = 1.0
-"""Maximum wait for one broker, in seconds. With a smaller value, requests to a busy broker are sent
+"""Maximum seconds to wait for one broker. With a smaller value, requests to a busy broker are sent
 twice. With a larger value, a broker that hangs delays the list."""
 
 BROKERS_MAX = 16
@@ -36,8 +36,8 @@ class _UnusualError(Exception):
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
-    """List every topic by the fast path. Returns False if the fast path does not apply, without
-    output."""
+    """List every topic by the fast path. Returns False, and prints nothing, if the fast path does
+    not apply."""
     addresses = plain_bootstrap_of(arguments)
     if addresses is None:
         return False

@@ -83,7 +83,7 @@ async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the oldest records of a topic once confirmed. Returns the exit code."""
+    """Delete the oldest records of a topic if the user confirms. Returns the exit code."""
     topic: str = arguments.name
     partitions = [p.partition_index for p in await _partitions(admin, topic, arguments)]
     if arguments.before is not None and len(partitions) > 1:
@@ -162,9 +162,9 @@ def _keeping_reason(topic: str, code: int) -> str:
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     """Elect leaders of the partitions that need an election. Returns the exit code.
 
-    Without --unclean, the preferred replica becomes the leader of each partition that it does not
-    lead. With --unclean, partitions without a leader get one, once confirmed: the replica that
-    lacks the fewest records.
+    Without --unclean, each partition that is not led by its preferred replica is led by it
+    afterwards. With --unclean, each partition without a leader is led by the replica that lacks the
+    fewest records, if the user confirms.
     """
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")

@@ -21,8 +21,8 @@ async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
 
 
 async def topic_bytes(admin: BrokerCalls) -> Counter[str]:
-    """Return the bytes of all replicas by topic. Prints a note for each broker that does not
-    respond.
+    """Return the number of bytes in all replicas of each topic. Prints a note for each broker that
+    does not respond.
 
     A replica that is being moved between directories is counted twice until the move ends.
     """

@@ -23,7 +23,7 @@ def show_list(
     topics: Iterable[MetadataResponseTopic],
     held: Mapping[str, int],
 ) -> None:
-    """Print topics sorted by name, with the bytes of all their replicas, which are in `held`."""
+    """Print topics sorted by name. `held` has the bytes of all replicas of each topic."""
     rows = [
         (*row_of_topic(topic), ByteCount(held.get(topic.name or "", 0)))
         for topic in sorted(topics, key=lambda topic: topic.name or "")

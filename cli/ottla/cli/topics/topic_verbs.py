@@ -55,7 +55,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named topic once confirmed. Each refusal is printed. Returns the exit code."""
+    """Delete every named topic if the user confirms. Each refusal is printed. Returns the exit
+    code."""
     names = ", ".join(map(repr, arguments.names))
     if not await confirm_in_loop(arguments, f"delete {names} with all records?"):
         return 0

@@ -28,7 +28,7 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def lacks(self) -> str:
-        """The records that the candidate lacks, as a phrase for the operator."""
+        """Text for the operator about the records that the candidate lacks."""
         if self.replica is None:
             return "not known: its broker does not answer, or has no log of it"
         if self.replica.loss is None:
@@ -37,8 +37,8 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Comparison key of candidates; the best candidate has the largest key. A candidate that
-        loses no records is best, then the one with the larger last epoch, then the one with the
+        """Comparison key of candidates: the best candidate has the largest key. A candidate that
+        loses no records is best. Between others, the larger last epoch is better, then the
         larger end offset."""
         found = self.replica
         if found is None:

@@ -27,7 +27,8 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 TIMEOUT_MS_MAX = 15 * 60_000
-"""Kafka's default of transaction.max.timeout.ms, in ms. A cluster may have another value."""
+"""Kafka's default of transaction.max.timeout.ms, in milliseconds. A cluster may have another
+value."""
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR")
 PRODUCER_COLUMNS = (
@@ -150,7 +151,7 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Abort one open transaction in its partition, once confirmed. Returns the exit code."""
+    """Abort one open transaction in its partition if the user confirms. Returns the exit code."""
     named = parse_named(arguments.named)
     if named.partition is None:
         raise ConfigError("TOPIC:PARTITION", f"is {arguments.named!r}; it must name one partition")

@@ -65,7 +65,7 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Expire a delegation token immediately, once confirmed. Returns the exit code."""
+    """Expire a delegation token immediately if the user confirms. Returns the exit code."""
     token = await _found(admin, arguments.token)
     question = f"end token {token.token_id} of {visible(token.owner)}, and its sessions?"
     if not await confirm_in_loop(arguments, question):

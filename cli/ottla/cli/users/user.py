@@ -37,7 +37,7 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a user's SCRAM credentials once confirmed. Returns the exit code."""
+    """Delete a user's SCRAM credentials if the user confirms. Returns the exit code."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:

@@ -27,8 +27,8 @@ from ottla.model.settings.storage.throttled_replicas import LISTS
 from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
-"""Interval between the two samples of log sizes, in seconds. With a shorter interval, the rates of
-slow producers are missed; with a longer one, the operator waits longer."""
+"""Seconds between the two samples of log sizes. A shorter interval misses the rates of slow
+producers. A longer interval makes the operator wait."""
 
 TOPICS_AT_ONCE = 500
 """Number of topics whose settings are described in one request."""
@@ -43,8 +43,8 @@ class PartitionSize:
 
 
 async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLoad:
-    """Return the state of the cluster as input of the balance planner. `leaving` are brokers that
-    are to be emptied."""
+    """Return the state of the cluster as input of the balance planner. `leaving` contains the ids
+    of brokers that are to be emptied."""
     earlier = await ask_bytes(admin)
     started_s = trio.current_time()
     await trio.sleep(SAMPLE_S)

@@ -23,14 +23,14 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 TIMEOUT_S = 5.0
-"""Maximum time for each check of a listener, in seconds."""
+"""Maximum seconds for each check of a listener."""
 NO_MECHANISM = "OTTLA-DOCTOR"
 """Name of a SASL mechanism that no broker supports. A broker's refusal lists the enabled
 mechanisms."""
 ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
-"""Maximum number of mechanisms shown, because the server at the address may be an arbitrary
-program."""
+"""Maximum number of SASL mechanisms that are shown for one address. The server there may be any
+program, and may list any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,8 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 LOOK_AGAIN_S = 0.5
 IDLE_LOOKS = 2
-"""Number of consecutive checks that find no plan, after which the plan counts as complete. The
-broker that responds to the first check may not know the plan yet."""
+"""Number of consecutive checks without a plan after which the plan counts as complete. The broker
+that answers the first check may not know the plan yet."""
 LEFT = (
     "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
     "undoes those that are not complete"
@@ -48,8 +48,8 @@ LEFT = (
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves that balance the cluster, and start them after a confirmation. Or, by option, show
-    or cancel the moves in progress. Returns the exit code."""
+    """Plan moves that balance the cluster, and start them if the user confirms. Depending on the
+    options, show or cancel the moves in progress instead. Returns the exit code."""
     if arguments.status:
         return await _status(admin, arguments)
     if arguments.cancel:

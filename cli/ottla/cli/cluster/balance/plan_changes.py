@@ -19,7 +19,8 @@ from ottla.model.settings.balance import (
 )
 
 AT_A_TIME = 2
-"""Maximum number of copies in which the controller lets a broker take part at the same time."""
+"""Maximum number of copies in which one broker takes part at the same time. The controllers enforce
+it."""
 
 
 async def check_idle(admin: Admin) -> None:
@@ -57,12 +58,12 @@ async def cancel_plan(admin: Admin) -> None:
 
 
 def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
-    """Return the lowest throttle at which copies still catch up with producers, in bytes per
-    second.
+    """Return the lowest throttle, in bytes per second, at which copies still catch up with
+    producers.
 
-    `produced` has the produce rates of the partitions that are copied. The result is based on the
-    `AT_A_TIME` highest rates, because a broker takes part in this number of copies at the same
-    time.
+    `produced` has the produce rates of the partitions that are copied, in bytes per second. The
+    result is based on the `AT_A_TIME` highest rates, because a broker takes part in that number of
+    copies at the same time.
     """
     highest = sorted(produced, reverse=True)[:AT_A_TIME]
     return min(max(DEFAULT_RATE_MIN, 2 * sum(highest)), rate_max)

@@ -1,5 +1,5 @@
 """Progress of the balance plan in the cluster: remaining moves and bytes, estimated time, reasons
-of delays."""
+for delays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ WAITS = "waits for its turn"
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """Progress of one move that is not complete."""
+    """Progress of one move that is not complete yet."""
 
     move: StoredMove
     size_bytes: int
     part: float | None
-    """Fraction of the replica that was copied, 0 to 1. None if the move has not started."""
+    """Copied fraction of the replica, from 0 to 1. None if the move has not started."""
     reason: str
-    """Reason why the move has not started. Empty if it has started."""
+    """Reason why the move has not started yet. Empty if it has started."""
 
     @property
     def left_bytes(self) -> int:

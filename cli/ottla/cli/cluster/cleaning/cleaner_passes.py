@@ -51,7 +51,8 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """Last compaction pass of the log that had ended before this one was requested."""
+    """Last compaction pass of the log that ended before this one was requested, or None if there
+    was none."""
     outcome: str = ""
     """Outcome of the compaction pass. Empty until it has ended."""
     reason: str | None = None

@@ -14,8 +14,8 @@ from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""Maximum wait, in seconds, for one broker. The responses of the other brokers are shown even if
-one broker is slower than this."""
+"""Maximum seconds to wait for one broker. The responses of the other brokers are shown even if one
+broker is slower."""
 
 PARTITION_DIGITS = 9
 
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 
 class NamedLogs(NamedTuple):
-    """Parsed `TOPIC[:PARTITION]`.  A partition of None means all partitions of the topic."""
+    """Topic and partition that a command names as `TOPIC[:PARTITION]`. If the partition is None,
+    all partitions of the topic are meant."""
 
     topic: str
     partition: int | None
@@ -53,7 +54,7 @@ def parse_named(text: str) -> NamedLogs:
 async def replicas_of(
     admin: Admin, texts: Sequence[str], only: int | None
 ) -> Mapping[NodeId, set[TopicPartition] | None]:
-    """Return the named replicas by broker; None means all replicas of that broker.
+    """Return the named replicas by broker. None as a value means all replicas of that broker.
 
     Raises RefusedError if a topic, one of its partitions or the broker `only` does not exist.
     """
@@ -135,7 +136,7 @@ async def ask_each(
 
 
 def named_refusal(at: TopicPartition, broker: NodeId, refusal: RefusedError) -> RefusedError:
-    """Return a broker's refusal with the name of the refused partition, or of the topic if the
+    """Return a broker's refusal with a text that names the refused partition, or the topic if the
     whole topic is refused."""
     if refusal.code is ErrorCode.INVALID_REQUEST:
         return not_compacted(at.topic)

@@ -43,7 +43,8 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
 
 
 def check_voters_may_be_fixed(levels: Iterable[Record], *, is_static: bool) -> None:
-    """Raise ConfigError if the levels fix the voters of a cluster whose settings name no voters."""
+    """Raise ConfigError if the feature levels require a fixed set of voters, but the node's
+    settings name no voters."""
     for record in levels:
         level = record.feature_level
         if level.name == KRAFT_VERSION and level.level == 0 and not is_static:

@@ -32,7 +32,7 @@ COLUMNS = ("TOPIC", "PARTITION", "BROKER", "WAS", "DIRECTORY", "BYTES-TO-COPY")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryMove:
-    """A replica and its target log directory."""
+    """A move of one replica to another log directory of its broker."""
 
     broker: NodeId
     at: TopicPartition
@@ -52,8 +52,8 @@ class DirectoryMove:
 
 
 async def move_directories(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves between directories. Start and watch them once confirmed. Returns the exit
-    code."""
+    """Plan moves between log directories. If the user confirms, start them and show their progress.
+    Returns the exit code."""
     wanted = [_target(text) for text in arguments.log_dir]
     places = await places_of(admin, arguments.names or None)
     partitions = [TopicPartition(one.topic, one.partition) for one in places]
@@ -123,8 +123,8 @@ def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
 def plan(
     found: Iterable[BrokerDirectories], wanted: Sequence[tuple[NodeId | None, str]]
 ) -> list[DirectoryMove]:
-    """Return the moves that bring replicas to the wanted directories. If two directories are given
-    for a broker, the last one counts.
+    """Return the moves that bring replicas to the wanted directories. If `wanted` has several
+    directories for a broker, the last one counts.
 
     Raises ConfigError if no broker that responded has one of the directories.
     """
@@ -235,7 +235,7 @@ async def _watch(admin: Admin, moves: Sequence[DirectoryMove]) -> int:
 
 
 def part_of(move: DirectoryMove, one: BrokerDirectories) -> float | None:
-    """Return the progress of a move, 0 to 1, or None if the move has ended."""
+    """Return the copied fraction of a move, from 0 to 1, or None if the move has ended."""
     size_bytes, copied_bytes = 0, None
     for directory in one.directories:
         replica = directory.replicas.get(move.at)

@@ -14,7 +14,7 @@ class MoveBar(NamedTuple):
     """Progress of one move that has not finished."""
 
     part: float
-    """Fraction of the bytes that was copied, 0 to 1."""
+    """Copied fraction of the bytes, from 0 to 1."""
     name: str
     target: str
 
@@ -26,8 +26,8 @@ def bar(part: float) -> str:
 
 
 def bars(moving: Sequence[MoveBar], total: int, noun: str) -> list[str]:
-    """Return the lines that show the progress of `total` moves. The first line shows the overall
-    progress."""
+    """Return the lines that show the progress of moves. The first line shows the overall progress
+    of `total` moves, which are called `noun`."""
     whole = (total - len(moving) + sum(one.part for one in moving)) / total
     shown = sorted(moving, key=lambda one: -one.part)[:BARS_MAX]
     width = max((len(one.name) for one in shown), default=0)

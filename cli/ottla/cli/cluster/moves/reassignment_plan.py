@@ -28,7 +28,7 @@ class Move:
 
     @property
     def at(self) -> TopicPartition:
-        """Topic and partition that moves."""
+        """Topic and partition whose replicas are moved."""
         return TopicPartition(self.before.topic, self.before.partition)
 
     @property
@@ -43,8 +43,8 @@ class Move:
 
 
 class Domain(NamedTuple):
-    """Failure domain of a broker: its rack, and its machine within the rack. Each is None if
-    unknown."""
+    """Failure domain of a broker: its rack, and its machine within the rack. Either is None if it
+    is unknown."""
 
     rack: str | None
     host: str | None = None
@@ -57,9 +57,10 @@ Domains = Mapping[int, Domain]
 def spread(
     places: Iterable[ReplicaAssignment], domains: Domains, copies: int | None = None
 ) -> list[ReplicaAssignment]:
-    """Return assignments of the partitions that spread them evenly over the brokers of `domains`.
+    """Return assignments that spread the partitions evenly over the brokers in `domains`.
 
-    Each partition has `copies` replicas, or its present number if that is None.
+    Each partition gets `copies` replicas. If `copies` is None, it keeps its present number of
+    replicas.
     """
     ordered = sorted(places)
     wanted = {one: copies or len(one.replicas) for one in ordered}
@@ -82,8 +83,8 @@ def spread(
 def without(
     places: Iterable[ReplicaAssignment], broker: int, domains: Domains
 ) -> list[ReplicaAssignment]:
-    """Return assignments of the partitions in which every replica of `broker` is moved to a broker
-    of `domains`."""
+    """Return assignments without `broker`: each of its replicas is moved to one of the brokers in
+    `domains`."""
     ordered = sorted(places)
     others = {one: domain for one, domain in domains.items() if one != broker}
     _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))

@@ -36,7 +36,8 @@ class RemovedThrottles:
     brokers: tuple[NodeId, ...]
     """Brokers whose throttle rates were removed."""
     every: tuple[str, ...]
-    """Topics whose setting throttles all their replicas. This setting is left unchanged."""
+    """Topics whose throttle setting is `*`, which throttles all of their replicas. This setting was
+    left unchanged."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.brokers)
@@ -112,8 +113,8 @@ def _together(
 async def set_rates(
     admin: Admin, brokers: Iterable[NodeId], keys: Collection[str], rate: int
 ) -> None:
-    """Set throttle rates of brokers, in bytes per second. For a broker that is down, a note is
-    printed instead, because only the broker itself can change its settings."""
+    """Set throttle rates of brokers, in bytes per second. If a broker is down, print a note
+    instead, because only the broker itself can change its settings."""
     alive = await _alive(admin)
     for broker in brokers:
         if broker in alive:

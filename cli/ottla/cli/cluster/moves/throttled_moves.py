@@ -40,11 +40,11 @@ NONE_KNOWN: Mapping[str, Mapping[str, ThrottledReplicas]] = {}
 
 @dataclass(slots=True)
 class ActiveThrottle:
-    """State of the throttle under which a command makes its moves. The command sets `is_left`."""
+    """State of the throttle under which a command makes its moves."""
 
     is_left: bool = False
     """True if the throttle stays in force after the command, because the command does not wait for
-    its moves."""
+    its moves. The command sets this field."""
 
 
 @contextmanager
@@ -104,8 +104,8 @@ async def remove_and_note(
     known: Mapping[str, Mapping[str, ThrottledReplicas]] = NONE_KNOWN,
     is_quiet: bool = False,
 ) -> None:
-    """Remove the throttles that no move needs, and print them. Only the given topics are examined,
-    or all topics if `topics` is None."""
+    """Remove the throttles that no move needs, and print a note about them. Only the given topics
+    are examined, or all topics if `topics` is None."""
     moving = {one.at for one in await ongoing_of(admin, ())}
     names = await admin.list_topics() if topics is None else topics
     removed = await remove_unneeded(admin, names, moving, known=known)

@@ -62,13 +62,16 @@ class UnneededThrottles:
     removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
     """Entries to remove from lists of throttled replicas, by topic and setting key."""
     emptied: set[tuple[str, str]] = field(default_factory=set)
-    """Lists that become empty by the removals, as pairs of topic and setting key."""
+    """Lists of throttled replicas that the removals leave empty, as pairs of topic and setting
+    key."""
     every: list[str] = field(default_factory=list)
-    """Topics whose setting throttles all their replicas. No command of `ottla` sets this."""
+    """Topics whose throttle setting is `*`, which throttles all of their replicas. No command of
+    `ottla` sets this value."""
 
 
 def rate_of(option: str, text: str) -> int:
-    """Parse a rate such as 20M or 20Mi, the value of `option`. Returns bytes per second.
+    """Parse a rate such as 20M or 20Mi, which is the value of the option `option`. Returns bytes
+    per second.
 
     Raises ConfigError if the text is not a rate of at least 1.
     """

@@ -13,10 +13,10 @@ NAMED_MAX = 5
 def catch_up_text(
     moving: Sequence[OngoingMove], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> str:
-    """Return an error message with the partitions that have not moved in time, and the brokers that
-    have not caught up.
+    """Return an error message about the partitions that were not moved in time. It names the
+    brokers that have not caught up.
 
-    `in_sync` has the in-sync replicas of each partition, or None if it has no leader.
+    `in_sync` has the in-sync replicas of each partition, or None if the partition has no leader.
     """
     waiting = []
     for one in moving[:NAMED_MAX]:

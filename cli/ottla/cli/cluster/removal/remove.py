@@ -36,8 +36,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 ROUNDS_MAX = 500
-"""Maximum number of successive plans. A plan has at most 1,000 moves, and topics that are created
-in the meantime may place replicas on a broker that is down."""
+"""Maximum number of plans that are made one after the other. A plan has at most 1,000 moves. Topics
+created in the meantime may place further replicas on a broker that is down."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
@@ -45,8 +45,9 @@ STILL_RUNS = 2
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the moves that empty a broker. Once confirmed, move its replicas, wait until the broker
-    has stopped, and unregister it. Returns exit code STILL_RUNS if the broker did not stop."""
+    """Show the moves that empty a broker. If the user confirms, move its replicas, wait until the
+    broker has stopped, and unregister it. Returns exit code STILL_RUNS if the broker did not
+    stop."""
     broker_id = arguments.id
     throttle = rate_of("--throttle", arguments.throttle)
     found = await removal_of(admin, broker_id, throttle)

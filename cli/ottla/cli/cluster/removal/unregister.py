@@ -28,9 +28,9 @@ SEEN_AGAIN_S = 0.02
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a broker once confirmed. Returns the exit code.
+    """Unregister a broker if the user confirms. Returns the exit code.
 
-    Raises RefusedError if the broker is alive or has replicas, unless forced.
+    Raises RefusedError if the broker is alive or has replicas, unless --force is given.
     """
     broker_id = arguments.id
     if not arguments.force:
@@ -47,8 +47,8 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def request_unregister(admin: Admin, broker_id: int) -> None:
-    """Have the controller unregister a broker. Returns once the broker that responds to our
-    requests knows the change."""
+    """Ask the controller to unregister a broker. Returns when the broker that answers this
+    command's requests knows the change."""
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse
     )
@@ -72,8 +72,8 @@ async def note_left(admin: Admin, broker_id: int) -> None:
 
 
 def is_running(broker: SurveyedBroker) -> bool:
-    """Return whether a broker is running: the controllers receive its heartbeats, or it responds to
-    our requests."""
+    """Return whether a broker is running: either the controllers receive its heartbeats, or it
+    answers requests."""
     return not (broker.is_fenced and broker.failure)
 
 

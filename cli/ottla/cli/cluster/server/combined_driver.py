@@ -2,8 +2,8 @@
 
 Both roles run in one event loop and share one member of the quorum, as in Kafka: one metadata log,
 one directory id, one voter. The broker therefore never fetches the metadata under the voter's id
-from another directory, which automatic joining would take for a lost disk. `docs/ARCHITECTURE.md`
-has measurements of both roles in one loop and in two.
+from another directory. With automatic joining, such a fetch would look as if the voter had lost its
+disk. `docs/ARCHITECTURE.md` has measurements of both roles in one loop and in two.
 """
 
 import time

@@ -20,10 +20,10 @@ from ottla.cli.terminal import note
 from ottla.node.local.interrupts_driver import lasting_interrupts
 
 STOP_S = 40.0
-"""Maximum time, in seconds, that brokers may take to stop before they are killed. systemd's unit
-waits 45 s."""
+"""Maximum seconds that brokers may take to stop before they are killed. The systemd unit waits for
+45 s."""
 LOOK_S = 2.0
-"""Interval, in seconds, between checks whether a surplus broker still has replicas."""
+"""Seconds between two checks whether a surplus broker still has replicas."""
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 

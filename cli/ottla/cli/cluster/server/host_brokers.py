@@ -27,7 +27,7 @@ from ottla.model.values import frozen
 OPTION = "--brokers-per-host"
 
 CORES_MAX = 100
-"""Maximum number of brokers of a host. Higher broker ids belong to the next host."""
+"""Maximum number of brokers on one host. Higher broker ids belong to the next host."""
 HOST_MAX = ((1 << 31) - 1) // CORES_MAX - 1
 """Maximum number of a host, so that broker ids remain int32."""
 PORT_STEP = 10
@@ -72,8 +72,8 @@ class HostBroker:
 
 
 def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> int | None:
-    """Return the number of brokers that the option or the settings file requests, or None if
-    neither does.
+    """Return the number of brokers that the option or the settings file requests. Returns None if
+    neither requests a number.
 
     Raises ConfigError if the number is invalid, or if the process has another role than broker.
     """

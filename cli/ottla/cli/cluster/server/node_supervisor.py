@@ -35,7 +35,7 @@ class SupervisedNode:
     name: str
     """Name of the node in messages, such as `broker 1`."""
     command: str
-    """Command that starts the node by hand."""
+    """Command with which a user can start the node by hand."""
     start: Callable[[], StartedNode]
     process: NodeProcess | None = None
     started_at: float = 0.0
@@ -67,9 +67,9 @@ class NodeSupervisor:
         """Start all nodes and wait until all of them serve requests. Returns 0, 1 if a node refused
         to start, or 2 if a node is unhealthy.
 
-        With `timeout_s`, a node that ends, or that is not ready in time, ends the start. Without
-        it, only a node that refused to start does; other nodes are restarted if restarts were
-        requested.
+        With `timeout_s`, the start fails if any node ends or is not ready in time. Without it, the
+        start fails only if a node refused to start. Other nodes that end are restarted if the
+        supervisor restarts nodes.
         """
         began_at = time.monotonic()
         for node in self._nodes:
@@ -96,8 +96,8 @@ class NodeSupervisor:
         return 0
 
     def watch(self, look_s: float | None = None, look: Callable[[], None] = lambda: None) -> int:
-        """Report each node that ends, and restart it if that was requested.  Returns when all have
-        ended.  Calls `look` about every `look_s` seconds.
+        """Report each node that ends, and restart it if the supervisor restarts nodes. Calls `look`
+        about every `look_s` seconds. Returns when all nodes have ended.
 
         Returns 0 if every node was asked to stop.
         """
@@ -110,7 +110,7 @@ class NodeSupervisor:
         return code
 
     def stop(self, names: str, patience_s: float) -> None:
-        """Stop the running nodes whose name begins with `names`, all at once. Those that still run
+        """Stop the running nodes whose name begins with `names`, all at once. Nodes that still run
         after `patience_s` seconds are killed."""
         running = [
             node.process

@@ -107,5 +107,5 @@ SECTIONS: dict[str, Section] = {
     "moves": _moves,
     "command": _machine,
 }
-"""The files of the archive by name, without their extension.  There are no users, ACLs, tokens or
-records among them."""
+"""Functions that collect the files of the archive, by file name without extension. No file contains
+users, ACLs, tokens or records."""

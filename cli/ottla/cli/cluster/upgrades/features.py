@@ -93,7 +93,7 @@ async def change_levels(
 
 
 def question_of(kind: FeatureUpdateKind) -> str:
-    """Return the question that the command asks before it changes feature levels."""
+    """Return the question that the command asks the user before it changes feature levels."""
     if kind is FeatureUpdateKind.UPGRADE:
         return "raise these levels? A level that changes records is never lowered again"
     return "lower these levels?"

@@ -37,14 +37,15 @@ capabilities of clients, so an operator raises them separately."""
 
 
 class BrokerLevels(NamedTuple):
-    """A broker, and the feature levels that it supports. It has none if the broker did not
+    """A broker, and the feature levels that it supports. The levels are empty if the broker did not
     respond."""
 
     broker: SurveyedBroker
     features: Mapping[str, FeatureLevels]
 
     def highest(self, name: str) -> int:
-        """Return the highest level of a feature that the broker supports, or 0."""
+        """Return the highest level of a feature that the broker supports, or 0 if it does not know
+        the feature."""
         found = self.features.get(name)
         return 0 if found is None else found.supported_max
 
@@ -74,8 +75,8 @@ class UpgradeState:
 
     @property
     def can_return(self) -> bool:
-        """True if nodes can return to the previous release, at once or after levels were
-        lowered."""
+        """True if nodes can return to the previous release, either at once or after feature levels
+        are lowered."""
         return not any(
             changes_records(name, above=level, up_to=self._finalized_level(name))
             for name, level in self.lowered_before_return.items()
@@ -195,8 +196,8 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise the levels of features to the given ones, or to the highest levels that all nodes
-    support, and return the exit code.
+    """Raise feature levels to the given levels, or by default to the highest levels that all nodes
+    support. Returns the exit code.
 
     Raises RefusedError if a broker did not respond, or if a node does not support a level.
     """

@@ -22,8 +22,8 @@ LATEST, EARLIEST = -1, -2
 STARTS = {"latest": LATEST, "earliest": EARLIEST}
 AGAIN_S = 1.0
 WAIT_MS = 2_000
-"""Maximum time in ms that a broker waits for the next change. With a longer time, Ctrl-C and a lost
-broker are noticed later."""
+"""Maximum milliseconds that a broker waits for the next change. With a longer time, the command
+notices Ctrl-C and a lost broker later."""
 
 
 async def log(admin: Admin, arguments: argparse.Namespace) -> int:
