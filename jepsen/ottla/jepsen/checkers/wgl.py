@@ -131,7 +131,7 @@ class _Search(Generic[State, Asked]):
             found = self._candidate(state, done, tried, seen)
             steps += 1
             if steps > self._steps_max:
-                return self._client_code("unknown", best, stack, steps)
+                return self._outcome("unknown", best, stack, steps)
             if found is not None:
                 place, after, tried = found
                 stack.append((place, state, tried))
@@ -145,13 +145,13 @@ class _Search(Generic[State, Asked]):
             if len(stack) > len(best):
                 best = list(stack)
             if not stack:
-                return self._client_code(False, best, stack, steps)
+                return self._outcome(False, best, stack, steps)
             place, state, tried = stack.pop()
             done &= ~(1 << place)
             if place in self._begin_entry:
                 self._unlift(place)
                 waiting += 1
-        return self._client_code(True, stack, stack, steps)
+        return self._outcome(True, stack, stack, steps)
 
     def _candidate(
         self, state: State, done: int, tried: int, seen: Seen[State]
@@ -226,7 +226,7 @@ class _Search(Generic[State, Asked]):
         ways = self._step(state, self._calls[place].asked)
         return ways[0] if tried == ALL_TRIED else ways[tried % WAYS_MAX - 1]
 
-    def _client_code(
+    def _outcome(
         self,
         is_linearizable: Validity,
         best: list[tuple[int, State, int]],

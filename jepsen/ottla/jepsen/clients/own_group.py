@@ -143,7 +143,7 @@ class OwnGroupClient(OwnClient):
             return failed(text, None, {"refused": True})
         for key, records in read.items():
             self._next[key] = records[-1][0] + 1
-        return ok(self._client_code(member, before, read))
+        return ok(self._operation_value(member, before, read))
 
     async def _commit(self, op: Op) -> Completion:
         member = self._member.current
@@ -152,10 +152,10 @@ class OwnGroupClient(OwnClient):
         before = _identity(member)
         keys = dict(self._next)
         if not keys:
-            return ok(self._client_code(member, before, {}))
+            return ok(self._operation_value(member, before, {}))
         offsets = {TopicPartition(*partition_of(key)): offset for key, offset in keys.items()}
         found = member.coordinator_address
-        self.attempted = self._client_code(member, before, keys)
+        self.attempted = self._operation_value(member, before, keys)
         try:
             await member.commit(offsets)
         except TROUBLE as error:
@@ -164,11 +164,11 @@ class OwnGroupClient(OwnClient):
             done = troubled(op, error)
             is_refused = isinstance(error, RefusedError) and error.code in NO_LONGER_OURS
             refused = {"refused": True} if is_refused else {}
-            return replace(done, value=self._client_code(member, before, keys), extra=refused)
+            return replace(done, value=self._operation_value(member, before, keys), extra=refused)
         # A commit that was sent to more than one coordinator has no node in its completion.
         node = member.coordinator_address
         extra = {"node": node} if node is not None and node == found else {}
-        return ok(self._client_code(member, before, keys), extra)
+        return ok(self._operation_value(member, before, keys), extra)
 
     async def _fetch(self, op: Op) -> Completion:
         member = self._member.current
@@ -181,7 +181,7 @@ class OwnGroupClient(OwnClient):
         node = member.coordinator_address
         return ok({"group": op.value["group"], "keys": committed}, {"node": node} if node else {})
 
-    def _client_code(
+    def _operation_value(
         self, member: Consumer, before: tuple[str | None, int | None], keys: Json
     ) -> dict[str, Json]:
         assert self._joined is not None

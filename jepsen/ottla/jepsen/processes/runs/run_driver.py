@@ -91,7 +91,7 @@ async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunD
                 await one.go(Path(scratch))
             nursery.cancel_scope.cancel()
     except BaseException as error:
-        reported = _client_code(only_error(error))
+        reported = _reported_error(only_error(error))
         if reported is error:
             raise
         raise reported from error
@@ -103,7 +103,7 @@ async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunD
     return directories
 
 
-def _client_code(error: BaseException) -> BaseException:
+def _reported_error(error: BaseException) -> BaseException:
     """Return the exception to raise in place of an error: a HarnessError with a message of one
     sentence if the cause is known, otherwise the error itself."""
     if isinstance(error, NodeError | CommandError):

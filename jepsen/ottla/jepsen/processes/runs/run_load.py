@@ -90,7 +90,7 @@ class RunLoad:
                         scope.deadline = trio.current_time() + CLOSE_TIMEOUT_S
                 except Exception as error:
                     # Any exception is a finding, because clients report errors by completions.
-                    self.broken[f"{self._workload.name}: {_client_code(error)}"] += 1
+                    self.broken[f"{self._workload.name}: {_error_text(error)}"] += 1
             if not is_done:
                 await trio.sleep(OPEN_PAUSE_S)
 
@@ -124,7 +124,7 @@ class RunLoad:
         except trio.TooSlowError:
             done = Completion(EventKind.INFO, None, "no answer within the harness's own deadline")
         except Exception as error:
-            done = Completion(EventKind.INFO, None, f"the client raised {_client_code(error)}")
+            done = Completion(EventKind.INFO, None, f"the client raised {_error_text(error)}")
             raise
         finally:
             self._recorder.complete(invoke, done.kind, done.value, done.error, done.extra)
@@ -137,7 +137,7 @@ class RunLoad:
         return note
 
 
-def _client_code(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return the text of an exception with the code location that raised it."""
     error = only_error(error)
     frames = extract_tb(error.__traceback__)

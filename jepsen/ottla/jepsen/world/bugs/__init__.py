@@ -7,7 +7,7 @@ hunt.py               applies one mutant and measures the time until an engine f
 voter_bugs.py         mutants of a damaged voter
 raft_bugs.py          mutants of the quorum
 membership_bugs.py    mutants of changes of the voter set
-recovery_bugs.py      mutants of changes of the voter set after which a quorum is stuck
+stuck_quorum_bugs.py  mutants of changes of the voter set after which a quorum is stuck
 forgery_bugs.py       mutants of the quorum that accept forged messages
 metadata_log_bugs.py  mutants of the metadata log on disk
 replication_bugs.py   mutants of partitions, followers and idempotent producers
@@ -18,6 +18,6 @@ group_bugs.py         mutants of groups
 share_bugs.py         mutants of share groups
 cleaner_bugs.py       mutants of compaction
 transaction_bugs.py   mutants of transactions: coordinators, markers, readers, offsets
-trouble_bugs.py       mutants for failing disks, and for topics whose names are reused
+disk_and_topic_bugs.py mutants for failing disks, and for topics whose names are reused
 whole_bugs.py         mutants that only whole clusters reveal
 """

@@ -3,7 +3,7 @@
 The adversary also adds and removes voters at any leader, old or new, replaces disks, and lets
 controllers join on their own. Anomalies in the literature on reconfiguration (KIP-853, its TLA+
 model, the bug in the raft dissertation) are deliberate bugs in `membership_bugs` and
-`recovery_bugs`.
+`stuck_quorum_bugs`.
 """
 
 from collections.abc import Callable
