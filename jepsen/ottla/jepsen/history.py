@@ -49,7 +49,7 @@ class Event:
 
     index: int
     time_ns: int
-    """Monotonic time of the event in ns, since the start of the run."""
+    """Time of the event in ns since the start of the run, by a monotonic clock."""
     process: int
     kind: EventKind
     f: str
@@ -134,7 +134,8 @@ class History:
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: tuple[Event, ...] = tuple(events)
         self.readings: dict[object, Any] = {}
-        """Indexes of the history that checkers have built, kept for use by other checkers."""
+        """Indexes of the history that checkers have built. They are kept so that other checkers can
+        use them."""
         self._operations: tuple[Operation, ...] | None = None
 
     def operations(self, *f: str) -> Sequence[Operation]:

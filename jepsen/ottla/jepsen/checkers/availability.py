@@ -20,10 +20,10 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import Event, EventKind, History, Operation
 
 NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
-"""Names of events that are not requests to the cluster, such as client crashes."""
+"""Names of events that are no requests to the cluster, such as the crash of a client."""
 
 NOTES_FROM = 1_000_000
-"""Lowest process number for events that do not belong to any client's operations."""
+"""Lowest process number of events that belong to no operation of a client."""
 
 
 class CalmTimes:
@@ -59,8 +59,8 @@ class CalmTimes:
 
 
 def check_availability(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the share of successful operations, and on the time to recover from
-    faults."""
+    """Return the verdict on two questions: which share of the operations succeeded, and how long
+    the cluster took to recover from faults."""
     findings = Findings("availability")
     operations = [
         operation

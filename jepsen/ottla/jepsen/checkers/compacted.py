@@ -1,8 +1,8 @@
-"""Rules about compacted logs: the records on which readers and replicas must agree.  Pure.
+"""Rules about compacted logs: the records on which readers and replicas must agree. Pure.
 
-Each broker compacts its own replicas, at its own times. So one replica may still have a superseded
-or deleted record that another replica has removed. All replicas must have the last value of every
-other record key.
+Each broker compacts its own replicas, at its own times. One replica may therefore still have a
+superseded or deleted record that another replica has removed. All replicas must have the last value
+of every other record key.
 """
 
 from bisect import bisect_right
@@ -31,7 +31,8 @@ def record_key_of(value: Hashable, record_key_count: int) -> int:
 def differing_key(
     first: Mapping[int, bytes], second: Mapping[int, bytes], end: int
 ) -> bytes | None:
-    """Return a record key whose last value below `end` differs between two replicas, or None.
+    """Return a record key whose last value below the offset `end` differs between two replicas, or
+    None if there is none.
 
     Both mappings contain the batches of a replica by base offset, with every batch below `end`. A
     replica may lack a record that compaction has removed: a record that a later record of the same

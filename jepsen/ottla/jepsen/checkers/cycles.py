@@ -36,8 +36,8 @@ LEVELS: tuple[tuple[str, frozenset[Why]], ...] = (
     ("-process", frozenset({"process"})),
     ("-realtime", frozenset({"process", "realtime"})),
 )
-"""Name suffix of each level, and the kinds of edges that a cycle of that level may use beside ww
-and wr. The weakest level comes first."""
+"""For each level of cycles, the suffix of its name, and the kinds of edges that it may use in
+addition to ww and wr. The weakest level comes first."""
 
 G0 = frozenset(f"G0{suffix}" for suffix, _ in LEVELS)
 G1C = frozenset(f"G1c{suffix}" for suffix, _ in LEVELS)
@@ -46,11 +46,11 @@ COMPONENTS_REPORTED_MAX = 32
 
 
 class OrderGraph:
-    """Graph of the operations, and of moments in time between them.
+    """Graph of the operations of a history, and of the moments between them.
 
-    Edges lead from an operation to the moment of its end, from a moment to the next one, and from a
-    moment to the operations that began before the next moment. So the number of realtime edges
-    grows linearly with the number of operations, not quadratically.
+    Edges lead from an operation to the moment of its end, from a moment to the next moment, and
+    from a moment to the operations that began before the next moment. The number of realtime edges
+    therefore grows linearly with the number of operations, not quadratically.
     """
 
     def __init__(self, reading: LogReading, *, has_ww: bool) -> None:

@@ -60,7 +60,8 @@ def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
 def shortest_way(
     start: int, end: int, successors: Callable[[int], Iterable[int]]
 ) -> list[int] | None:
-    """Return the nodes of a shortest path, including both ends, or None if there is no path."""
+    """Return the nodes of a shortest path from `start` to `end`, including both, or None if there
+    is no path."""
     came_from = {start: start}
     waiting = deque([start])
     while waiting:

@@ -27,7 +27,7 @@ OWNING = ("assigned", "poll", "commit")
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """Evidence from one operation that a member owned a key (partition) in a generation."""
+    """One operation that proves that a member owned a key (partition) in a generation."""
 
     operation: Operation
     group: str

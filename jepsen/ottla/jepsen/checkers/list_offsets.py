@@ -34,7 +34,7 @@ ALLOWED = frozenset({DEPOSED, UNKNOWN})
 
 @dataclass(slots=True)
 class KeyEnd:
-    """Facts about the end offset of one key (partition), as known at one time in the history."""
+    """End offset of one key (partition), as far as the history has shown it up to one moment."""
 
     acknowledged: Send | None = None
     """The send with the highest acknowledged offset so far."""

@@ -18,13 +18,14 @@ SERIES_POINTS_MAX = 400
 visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""Records that were consumed this often or more often are counted together."""
+"""Number of reads from which records are counted together. Records that were read this often or
+more often are not distinguished."""
 
 NS_PER_S = 1_000_000_000
 
 
 class PollLag(NamedTuple):
-    """Lag of a process on one key at one poll."""
+    """Lag of a process on one key (partition) at one poll."""
 
     time_ns: int
     process: int

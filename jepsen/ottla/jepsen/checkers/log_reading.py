@@ -64,7 +64,7 @@ class KeyLog:
     values: dict[int, Value] = field(default_factory=dict)
     """For each offset, the first value that the history shows there."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
-    """For each offset at which several values were seen: all these values but the first."""
+    """For each offset at which several values were seen, all of them except the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
     """Every offset at which each value was acknowledged or read."""
     polled: list[int] = field(default_factory=list)

@@ -27,8 +27,8 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""Time in ns. A commit that was answered within it was accepted and answered by the same
-coordinator, because no cluster replaces a dead coordinator sooner."""
+"""Time in ns within which a commit must be answered so that its age counts from its end. No cluster
+replaces a dead coordinator sooner, so one coordinator accepted and answered such a commit."""
 
 NOTHING = -1
 """State of a register that has no committed offset."""
@@ -40,7 +40,8 @@ offset."""
 
 @dataclass(slots=True)
 class RegisterGroup:
-    """The registers of one group, and the nodes seen as its coordinator."""
+    """The registers (committed offsets) of one group, and the nodes that acted as its
+    coordinator."""
 
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)

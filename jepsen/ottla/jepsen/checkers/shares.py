@@ -98,8 +98,8 @@ class PartitionTimes:
         was not finished."""
 
     def passed_ns(self, offset: int) -> float:
-        """Return the time in ns before which the group's start offset was certainly below `offset`,
-        because a record below `offset` was not finished."""
+        """Return the time in ns before which the group's start offset was certainly below `offset`.
+        Until then, a record below `offset` was not finished."""
         count = bisect_left(self.offsets, offset)
         return self.latest_ns[count - 1] if count else -inf
 
@@ -112,7 +112,8 @@ def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float
 
 
 class RecordTimes:
-    """The deliveries of one record, and the times that its acknowledgements prove."""
+    """The deliveries of one record to a share group, and the times that their acknowledgements
+    prove."""
 
     def __init__(
         self, deliveries: Sequence[DeliveryToMember], passed_ns: float, facts: RunFacts

@@ -51,8 +51,8 @@ class ProducerLife:
     transactional_id: str
     begun: int
     ended: int
-    """Indexes of the first and the last event of the producer's initialisation (`begun`,
-    `ended`)."""
+    """Index of the last event of the producer's initialisation. `begun` is the index of the first
+    one."""
     succeeded: int | None = None
     """Index of the event after which another producer has certainly taken over this producer's
     transactional id. None if no other producer has."""

@@ -97,7 +97,8 @@ class RunFacts:
 
     workload: str = "queue"
     idempotent: bool = True
-    """True if producers are idempotent. Used for clients whose events do not contain this fact."""
+    """True if producers are idempotent. This fact applies to clients whose own events do not
+    contain it."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
@@ -121,8 +122,8 @@ class RunFacts:
     """(node, line) of every traceback or failed assertion in the servers' logs."""
     directory_checks: tuple[DirectoryCheck, ...] = ()
     record_key_count: int = 0
-    """Number of record keys in each log, which is then compacted. 0: records have no key, and no
-    record may be removed."""
+    """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
+    have no key, and no record may be removed."""
     lock_ms: int = 30_000
     """Duration of the acquisition locks of share groups in ms."""
     delivery_count_limit: int = 5

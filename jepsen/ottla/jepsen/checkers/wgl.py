@@ -19,17 +19,18 @@ State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
 Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
-"""Function from a state and a call to the possible states after it."""
+"""Function that takes a state and a call, and returns the states to which the call may lead."""
 
 NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
 
 WAYS_MAX = 1 << 10
-"""Upper bound on the number of states to which one call may lead. The search asserts it."""
+"""Upper bound on the number of states to which one call may lead. The search asserts that no call
+exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Value used instead of the number of candidates tried at a place in the order: a read that fits
-was placed there, so no other candidate needs to be tried."""
+"""Value that replaces the number of tried candidates at a place in the order. It means that a read
+which fits was placed there, so that no other candidate needs to be tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Linearization(Generic[State]):
     states: tuple[State, ...]
     """The state of the object after each call of the order."""
     stuck: tuple[int, ...]
-    """If no order has all calls: the calls one of which had to come next, although none of them
-    fits."""
+    """If no order contains all calls: the calls of which one had to come next, although none of
+    them fits. Empty otherwise."""
     step_count: int
 
 

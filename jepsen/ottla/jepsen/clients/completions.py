@@ -15,7 +15,8 @@ from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 DEADLINE_S = 10.0
 """Time limit of an operation in seconds. Jepsen uses the same limit for a send."""
 PAUSE_S = 0.1
-"""Pause in seconds after an error, so that operations refused at once do not fill the history."""
+"""Seconds for which a client pauses after an error. Without the pause, operations that are refused
+at once would fill the history."""
 
 READS = frozenset(
     {
@@ -37,12 +38,12 @@ TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)
 
 
 def ok(value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return the completion of an operation that was done."""
+    """Return the completion of an operation that certainly took effect."""
     return Completion(EventKind.OK, value, None, extra)
 
 
 def failed(error: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return the completion of an operation that certainly was not done."""
+    """Return the completion of an operation that certainly did not take effect."""
     return Completion(EventKind.FAIL, value, error, extra)
 
 

@@ -33,10 +33,10 @@ TIMEOUT_MS = 4_000
 CLOSE_S = 5.0
 DROP_S = 2.0
 GRACE_S = 1.0
-"""Seconds added to an operation's own deadline before it is cancelled. An operation that ends by
-itself reports more than a cancelled one."""
+"""Seconds after an operation's own deadline until the operation is cancelled. An operation that
+ends by itself reports more than a cancelled one."""
 CONSUMERS = ("member", "reader")
-"""Roles in `handles` whose handles are consumers."""
+"""Names of the roles in `handles` whose handles are consumers."""
 
 LOGGER = getLogger("librdkafka")
 """Logger that receives librdkafka's log lines, which would otherwise be written to the harness's
@@ -137,7 +137,8 @@ class ConfluentClient(ABC):
         return
 
     def note(self, f: str, value: Json) -> None:
-        """Record an event outside an operation at once. Called in a thread."""
+        """Record an event outside an operation at once. This method may be called from any
+        thread."""
         trio.from_thread.run_sync(self._note, f, value)
 
     def producer(self) -> Any:

@@ -17,8 +17,8 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""Seconds added to an operation's own deadline before it is cancelled. An operation that ends by
-itself reports more than a cancelled one."""
+"""Seconds after an operation's own deadline until the operation is cancelled. An operation that
+ends by itself reports more than a cancelled one."""
 
 
 class OwnClient(ABC):

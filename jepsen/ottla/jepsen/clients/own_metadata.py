@@ -75,7 +75,8 @@ REFUSALS = frozenset(
 
 
 class Brokers:
-    """A view of the cluster, with a rotation over all brokers that the view has ever contained."""
+    """The brokers of a cluster in rotation: all brokers that one view of the cluster has ever
+    contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster

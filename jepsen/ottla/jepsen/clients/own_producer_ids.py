@@ -18,7 +18,8 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 
 def beginning_elsewhere(bootstrap: str, turn: int) -> list[tuple[str, int]]:
-    """Return the bootstrap addresses, rotated by `turn` places."""
+    """Return the bootstrap addresses in the same order, but beginning with the address at index
+    `turn`."""
     addresses = list(addresses_of(bootstrap))
     first = turn % len(addresses)
     return addresses[first:] + addresses[:first]

@@ -28,8 +28,8 @@ from ottla.model.errors import only_error
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_MS = 8_000
-"""Transaction timeout in ms. After it, the coordinator aborts the transaction of a dead
-producer."""
+"""Transaction timeout in ms. The coordinator aborts the transaction of a dead producer after this
+time."""
 MOVE_S = 0.3
 MOVED_MAX = 10
 LATEST = -1

@@ -46,7 +46,7 @@ class CuttableTransport:
 
 
 class Life(Generic[T]):
-    """One lifetime of a resource, from its opening to its end."""
+    """One lifetime of a resource, from its opening until it is closed or crashes."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
         self.thing = thing

@@ -48,8 +48,8 @@ class AnsweringStream(ABC):
             self.take(asked, frame[asked.body_at :])
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Receive bytes of responses into the caller's buffer `room`, like `receive_some`. Returns
-        their number."""
+        """Receive bytes of responses into the caller's buffer `room`, as `receive_some` does.
+        Returns the number of bytes."""
         data = await self.receive_some(len(room))
         room[: len(data)] = data
         return len(data)

@@ -11,8 +11,8 @@ from hashlib import blake2b
 from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
-"""Memory allocations are measured for one input in MEASURED_EVERY, because measuring is several
-times slower."""
+"""Interval of inputs whose memory allocations are measured: one input of MEASURED_EVERY, because
+measuring is several times slower."""
 
 TRIES = 3
 """Number of times that the cost of an input is measured. Only the lowest value counts, because the
@@ -40,8 +40,8 @@ class FuzzFinding:
 
 @dataclass(slots=True)
 class Judge:
-    """Judge for one fuzzing target. It runs the target on inputs. For each code location, it keeps
-    the shortest input that showed an error there."""
+    """Judge of the inputs of one fuzzing target. It runs the target on each input. For each code
+    location with an error, it keeps the shortest input that shows the error."""
 
     target: FuzzTarget
     input_count: int = 0
@@ -51,9 +51,12 @@ class Judge:
     findings: dict[tuple[str, str], FuzzFinding] = field(default_factory=dict)
 
     def take(self, data: bytes, *, is_measured: bool | None = None) -> FuzzFinding | None:
-        """Run the target on one input. `is_measured` decides whether allocations are measured; None
-        does it for some inputs. Returns a `FuzzFinding` if the target handled the input
-        incorrectly, otherwise None."""
+        """Run the target on one input. Returns a `FuzzFinding` if the target handled the input
+        incorrectly, otherwise None.
+
+        `is_measured` decides whether memory allocations are measured. If it is None, they are
+        measured for one input of MEASURED_EVERY.
+        """
         if is_measured is None:
             is_measured = self.input_count % MEASURED_EVERY == 0
         self.input_count += 1

@@ -169,8 +169,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         image: MetadataImage | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Start the broker with a metadata image, by default the image of `cluster()`. By default,
-        the broker's clock does not advance."""
+        """Start the broker with a metadata image, which is the image of `cluster()` by default.
+        Without `clock`, the broker's clock does not advance."""
         self.faults: list[BaseException] = []
         """Unexpected exceptions in the broker. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
@@ -324,10 +324,11 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return size + count
 
     def exchange_in_turns(self, data: bytes) -> Iterator[None]:
-        """Deliver frames within one event-loop iteration. Returns the size of the responses in
-        bytes at the end of the iteration.
+        """Deliver frames, and run event-loop iterations until all requests are answered. Yields
+        after each iteration.
 
-        Coordinators need this because they write and respond at the end of an iteration."""
+        Coordinators need this because they write and respond at the end of an iteration.
+        """
         turn_end, connection = self.dispatcher.turn_end, self._channel.connection
         now_ms = self._clock.monotonic_ms()
         turn_end.begin()

@@ -39,7 +39,8 @@ class FuzzTarget:
     errors found with different forms are kept apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
-    """Bytes that may be allocated in addition to a multiple of the input's size."""
+    """Number of bytes that a target may allocate for any input, in addition to a multiple of the
+    input's size."""
     input_bytes_max: int = INPUT_BYTES_MAX
 
     def allocation_max(self, data: bytes) -> int:
@@ -64,7 +65,7 @@ def parts_of(data: bytes, count: int) -> list[bytes]:
 
 
 def joined(*parts: bytes) -> bytes:
-    """Return the input that `parts_of` splits into these parts."""
+    """Return the input that consists of the given parts: the inverse of `parts_of`."""
     heads = (len(part).to_bytes(2) + part for part in parts[:-1])
     return b"".join((*heads, parts[-1]))
 
@@ -78,6 +79,6 @@ def numbered(rows: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
 
 
 def number_of(data: bytes, count: int) -> int:
-    """Return the number of the reader that an input selects, which is below `count`. Every input
-    selects one."""
+    """Return the number, below `count`, of the reader that an input selects. Every input selects a
+    reader."""
     return int.from_bytes(data[:2]) % count

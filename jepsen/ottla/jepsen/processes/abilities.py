@@ -1,6 +1,6 @@
 """The kinds of faults that this machine allows. Each kind is probed by trying it.
 
-No fault is skipped silently: a caller that leaves out a fault reports which ability is missing and
+No fault is skipped silently. A caller that leaves out a fault reports which ability is missing and
 why.
 """
 
@@ -91,8 +91,8 @@ NOTHING = Abilities(
         if one not in (Ability.RATES, Ability.RESETS)  # the harness' own proxies have these
     }
 )
-"""The abilities of a machine without privileges: processes run on loopback, behind the harness's
-proxies."""
+"""The abilities of a machine without privileges. Processes then run on loopback, behind the
+harness's own proxies."""
 
 
 async def probe(directory: Path) -> Abilities:

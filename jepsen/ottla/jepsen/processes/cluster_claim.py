@@ -43,8 +43,8 @@ END_TIMEOUT_S = 10.0
 UNMOUNT_TIMEOUT_S = 5.0
 GONE_AFTER_S = 0.02
 LOOKS = 3
-"""Number of times to search for the processes of a run. A process that has just called exec has no
-visible environment for a moment."""
+"""Number of searches for the processes of a run. A single search may miss a process, because a
+process that has just called exec has no visible environment for a moment."""
 
 ALL_IS_WELL = b"."
 """Byte that a run sends to its guardian when it has released everything."""

@@ -46,8 +46,8 @@ SETTINGS = {
 """Settings of every cluster, unless the caller overrides them."""
 
 FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
-"""Settings with which brokers acknowledge only flushed records. Then all brokers may lose power at
-once."""
+"""Settings with which brokers acknowledge only flushed records, so that all brokers may lose power
+at once."""
 
 
 def settings_of(brokers: int, *, flush: bool, extra: Mapping[str, str]) -> dict[str, str]:

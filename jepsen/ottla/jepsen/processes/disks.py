@@ -28,7 +28,8 @@ MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=8")
 """Command that makes the file system. A journal of 8 MiB is enough, and is copied at each power
 cut."""
 MAKE_AT_ONCE = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
-"""Options without which the kernel continues to initialise the file system in the background."""
+"""Options of mkfs.ext4 that initialise the whole file system at once. Without them, the kernel
+would continue in the background."""
 MOUNT_OPTIONS = "loop,noatime,commit=300,noauto_da_alloc"
 
 BALLAST = "ballast"
@@ -37,7 +38,7 @@ DATA = "data"
 which is not a log."""
 SMALLEST_BALLAST_BYTES = 4_096
 LENGTH_AT = 8
-"""Position of the length field in a record batch, in bytes."""
+"""Position of the length field in a record batch, in bytes from its start."""
 
 
 class NodeDisk(Protocol):
@@ -89,7 +90,8 @@ class PlainDisk:
 
 
 class ImageDisk:
-    """An ext4 file system in a file, mounted with a loop device. This object owns the mount."""
+    """An ext4 file system in a file, mounted with a loop device. This object mounts and unmounts
+    it."""
 
     can_lose_power = True
 

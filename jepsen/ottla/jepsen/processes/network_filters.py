@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 WHOLE = 1 << 32
 PICKED = WHOLE - 1
-"""Result for a selected packet: -1, which makes a classifier use its own class."""
+"""Return value of a program for a selected packet: -1, with which a classifier assigns the packet
+to its own class."""
 
 INSTRUCTIONS_MAX = 255
-"""Longest program, since a jump skips at most this many instructions. The programs for the few
-nodes of a run are far shorter."""
+"""Maximum number of instructions in a program, because a jump skips at most this many. The programs
+for the few nodes of a run are far shorter."""
 
 _LOAD_WORD = 0x20
 _JUMP_EQUAL = 0x15

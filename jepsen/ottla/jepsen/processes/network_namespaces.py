@@ -31,7 +31,7 @@ dropped, as by a router."""
 
 
 class Hook(NamedTuple):
-    """Traffic control hook: a place in the kernel where one traffic rule (`tc`) is installed."""
+    """Place in the kernel at which one traffic control rule (`tc`) is installed."""
 
     namespace: str | None
     """Network namespace of the traffic rule. None means the harness's own namespace."""

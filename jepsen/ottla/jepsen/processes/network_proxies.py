@@ -42,7 +42,7 @@ SOCKET_TABLES = {
 }
 """The kernel's lists of TCP sockets, each with its notation of the address 127.0.0.1."""
 LINGER_NOT = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER with which a close resets the connection."""
+"""Value of the socket option SO_LINGER with which closing a socket resets its connection."""
 
 
 class Relay:

@@ -63,8 +63,8 @@ class MemoryLog:
         self.flushed_offset = Offset(0)
         """One past the last offset that survives a crash."""
         self.last_epoch = Epoch(0)
-        """Epoch of the last entry. If the log is empty, the epoch of the snapshot below it, or 0.
-        """
+        """Epoch of the last entry. If the log is empty, it is the epoch of the snapshot below it,
+        or 0 without a snapshot."""
         self.latest_snapshot_id: OffsetAndEpoch | None = None
         self.earliest_snapshot_id: OffsetAndEpoch | None = None
         self._history = VoterHistory()

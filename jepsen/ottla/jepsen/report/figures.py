@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
 EDGE_INCHES = 0.1
-"""Distance in inches of labels from the edges of a picture."""
+"""Distance between labels and the edges of a picture, in inches."""
 
 DOTS_MAX, MARKS_MAX = 6_000, 400
-"""Maximum numbers in one plot of dots, and of crosses or triangles. Above them, neighbours are
-merged on a coarser grid."""
+"""Maximum number of dots in one plot, and of crosses or triangles. If there are more, neighbours
+are merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
 """Maximum number of nodes with a row of their own, and of kinds of fault in the legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
-"""Names of the colours of lines, and of the kinds of fault. When all are used, further lines are
+"""Names of the colours for lines and for kinds of faults. When all are used, further lines are
 grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
              (1.0, "slowest", "c3"))  # fmt: skip

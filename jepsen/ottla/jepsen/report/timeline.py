@@ -26,8 +26,8 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Numbers of operations kept before and after an operation that proves an anomaly, and around the
-start or end of a fault."""
+"""Number of operations kept before and after each operation that proves an anomaly, and number kept
+around the start or end of each fault."""
 FAULTS_SHARE = 0.6
 """Largest share of the page's operations that may be kept because they are close to a fault."""
 HEADS = ("at", "process", "outcome", "client", "operation")
@@ -83,8 +83,8 @@ def chosen(
 
 
 def places_of_events(operations: Sequence[Operation], indexes: Iterable[int]) -> Mapping[int, int]:
-    """Return, by event index, the position in `operations` of the operation to which the event
-    belongs."""
+    """Return, for each event index, the position in `operations` of the operation that the event
+    belongs to."""
     wanted = set(indexes)
     found: dict[int, int] = {}
     for place, operation in enumerate(operations if wanted else ()):

@@ -10,8 +10,8 @@ from ottla.jepsen.history import Event, EventKind, Json, Operation
 WORDS_MAX = 160
 """Maximum length of an operation's text in characters. Longer text would break the tables."""
 RUN_RECORDS_MAX = 3
-"""Maximum number of records of one poll that are all listed. Of a longer poll, only the first and
-the last record are listed."""
+"""Maximum number of records of one poll that are listed in full. For a longer poll, only the first
+and the last record are listed."""
 KIND_WORDS = {EventKind.OK: "ok", EventKind.FAIL: "failed", EventKind.INFO: "unknown"}
 
 

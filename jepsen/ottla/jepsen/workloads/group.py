@@ -39,21 +39,21 @@ RANGE: Final = "range"
 COOPERATIVE: Final = "cooperative-sticky"
 PROTOCOLS = (RANGE, COOPERATIVE, CONSUMER)
 """Group protocols: the classic protocol with an assignor that stops all members, the classic
-protocol with one that does not, and KIP-848."""
+protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
 
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""Group protocols: the classic protocol with an assignor that stops all members, the classic
-protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
+"""Number of members of which one is static. The instance name of a static member is kept when the
+member crashes or leaves."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3
 COMMIT_SHARE = 0.25
 FETCH_SHARE = 0.05
 FINAL_NS = 60 * SECOND
-"""One member in STATIC_ONE_IN is static: its instance name is kept when the member crashes or
-leaves."""
+"""Time limit of the final phase in ns. After it, threads stop reading even if their group has not
+read all records."""
 
 
 class GroupLoad:

@@ -19,8 +19,8 @@ JAVA: Final = "java"
 CLIENTS = (OWN, CONFLUENT, JAVA)
 
 NOTHING_TO_READ: Final = "nothing is assigned"
-"""Error of a poll by a client that has no assigned partitions: it has not received any yet, or lost
-them when its consumer was closed."""
+"""Error of a poll by a client that has no assigned partitions. Either it has not received any yet,
+or it lost them when its consumer was closed."""
 
 Note: TypeAlias = Callable[[str, Json], None]
 """Callback that records an event outside a client's operations at once. Its arguments are the
@@ -63,8 +63,8 @@ class LoadPlan:
     """Kind of client of each thread, one of CLIENTS."""
     idempotent: bool = True
     record_key_count: int = 0
-    """Number of record keys in each log of the queue workload, whose topics are then compacted. 0:
-    records have no key."""
+    """Number of record keys in each log of the queue workload. Its topics are compacted if it is
+    above 0. If it is 0, records have no key."""
     broker_count: int = 3
     """Number of brokers, determined when the workload is set up."""
 

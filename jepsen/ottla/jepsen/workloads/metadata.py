@@ -46,7 +46,7 @@ LIFE_WRITES = 40
 """Number of writes to one topic between its creation and its deletion. With a smaller number, real
 logs are created and deleted more often."""
 NAME_LIVES = 3
-"""Number of times that a topic name is created and deleted before the next name is used."""
+"""Number of times that one topic name is created and deleted before another name is used."""
 PARTITIONS_MAX = 4
 RACE_PARTITIONS_MAX = 8
 RACE_UNKNOWN_MAX = 8
@@ -58,7 +58,7 @@ SETTLE_S = 2.0
 
 @dataclass(slots=True)
 class Name:
-    """State of a topic with one name, as the only thread that writes to it assumes."""
+    """State of the topic with one name, as the only thread that writes to the topic assumes it."""
 
     topic: str
     count: int = 0

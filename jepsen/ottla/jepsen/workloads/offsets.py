@@ -35,7 +35,8 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_GROUPS = 3
 SHARED_COUNT = 4
-"""Number of registers of a group that all threads with Ottla's own client write."""
+"""Number of registers (committed offsets) of a group that all threads with Ottla's own client
+write."""
 OPERATIONS_MAX = 250
 """Maximum number of operations on one register. More operations make the checker's search for an
 order slow."""

@@ -30,8 +30,8 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
 VALUES_MAX = 512
-"""Number of values of one key. It is large enough for several faults during the life of a key, and
-small enough for a person to read the history."""
+"""Maximum number of values of one key (partition). It is large enough for several faults during the
+life of a key, and small enough for a person to read the history."""
 CHANGE_ONE_IN = 128
 """One operation in CHANGE_ONE_IN changes the keys that a thread reads. After each change, the
 thread reads keys from their beginning again, or its whole group rebalances."""

@@ -66,13 +66,16 @@ class WorkloadRow:
     record_key_count: int = 0
     """Number of record keys, as in `LoadPlan.record_key_count`."""
     java: Callable[..., Any] | None = None
-    """Opens the client in Java, with arguments bootstrap, thread, plan. None if there is none."""
+    """Factory of the client in Java, with arguments bootstrap, thread, plan. None if the workload
+    has no such client."""
     prepare: Callable[[str, LoadPlan, Sequence[NewTopic]], Awaitable[None]] | None = None
-    """Prepares the cluster after the topics are created, with arguments bootstrap, plan, topics."""
+    """Function that prepares the cluster after the topics are created, with arguments bootstrap,
+    plan, topics. None if nothing is to be prepared."""
     facts: Mapping[str, Json] = field(default_factory=dict)
     """Facts that the workload's checkers need."""
     check_confluent: Callable[[], None] | None = None
-    """Raises ConfigError if the installed confluent-kafka is too old for the workload."""
+    """Function that raises ConfigError if the installed confluent-kafka is too old for the
+    workload. None if every version will do."""
 
 
 RECORD_KEYS = 8

@@ -39,14 +39,14 @@ OPS_PER_S_MAX = 300
 requests."""
 ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
 MOVER_ONE_IN = 3
-"""One in MOVER_ONE_IN threads with Ottla's own client copies records. The other threads only
+"""Number of threads with Ottla's own client of which one copies records. The other threads only
 transfer and read."""
 THREADS_PER_ID = 2
 RECORDS_MAX = 4
 ABORT_ONE_IN = 5
 PAUSE_ONE_IN = 40
 RESTART_ONE_IN = 50
-"""One operation in RESTART_ONE_IN initialises the transactional id with a new producer."""
+"""Number of operations of which one initialises the transactional id with a new producer."""
 CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Function that returns an awaitable, which ends when the hanging directory responds again. Calls
-on the directory wait for it."""
+"""Function that returns an awaitable. Calls on a hanging directory wait until it ends."""
 
 
 class DiskOperation(Enum):

@@ -76,8 +76,8 @@ class Inode:
 
     def __init__(self) -> None:
         self.allocated_bytes = 0
-        """Number of bytes up to the last one written. A hole at the end of the file uses no space.
-        """
+        """Number of bytes from the start of the file to the last byte written. A hole at the end of
+        the file uses no space."""
         self.content = Bytes()
         self.durable = Bytes()
         self.pending: list[Write | Resize] = []

@@ -67,7 +67,8 @@ class RunTotals:
     """Outcomes of the failing runs with the lowest seeds."""
     hash_sum: int = 0
     only_hash: str = ""
-    """Trace hash of the run that was added last."""
+    """Trace hash of the run that was added last, which is the hash of all if there is only one
+    run."""
     busy_seconds: float = 0.0
     """Wall-clock time in seconds, summed over the processes."""
     cpu_seconds: float = 0.0

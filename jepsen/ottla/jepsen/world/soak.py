@@ -28,8 +28,8 @@ WAIT_SECONDS = 0.5
 """Interval in seconds between checks of the time and of requests to stop."""
 
 STOP_SECONDS = 20.0
-"""Time in seconds in which running batches may finish after a request to stop. Their results still
-count."""
+"""Maximum seconds that running batches may take to finish after a request to stop. Their results
+still count."""
 
 POOLS_MAX = 20
 """Maximum number of times that dead worker processes are replaced. If they die more often,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 _NAMED = re.compile(r"([A-Z][A-Za-z]+): (.*)", re.DOTALL)
 
 NO_ASSERTION_FAILS = "NoAssertionFails"
-"""Name of the invariant that no assertion fails. It is used if the assertion names no other
+"""Name of the invariant "no assertion fails". It is reported if a failed assertion names no other
 invariant."""
 
 NOTHING_ESCAPES = "NothingEscapes"
-"""Name of the invariant that the code under test raises no exception outside its contract."""
+"""Name of the invariant "the code under test raises no exception outside its contract"."""
 
 
 class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong here
@@ -45,7 +45,8 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """The exception for a broken invariant, which names the invariant."""
+    """Call `run`, and return the violation that its exception proves, or None if it raises no
+    exception."""
     try:
         run()
     except Exception as error:

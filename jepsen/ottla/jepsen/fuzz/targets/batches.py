@@ -156,7 +156,7 @@ BATCHES = FuzzTarget(
 
 
 LEGACY = len(Codec)
-"""First byte of an input that contains an old message set."""
+"""First byte of an input that contains an old message set instead of record batches."""
 
 
 def _check_codec(data: bytes) -> None:

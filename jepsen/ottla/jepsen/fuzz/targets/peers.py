@@ -1,7 +1,7 @@
 """Fuzz target: gRPC messages between nodes (the codec in both directions, and raft's core).
 
-The core receives arbitrary messages of a peer.  It may stop because of an invariant that holds
-among honest peers only. It may not fail in any other way.
+The core receives arbitrary messages of a peer. It may stop if a message breaks one of the
+INVARIANTS, which hold only among honest peers. It may not fail in any other way.
 """
 
 from collections.abc import Callable, Iterator

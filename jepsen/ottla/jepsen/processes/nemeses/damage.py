@@ -16,8 +16,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
-"""Numbers of bits of one replica to flip, one of which is drawn. Each bit is in a different file.
-"""
+"""Numbers of bits of one replica that may be flipped. One of these numbers is drawn at random. Each
+bit is in a different file."""
 INDEX_SUFFIXES = (".index", ".timeindex")
 
 

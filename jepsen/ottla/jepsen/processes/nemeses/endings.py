@@ -8,8 +8,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""Numbers of victims in a cluster of six nodes, from which one is drawn: mostly one node, sometimes
-half of the nodes."""
+"""Numbers of victims in a cluster of six nodes. One of them is drawn at random: mostly one node,
+sometimes half of the nodes."""
 
 ROLLING_TIME_S = 25.0
 """Time limit of a rolling restart in seconds. Nodes that were not restarted by then are skipped."""

@@ -22,8 +22,7 @@ START_TIMEOUT_S = 20.0
 
 
 class Nemesis(ABC):
-    """Base class of one kind of fault. A nemesis has at most one active fault, which it must
-    heal."""
+    """Base class of one kind of fault. A nemesis has at most one active fault, and must heal it."""
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Ability]] = frozenset()

@@ -1,7 +1,7 @@
-"""Deliberate bugs that runs on real processes must reveal. The table has, for each bug, the plan of
-a run, and the anomalies that identify the bug.
+"""Deliberate bugs that runs on real processes must reveal. For each bug, a table has the plan of a
+run and the anomalies that identify the bug.
 
-A harness that finds no bugs proves nothing, unless it is shown to find deliberate ones.
+A harness that finds no bugs proves nothing unless it is shown to find deliberate bugs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """Plan of the run that reveals a deliberate bug, and anomalies, each of which identifies this
-    bug."""
+    """A deliberate bug: the plan of the run that reveals it, and the anomalies by which it is
+    recognised. Each of these anomalies suffices."""
 
     plan: RunPlan
     anomalies: tuple[str, ...]

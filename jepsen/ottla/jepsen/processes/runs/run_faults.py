@@ -22,15 +22,14 @@ LEAD_IN_S = 5.0
 measured.
 """
 JITTER = 0.2
-"""Largest share by which an interval varies at random, so that faults do not synchronise with any
-timer."""
+"""Maximum fraction by which an interval varies at random. Without the variation, faults could
+synchronise with a timer of the cluster."""
 
 RETRY_S = 1.0
 """Delay in seconds before the next attempt if a fault is not allowed now, for example because a
 replica is not in sync."""
 BREATH_S = 2.0
-"""Delay in seconds between two injections by a nemesis that itself includes periods without faults.
-"""
+"""Seconds between two injections by a nemesis that has its own periods without faults."""
 
 Note = Callable[[str, Json], None]
 

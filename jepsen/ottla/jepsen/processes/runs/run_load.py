@@ -30,8 +30,8 @@ CLOSE_TIMEOUT_S = 10.0
 IDLE_S = 0.01
 """Delay in seconds before an idle thread asks for an operation again."""
 NOTES_FROM = 1_000_000
-"""Lowest process number for events that are recorded outside operations. A thread adds its own
-number to it. It is above the process numbers of all clients."""
+"""Process number of the first thread's events outside operations. Each thread adds its own number.
+It is above the process numbers of all clients."""
 
 
 class RunLoad:

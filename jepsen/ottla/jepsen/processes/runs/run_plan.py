@@ -22,8 +22,8 @@ SECONDS_DEFAULT = 60.0
 INTERVAL_S_DEFAULT = 10.0
 """Duration of a fault, and of the time without faults after it, in seconds.
 
-If shorter than a broker's session timeout (9 s), kills and pauses would end before a broker is
-fenced. If much longer, a run of a minute would have too few faults.
+With an interval shorter than a broker's session timeout (9 s), kills and pauses would end before a
+broker is fenced. With a much longer interval, a run of a minute would have too few faults.
 """
 
 THREADS_DEFAULT = 16
@@ -39,8 +39,8 @@ about a working cluster."""
 
 NODES_DEFAULT = 3
 FAULTS_SHARE = 0.5
-"""Share of the faults possible in the run's duration that must be injected for the run to be valid.
-"""
+"""Fraction of the faults possible in the run's duration. If fewer faults were injected, the run is
+not valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class RunPlan:
     ops_per_s_min: float = OPS_PER_S_MIN_DEFAULT
     """Minimum number of operations per second of a valid run, over all workloads."""
     faults_min: int | None = None
-    """Minimum number of faults of a valid run. None: half of the faults possible in the run's
+    """Minimum number of faults of a valid run. None means half of the faults possible in the run's
     duration."""
 
     def __post_init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Mutants (deliberate bugs) in Ottla's own code, each of which a search engine of the simulator
-must find.
+"""Mutants (deliberate bugs) in Ottla's own code. A search engine of the simulator must find each of
+them.
 
 mutant.py             a mutant, and the temporary patch that applies it
 bank.py               the table of all mutants

@@ -87,7 +87,7 @@ class ControllerJudge:
             )
 
     def check_silent(self, image: MetadataImage, owed_from_ms: int, now_ms: int) -> None:
-        """Check that no unfenced broker was silent for longer than a session timeout.
+        """Check that no unfenced broker has been silent for longer than a session timeout.
 
         Silence before `owed_from_ms` does not count, because the active controller did not measure
         it.

@@ -211,8 +211,8 @@ def check_aborted(log: Log, model: LogModel, offset: int, end_offset: int) -> No
     cut_off = {
         each.producer_id for each in model.aborted if each.first_offset < log.log_start_offset
     }
-    """Ids of the producers of transactions whose first records were deleted. Such a transaction may
-    be listed as starting at the log start."""
+    """Ids of the producers whose aborted transactions began with records that are deleted. The log
+    may list such a transaction as starting at the log start."""
     held = {
         each
         for each in listed

@@ -8,8 +8,8 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""Number of strengths from which an optional action draws one per run. 0: its usual weight; 1:
-seldom; 2: often; all others: never."""
+"""Number of frequencies from which each optional action of a run draws one. 0 is its usual weight,
+1 a lower weight, 2 a higher weight, and all others mean never."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:

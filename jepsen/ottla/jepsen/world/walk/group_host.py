@@ -69,8 +69,8 @@ class GroupHost(GroupRequests):
     once."""
 
     def __init__(self, commit_timeout_ms: int) -> None:
-        """`commit_timeout_ms` is `offsets.commit.timeout.ms`, the time that a response waits for
-        its records to be committed."""
+        """Create a broker with an empty log. `commit_timeout_ms` is `offsets.commit.timeout.ms`,
+        the time that a response waits for its records to be committed."""
         self.is_committing = True
         self.ends = [0]
         """Log end offsets after each append. The log is truncated only to one of them."""

@@ -38,8 +38,8 @@ NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
-"""Number of entries that the leader of a healed quorum may append beyond the entries that every
-replica must have."""
+"""Number of entries by which the log of the leader may be ahead of the entries that every replica
+of a healed quorum must have."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000

@@ -32,16 +32,16 @@ from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 ROUND_MS = 100
 ROUNDS_MAX = 600
-"""Longest time without faults until the quorum works, in rounds: 60 s. A longer time makes each
-failure slower; with a shorter time, unlucky elections fail."""
+"""Maximum number of rounds without faults until the quorum works: 60 s. With more rounds, each
+failure takes longer to find. With fewer rounds, unlucky elections fail the check."""
 
 ROUNDS_ALONE = 40
-"""Longest time for which a leader may lead without followers, in rounds: 4 s, which is more than
+"""Maximum number of rounds for which a leader may lead without followers: 4 s, which is more than
 one and a half fetch timeouts."""
 
 DELIVERIES_MAX = 400
-"""Number of messages that are delivered in one round. A higher limit would only matter in an
-endless exchange."""
+"""Maximum number of messages that are delivered in one round. A higher limit would only matter in
+an endless exchange."""
 
 
 class RecoveringRaftWalk(MembershipRaftWalk):

@@ -41,8 +41,8 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 
 VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
-"""Numbers of voters from which a run draws. Three voters show nearly every bug, and sooner than
-five."""
+"""Numbers of voters. Each run draws one of them at random. Three voters show nearly every bug, and
+sooner than five."""
 
 CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
 """Configuration in which a fetch response has few entries, so that logs and snapshots are sent in

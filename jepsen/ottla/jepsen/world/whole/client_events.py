@@ -25,8 +25,8 @@ STEPS_MAX = 100_000
 Another seed is a better use of the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
-"""Names of the invariants that certain anomalies break. For every other anomaly, the name of the
-invariant is "No" and the name of the anomaly."""
+"""Names of invariants that do not follow from the name of the anomaly. For every other anomaly, the
+name of the invariant is "No" followed by the name of the anomaly."""
 
 FINAL: Mapping[str, Json] = {"final": True}
 SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
@@ -44,7 +44,8 @@ class ClientEvents:
         checkers: Sequence[str] = CHECKERS,
         facts: Mapping[str, Json] = NO_EXTRA,
     ) -> None:
-        """`facts` are further facts of the run that the checkers need, by the names of RunFacts."""
+        """Create the recorder. `facts` are further facts of the run that the checkers need, by
+        their names in RunFacts."""
         self._clock_ns = clock_ns
         self._checkers = checkers
         self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count, **facts)
@@ -58,7 +59,7 @@ class ClientEvents:
         return self._process_count - 1
 
     def final_reads_begin(self) -> None:
-        """From now on, record the success of final reads only. Other operations may end after the
+        """Record only the success of final reads from now on. Other operations may end after the
         end offsets that the final reads see."""
         self._is_ending = True
 

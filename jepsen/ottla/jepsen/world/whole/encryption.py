@@ -37,7 +37,7 @@ JUDGE = "judge"
 """Host name from which the simulator itself sends requests, to check the cluster."""
 
 SHARE = 4
-"""One run in SHARE has encrypted listeners, if its subject is not TLS."""
+"""Number of runs of which one has encrypted listeners, for subjects other than TLS."""
 
 
 def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:

@@ -39,7 +39,7 @@ class Trouble:
 
     name: str
     start_count: int
-    """Start count of the machine when the fault began."""
+    """Number of starts of the machine up to the time when the fault began."""
     may_fail_to_start: bool
     """True if a process started later may end because of the fault."""
     has_lost_directory: bool
@@ -167,7 +167,7 @@ class Machine:
         self.world.nursery.start_soon(self._run, self._tasks, self._scope, self.has_ended)
 
     async def stop(self) -> None:
-        """Request the process to stop, and wait until it has ended."""
+        """Request the process to stop, and wait for its end."""
         self._is_stopping.set()
         await self.has_ended.wait()
 

@@ -37,7 +37,7 @@ from ottla.model.settings.share_client import ShareConsumerConfig
 LOCK_MS = 3_000
 """Duration of an acquisition lock in ms. It is shorter than most pauses of processes."""
 DELIVERY_COUNT_LIMIT = 25
-"""Number of deliveries of a record. Faults do not use up as many in a run."""
+"""Maximum number of deliveries of a record. The faults of a run do not use up this number."""
 LETTER_TOPIC = "dlq.letters"
 """Name of the share group's dead letter topic."""
 LETTER_CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
@@ -54,10 +54,10 @@ RECORDS_MAX = 6
 WORK_S_MAX = 0.3
 ENDLESS_MS = 3_600_000
 LATE_ONE_IN = 16
-"""One batch of acquired records in LATE_ONE_IN is acknowledged about when its locks expire, or
-later."""
+"""Number of batches of acquired records of which one is acknowledged late: about when its locks
+expire, or later."""
 DESCRIBED_ONE_IN = 12
-"""One acquisition in DESCRIBED_ONE_IN follows a description of the group's offsets."""
+"""Number of acquisitions of which one follows a description of the group's offsets."""
 
 
 class ShareWorkload(ClientWorkload):

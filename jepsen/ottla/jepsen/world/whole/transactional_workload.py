@@ -44,7 +44,8 @@ INPUT, OUTPUT = "orders", "copies"
 
 PRODUCERS_PER_ID = 2
 TRANSACTIONS_MAX = 24
-"""Number of transactions of a producer before another one initialises its transactional id."""
+"""Maximum number of transactions of a producer. After them, another producer initialises its
+transactional id."""
 
 RECORDS_MAX = 4
 """Largest number of records in a transaction."""
@@ -54,8 +55,8 @@ TIMEOUT_MS = 6_000
 
 ABORTED_ONE_IN = 4
 SHORT_REST_S, LONG_REST_S = 0.2, 6.0
-"""Longest pauses of a producer between two transactions, in seconds, in a run with clients of two
-versions."""
+"""Maximum seconds that a producer pauses between two transactions, in a run with clients of two
+versions: in a short pause, and in a long pause."""
 
 MOVED_MAX = 6
 """Largest number of records that are moved in one transaction."""

@@ -27,7 +27,7 @@ from ottla.metadata import features
 from ottla.storage.producers import producer_state
 
 EPOCHS = 6
-"""Last usable producer epoch of a producer id but one, in runs that exhaust the epochs. It is
+"""Producer epoch at which a producer gets a new producer id, in runs that exhaust the epochs. It is
 small, so that a few transactions exhaust them."""
 
 

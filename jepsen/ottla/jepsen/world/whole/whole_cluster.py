@@ -70,8 +70,8 @@ class WholeCluster:
     controller_counts: tuple[int, ...] = (3, 3, 1, 5)
     topics: tuple[str, ...] = ("orders", "letters")
     record_key_count = 0
-    """Number of record keys in each log, which is then compacted. 0 means that records have no
-    key."""
+    """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
+    have no key."""
     is_light = False
     """True if the clients do little work, so that a run needs little CPU time."""
     is_quiet_at_end = False

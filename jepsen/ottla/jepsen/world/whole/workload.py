@@ -48,7 +48,7 @@ COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
 """Topic settings of compacted topics. How often they are compacted is a setting of the brokers."""
 
 LOOKS = 2
-"""One commit in LOOKS follows a check that the earlier commits still exist."""
+"""Number of commits of which one follows a check that the earlier commits still exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class WorkloadPlan:
     age_ms: int = 0
     """Age of records in ms when they are sent."""
     record_key_count: int = 0
-    """Number of record keys in each log, which is then compacted. 0 means that records have no
-    key."""
+    """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
+    have no key."""
 
 
 class ClientWorkload:
@@ -418,8 +418,8 @@ class ClientWorkload:
 
 
 class ignoring_faults:  # noqa: N801 - reads as a sentence after `with`
-    """Context that suppresses the errors that faults may cause, whether raised alone or in an
-    exception group."""
+    """Context manager that suppresses the errors that faults may cause, whether they are raised
+    alone or in an exception group."""
 
     def __enter__(self) -> None:
         return None
@@ -435,5 +435,5 @@ def _is_trouble(error: BaseException) -> bool:
 
 
 def machine_time_ms() -> int:
-    """Return the virtual time of the run in ms, as a record's timestamp."""
+    """Return the virtual time of the run in ms since 1970, for the timestamp of a record."""
     return 1_767_225_600_000 + int(trio.current_time() * 1_000)

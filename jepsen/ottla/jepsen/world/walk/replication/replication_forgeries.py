@@ -22,7 +22,7 @@ from ottla.wire.messages.fetch_response import FetchResponse
 STRANGER = 77
 HEARD_MAX = 4
 AHEAD = (1 << 62, 1, 1 << 32)
-"""Differences between a forged epoch and the real epoch."""
+"""Numbers that are added to a real epoch to forge an epoch."""
 
 
 class ForgedReplicationWalk(ReplicationWalk):

@@ -42,21 +42,21 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 )
 
 BROKER_COUNTS = (3, 3, 3, 4)
-"""Numbers of brokers from which a run draws. Three show most bugs; a fourth allows
-reassignments."""
+"""Numbers of brokers. Each run draws one of them at random. Three brokers show most bugs, and a
+fourth allows reassignments."""
 
 MIN_ISRS = (2, 2, 2, 1, 3)
 
 STEPS_MS = (0, 0, 10, LAG_MS // 4)
-"""Durations of an action in ms, from which a run draws one. With the longest duration, all
-followers lag all the time."""
+"""Durations of an action in ms. Each run draws one of them at random. With the longest duration,
+all followers lag all the time."""
 
 NEWS_LATE = 3
-"""One run in NEWS_LATE delivers metadata late, so that the controller's responses are ahead of the
-metadata."""
+"""Number of runs of which one delivers metadata late. The controller's responses are then ahead of
+the metadata."""
 
 HEALED = 8
-"""One run in HEALED ends with a complete repair, to check liveness."""
+"""Number of runs of which one ends with a complete repair, to check liveness."""
 
 
 class ReplicationWalk:

@@ -78,7 +78,8 @@ class WalkedLeader:
     # ---- durable state
 
     def load(self) -> None:
-        """Request the share state from the coordinator, unless it is loaded or requested."""
+        """Request the share state from the coordinator, unless it is already loaded or
+        requested."""
         if self.share is not None or self._is_loading:
             return
         self._is_loading = True
