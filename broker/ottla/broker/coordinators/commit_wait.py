@@ -70,7 +70,7 @@ class CommitWait(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of waiting responses, each of which an attempt to complete this wait sends."""
+        """Cost of an attempt to complete this wait: the number of responses that it sends."""
         return max(1, len(self._answers))
 
     def on_expire(self) -> None:

@@ -154,7 +154,7 @@ class Fetch:
         return len(reading.results) < len(due)
 
     def read(self) -> FetchReading:
-        """Read all partitions at once, and return the reading with their results."""
+        """Read all partitions of this fetch at once, and return their results."""
         reading = self.start_reading()
         while self.read_step(reading):
             pass

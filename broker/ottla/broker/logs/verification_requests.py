@@ -153,8 +153,8 @@ class TransactionVerification:
         self._on_answer(dict.fromkeys(self.partitions, code))
 
     def answer_failed(self, error: ErrorCode) -> None:
-        """Report a failed request for every partition: no coordinator was reached, or it does not
-        support verification yet."""
+        """Report for every partition that the request failed: either no coordinator was reached, or
+        the coordinator does not support verification yet."""
         is_too_old = error is ErrorCode.UNSUPPORTED_VERSION
         if is_too_old and not self.operation.is_add:
             self.answer_all(ErrorCode.NONE)  # No verification, as in old releases.

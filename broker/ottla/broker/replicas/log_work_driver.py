@@ -88,7 +88,7 @@ class LogWork:
             self._is_done = trio.Event()
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of partitions that have a waiter now."""
+        """Start the delayed steps of the given partitions now, because a caller waits for them."""
         later = self._later
         if not later:
             return

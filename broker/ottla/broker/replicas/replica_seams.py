@@ -102,7 +102,7 @@ class DiskWork(Protocol):
         ...
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of partitions that have a waiter now."""
+        """Start the delayed steps of the given partitions now, because a caller waits for them."""
         ...
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:

@@ -51,9 +51,9 @@ RETRIED = frozenset(
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 2_000
-"""Maximum milliseconds between two attempts; the pause doubles with each attempt. Kafka pauses for
-1 s to 30 s. Record locks last 15 s or more, so a coordinator's failover should delay a write by
-less than that."""
+"""Maximum milliseconds between two attempts. The pause doubles with each attempt. Kafka pauses for
+1 s to 30 s. Record locks last 15 s or more, so the failover of a coordinator should delay a
+write by less than that."""
 
 PATIENCE_MS = 15_000
 """Milliseconds after the first attempt during which a failed call is repeated. After that time, the

@@ -173,7 +173,8 @@ def _of_producer(transaction: Transaction | None, producer: NamedProducer) -> Tr
 # ---- EndTxn
 
 DONE = "done"
-"""Rule result for a request that was served before, so that the same answer is returned again."""
+"""Result of a rule for a request that was served before. The coordinator returns the same answer
+again."""
 PREPARE = "prepare"
 FENCED = ErrorCode.PRODUCER_FENCED
 INVALID = ErrorCode.INVALID_TXN_STATE

@@ -149,7 +149,7 @@ async def under_replicated(admin: Admin) -> list[UnderReplicated]:
 
 
 async def status_of(admin: Admin) -> dict[str, Any]:
-    """Survey the cluster and return its state in the JSON form."""
+    """Survey the cluster. Returns its state as the JSON object that the command prints."""
     try:
         return judged(await survey(admin))
     except (RefusedError, ConnectionLostError):
@@ -157,8 +157,8 @@ async def status_of(admin: Admin) -> dict[str, Any]:
 
 
 def judged(found: Survey) -> dict[str, Any]:
-    """Return the survey of a cluster in the JSON form, together with the reasons and warnings about
-    its health."""
+    """Return the survey of a cluster as the JSON object that the command prints, together with the
+    reasons and warnings about its health."""
     reasons = reasons_of(found)
     return {
         "healthy": not reasons,
@@ -185,7 +185,7 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def quorum_json(quorum: SurveyedQuorum) -> dict[str, Any]:
-    """Return the quorum in the JSON form."""
+    """Return the state of the quorum as a part of the JSON object that the command prints."""
     return {
         "leader_id": quorum.leader_id,
         "epoch": quorum.epoch,

@@ -22,7 +22,8 @@ class DoneOffsets:
     """Set of offsets as sorted, separate ranges."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        """`ranges` have a first and an end offset, which is exclusive."""
+        """Create the set from ranges of offsets. Each range is a first offset and an end offset,
+        which is exclusive."""
         self._begins: list[int] = []
         self._ends: list[int] = []
         for begin, end in ranges:

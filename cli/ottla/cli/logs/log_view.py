@@ -86,7 +86,8 @@ server."""
 
 
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
-    """Return a row in its JSON form.  Bytes that are not UTF-8 are `{"base64": …}`."""
+    """Return a row as the JSON object that the command prints. Bytes that are not UTF-8 become
+    `{"base64": …}`."""
     if isinstance(row, Entry):
         shown = as_json(row.row, form)
         return {"kind": shown.pop("kind"), "at": row.position, **shown, "problem": row.problem}

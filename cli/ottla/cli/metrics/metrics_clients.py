@@ -94,7 +94,7 @@ def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
 
 
 def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
-    """Return all known properties of a client in the JSON form."""
+    """Return all known properties of a client as the JSON object that the command prints."""
     return {
         **asdict(client),
         "client_instance_id": uuid_to_text(client.client_instance_id),

@@ -99,7 +99,7 @@ def _show_changes(arguments: argparse.Namespace, rows: Sequence[Sequence[object]
 
 
 def as_json(subscription: MetricsSubscription) -> dict[str, Any]:
-    """Return a subscription in its JSON form."""
+    """Return a subscription as the JSON object that the command prints."""
     return {
         "name": subscription.name,
         "metrics": list(subscription.metrics),

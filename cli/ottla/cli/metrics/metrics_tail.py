@@ -157,7 +157,7 @@ def line_of(push: PushedMetrics, point: Point) -> str:
 
 
 def as_json(push: PushedMetrics, points: list[Point]) -> dict[str, Any]:
-    """Return a push with its values in the JSON form."""
+    """Return a push with its values as the JSON object that the command prints."""
     return {
         "received_ms": push.received_ms,
         "broker": push.node,

@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
 def summary(
     arguments: argparse.Namespace, figures: "ExportFigures", seconds: float
 ) -> dict[str, Any]:
-    """Return the result of an export in the JSON form."""
+    """Return the result of an export as the JSON object that the command prints."""
     position = figures.position
     offsets = {} if position is None else position.next_offsets
     return {

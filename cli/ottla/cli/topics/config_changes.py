@@ -202,7 +202,7 @@ async def _check_alive(admin: Admin, entity: Entity) -> None:
 
 
 def as_json(entity: Entity, key: str, setting: ConfigEntry) -> dict[str, Any]:
-    """Return a setting with all its attributes in the JSON form."""
+    """Return a setting with all its attributes as the JSON object that the command prints."""
     return {
         "key": key,
         "value": setting.value,

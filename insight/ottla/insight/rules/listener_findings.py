@@ -44,7 +44,7 @@ class ListenerFinding:
 
     @property
     def as_json(self) -> Mapping[str, object]:
-        """The problems and remedies in the JSON form."""
+        """The problems and remedies as the JSON object that the command prints."""
         facts, certificate = self.facts, self.facts.certificate
         return {
             "address": facts.address,

@@ -44,7 +44,7 @@ def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -
 
 
 def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
-    """Return a plan in the JSON form."""
+    """Return a plan as the JSON object that the command prints."""
     return {
         "moves": [
             {
@@ -84,7 +84,7 @@ def show_progress(progress: PlanProgress) -> None:
 
 
 def progress_json(progress: PlanProgress) -> dict[str, Any]:
-    """Return the progress of a plan's moves in the JSON form."""
+    """Return the progress of a plan's moves as the JSON object that the command prints."""
     return {
         "moves": [
             {

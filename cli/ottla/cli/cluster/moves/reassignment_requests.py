@@ -17,7 +17,7 @@ from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 SIZES_TIMEOUT_S = 3.0
-"""Maximum wait, in seconds, for the sizes from one broker. The sizes from a slower broker are
+"""Maximum seconds to wait for the log sizes of one broker. The sizes of a slower broker are
 omitted."""
 
 
@@ -55,7 +55,8 @@ async def _alter(
 async def sizes_of(
     admin: Admin, partitions: Collection[TopicPartition], brokers: Collection[int]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """Return the size in bytes of each partition on each broker that responds."""
+    """Return the size in bytes of each partition's replicas, by broker. Brokers that do not respond
+    are omitted."""
     sizes: dict[TopicPartition, dict[int, int]] = {at: {} for at in partitions}
 
     async def ask(broker: int) -> None:

@@ -71,7 +71,8 @@ async def next_rates(
 
 
 def rates_json(rates: TrafficRates, count: int) -> dict[str, Any]:
-    """Return rates of traffic in the JSON form, at most `count` rows of each kind."""
+    """Return rates of traffic as the JSON object that the command prints, with at most `count` rows
+    of each kind."""
     return {name: [one._asdict() for one in rows[:count]] for name, rows in rates._asdict().items()}
 
 

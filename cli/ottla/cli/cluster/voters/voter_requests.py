@@ -45,8 +45,8 @@ UNDECIDED = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes after which the change of the voters may still take effect, or may be requested
-again."""
+"""Error codes after which the requested change of the voters may still take effect. After some of
+them, the command may also request the change again."""
 
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
 """Error codes that may mean that the change was already made by an earlier copy of the request,
@@ -255,7 +255,8 @@ class LagNotes:
         self._next_s = trio.current_time() + PROGRESS_S
 
     def note(self, quorum: QuorumDescription) -> None:
-        """Print the lag of the controller if it has changed, at most once per PROGRESS_S."""
+        """Print the lag of the controller if it has changed. At most one note is printed per
+        PROGRESS_S."""
         if self._voter is None or trio.current_time() < self._next_s:
             return
         self._next_s = trio.current_time() + PROGRESS_S
