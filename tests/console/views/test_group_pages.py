@@ -1,6 +1,7 @@
 """Pages of groups: kinds, lags, members, resets; with hostile names, many groups, few rights."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -14,16 +15,18 @@ from ottla.client.admin_parts.admin_groups import (
     GroupMemberDescription,
     GroupType,
 )
+from ottla.client.groups.group_offsets import Committed
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
-from ottla.console.sheets import Sheet, TablePart
+from ottla.console.sheets import PlotPart, Sheet, TablePart
+from ottla.console.views.groups import group_page
 from ottla.console.views.groups.group_list import groups
 from ottla.console.views.groups.group_page import members
 from ottla.console.views.groups.group_reset import parse_plan, plan_text
 from ottla.insight.facts.reset_plan_driver import ResetRow
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
-from tests.console.console_fixture import FakeAdmin, open_browser, page_request
+from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser, page_request
 
 ORDERS = TopicPartition("orders", 0)
 HOSTILE = "<script>alert(1)</script>\x1b[31m\"'\u202e{{7*7}}"
@@ -184,6 +187,33 @@ async def test_an_old_group_of_streams_and_one_of_connect_are_named() -> None:
 
     async with open_browser(group_admin(describe_group=workers, group_offsets=offsets)) as browser:
         assert "workers of Kafka Connect" in await browser.get("/groups/g")
+
+
+async def test_an_open_page_of_a_group_collects_its_lag(autojump_clock: object) -> None:
+    committed = iter((1, 2, 2, 2))
+
+    class Cluster:
+        async def metadata(self, _topics: object) -> MetadataResponse:
+            return MetadataResponse()
+
+    async def group_offsets(_group: str) -> dict[TopicPartition, Committed]:
+        return {ORDERS: Committed(Offset(next(committed)))}
+
+    # The partition has no leader: its lag is unknown, and costs no request to a leader.
+    admin = group_admin(cluster=Cluster(), group_offsets=group_offsets)
+    (live,) = next(one for one in group_page.PAGES if one.name == "group").lives
+    times = []
+    async with aclosing(live.stream(page_request(admin, path={"group": "g"}))) as views:
+        async for view in views:
+            sheet = view.context["sheet"]
+            assert isinstance(sheet, Sheet)
+            plot = next(one for one in sheet.live_parts if isinstance(one, PlotPart))
+            times.append(len(plot.times_ms))
+            assert plot.times_ms[-1] == NOW_MS + 5_000 * (len(times) - 1)
+            assert plot.series[0] == ("all partitions", (None,) * len(times))
+            if len(times) == 3:
+                break
+    assert times == [1, 2, 3]
 
 
 def test_a_plan_survives_its_form_and_a_forged_one_is_refused() -> None:

@@ -8,7 +8,13 @@ from ottla.client.admin_parts.admin_telemetry import (
     ClientInstanceDescription,
     PushedMetrics,
 )
-from ottla.console.absences import CLUSTER_DESCRIBE, attempt_each
+from ottla.console.absences import (
+    CLUSTER_DESCRIBE,
+    Absence,
+    NeededRight,
+    attempt,
+    attempt_each,
+)
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.page_types import Page, PageRequest, PageView
@@ -19,6 +25,7 @@ from ottla.console.sheets import (
     NotePart,
     PlotPart,
     SheetPart,
+    TablePart,
     badge,
     code,
     count,
@@ -38,6 +45,7 @@ TOPICS = (
     ("lag", "Lag"),
     ("rates", "Rates"),
 )
+SUBSCRIPTIONS_MAX = 100
 LINES_MAX = 6
 """Lines of one plot: the metrics with the largest latest values."""
 MILLISECOND_UNITS = ("ms", "milliseconds")
@@ -93,6 +101,7 @@ async def telemetry(request: PageRequest) -> PageView:
                 search_label="Search clients",
             ),
         ]
+    parts.append(await _subscriptions(request))
     return sheet_view("Client telemetry", parts)
 
 
@@ -184,6 +193,34 @@ def _client_row(one: ClientInstanceDescription) -> tuple[Cell, ...]:
         milliseconds(one.last_push_ms_ago),
         count(one.push_count),
         size(one.push_bytes),
+    )
+
+
+async def _subscriptions(request: PageRequest) -> SheetPart:
+    needs = NeededRight(operation="describe-configs")
+    found = await attempt("subscriptions", request.admin.list_metrics_subscriptions(), needs)
+    if isinstance(found, Absence):
+        return found.part(request.user)
+    rows = tuple(
+        (
+            code(one.name),
+            text(", ".join(one.metrics) or "none"),
+            milliseconds(one.interval_ms),
+            text(", ".join(one.match) or "every client"),
+        )
+        for one in found[:SUBSCRIPTIONS_MAX]
+    )
+    return TablePart(
+        title="Subscriptions: the metrics that clients are asked for",
+        columns=(
+            Column(title="Name"),
+            Column(title="Metrics"),
+            Column(title="Interval", is_number=True),
+            Column(title="Clients"),
+        ),
+        rows=rows,
+        empty="There is no subscription: clients keep their metrics to themselves.",
+        empty_command="ottla metrics subscriptions set NAME --metrics '*' --interval 30s",
     )
 
 

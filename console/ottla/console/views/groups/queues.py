@@ -45,6 +45,7 @@ from ottla.console.views.groups.group_reset import (
     reset_command,
     reset_form,
 )
+from ottla.insight.explanation import command as command_of
 from ottla.insight.facts.group_kinds import GroupKindName
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import TopicPartition
@@ -254,7 +255,20 @@ async def _dead_letters(request: PageRequest, group: str) -> list[SheetPart]:
         for key, meaning in SETTINGS
         if key in settings
     )
-    return [FactsPart(title="Redelivery and dead letters", facts=facts)] if facts else []
+    parts: list[SheetPart] = []
+    if facts:
+        parts.append(FactsPart(title="Redelivery and dead letters", facts=facts))
+    letters = settings.get(DEAD_LETTER_TOPIC)
+    if letters is not None and letters.value:
+        parts.append(
+            NotePart(
+                text=f"Rejected records are in topic {letters.value}; they can be sent back.",
+                command=command_of("share", "redrive", group, "--dry-run"),
+                href=topic_address(letters.value),
+                link_text="Show the dead letters",
+            )
+        )
+    return parts
 
 
 def _setting_cell(key: str, value: str | None) -> Cell:
