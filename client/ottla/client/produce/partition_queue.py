@@ -3,8 +3,7 @@ be sent again.
 
 Pure. Failures do not change the order of a partition's records: a batch that has to be sent again
 is sent alone, before all later batches. In an idempotent producer, each batch gets its sequence
-before its first attempt and keeps it, so that the broker recognises duplicates.
-Invariants:
+before its first attempt and keeps it, so that the broker recognises duplicates. Invariants:
 - OrderKept: batches are sent in the order of their records. Until the leader has accepted a batch
   of the producer epoch, they are sent one at a time, because the leader would accept any sequence
   as the first one.

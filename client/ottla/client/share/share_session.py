@@ -46,7 +46,7 @@ UNSUPPORTED_VERSION."""
 
 
 class ShareSessionHandler:
-    """The share session of one group member with one broker."""
+    """State of the share session of one group member with one broker."""
 
     def __init__(self, group_id: str, member_id: str) -> None:
         self._group_id = group_id

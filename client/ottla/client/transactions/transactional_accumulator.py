@@ -4,8 +4,7 @@ transaction.
 Pure. This is an accumulator whose batches are transactional. With the protocol EXPLICIT, batches
 wait until the coordinator has added their partition. If a record cannot be delivered, the
 transaction cannot be committed, and all waiting records fail as well. Invariants, in addition to
-the invariants
-of `accumulator` and `transaction_flow`:
+the invariants of `accumulator` and `transaction_flow`:
 - NothingOutside: no record is accepted outside of a transaction.
 """
 

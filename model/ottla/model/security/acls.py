@@ -114,8 +114,8 @@ OPERATIONS: dict[ResourceType, tuple[AclOperation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (_OP.DESCRIBE,),
     ResourceType.USER: (_OP.CREATE_TOKENS, _OP.DESCRIBE_TOKENS),
 }
-"""The operations that exist for each resource type. `authorizedOperations` in responses is a bit
-field of these (Kafka's AclEntry.supportedOperations)."""
+"""Operations that exist for each resource type (Kafka's AclEntry.supportedOperations). The bit
+field `authorizedOperations` in responses has one bit for each of them."""
 
 
 def of_code(kind: type[E], code: int) -> E:

@@ -13,8 +13,8 @@ from ottla.model.limits import KIB
 from ottla.model.tls.session_driver import NOTHING, RECORD_BYTES, TlsSession
 
 RECEIVE_BYTES = 16 * KIB
-"""Maximum number of bytes of ciphertext per system call, and of plaintext per read if the caller
-gives no size."""
+"""Maximum number of bytes of ciphertext that one system call reads. Also the maximum number of
+bytes of plaintext that a read returns if the caller gives no size."""
 
 
 class TlsServerStream(trio.abc.Stream):
