@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from opentelemetry.trace import SpanKind
 
@@ -105,32 +105,59 @@ class TracedConsumer(Consumer):
     ) -> None:
         """Record the span and the metrics of a poll. The span gets links to the spans that sent the
         records in `first`."""
-        topics = {at.topic for at in places}
-        topic = topics.pop() if len(topics) == 1 else None
-        attributes = attributes_of(POLL, topic, self._config.client_id)
-        if self._config.group_id is not None:
-            attributes["messaging.consumer.group.name"] = self._config.group_id
-        partitions = {at.partition for at in places}
-        if topic is not None and len(partitions) == 1:
-            attributes["messaging.destination.partition.id"] = str(partitions.pop())
-        links = [link for record in first if (link := link_to(record)) is not None]
-        span = instruments().tracer.start_span(
-            "poll" if topic is None else f"poll {topic}",
-            kind=SpanKind.CLIENT,
-            links=links,
-            start_time=started_ns,
-            attributes={**attributes, "messaging.batch.message_count": count},
+        poll = PollWithRecords(
+            self._config.client_id, self._config.group_id, count, places, started_ns
         )
-        if count == 1:
-            span.set_attribute("messaging.kafka.offset", first[0].offset)
-        span.end()
+        attributes = note_poll(poll, first, took_s)
         instruments().consumed.add(count, attributes)
-        instruments().operation_duration.record(took_s, attributes)
+
+
+class PollWithRecords(NamedTuple):
+    """One poll of a consumer that returned records."""
+
+    client_id: str
+    group_id: str | None
+    record_count: int
+    places: Collection[TopicPartition]
+    """Partitions of the records."""
+    started_ns: int
+    """Time in ns since 1970 at which the poll was called."""
+
+
+def note_poll(
+    poll: PollWithRecords, first: Sequence[ConsumerRecord], took_s: float
+) -> dict[str, str | int | bool]:
+    """Record the span of a poll, with links to the spans that sent the records in `first`, and its
+    duration in seconds. Returns the attributes of metrics about the poll."""
+    topics = {at.topic for at in poll.places}
+    topic = topics.pop() if len(topics) == 1 else None
+    attributes = attributes_of(POLL, topic, poll.client_id)
+    if poll.group_id is not None:
+        attributes["messaging.consumer.group.name"] = poll.group_id
+    partitions = {at.partition for at in poll.places}
+    if topic is not None and len(partitions) == 1:
+        attributes["messaging.destination.partition.id"] = str(partitions.pop())
+    links = [link for record in first if (link := link_to(record)) is not None]
+    span = instruments().tracer.start_span(
+        "poll" if topic is None else f"poll {topic}",
+        kind=SpanKind.CLIENT,
+        links=links,
+        start_time=poll.started_ns,
+        attributes={**attributes, "messaging.batch.message_count": poll.record_count},
+    )
+    if poll.record_count == 1:
+        span.set_attribute("messaging.kafka.offset", first[0].offset)
+    span.end()
+    instruments().operation_duration.record(took_s, attributes)
+    return attributes
 
 
 @contextmanager
-def process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -> Iterator[None]:
-    """Run the `with` block in a span that is a child of the span that sent the record."""
+def process_span(
+    record: ConsumerRecord, client_id: str, group_id: str | None, **others: int
+) -> Iterator[None]:
+    """Run the `with` block in a span that is a child of the span that sent the record. `others` are
+    further attributes of the span."""
     attributes = attributes_of(PROCESS, record.topic, client_id)
     attributes["messaging.destination.partition.id"] = str(record.partition)
     if group_id is not None:
@@ -141,7 +168,7 @@ def process_span(record: ConsumerRecord, client_id: str, group_id: str | None) -
         f"process {record.topic}",
         context=context_of(record),
         kind=SpanKind.CONSUMER,
-        attributes={**attributes, "messaging.kafka.offset": record.offset},
+        attributes={**attributes, "messaging.kafka.offset": record.offset, **others},
     ):
         try:
             yield

@@ -308,5 +308,43 @@ async def test_a_handler_of_a_queue_is_a_child_of_the_span_of_the_sender(
         assert processed.parent is not None
         assert processed.parent.span_id == sent.context.span_id
         assert (processed.attributes or {})["messaging.consumer.group.name"] == "mail"
+    counts = [(one.attributes or {})["ottla.share.delivery_count"] for one in (first, second)]
+    assert counts == [1, 2]
     assert first.status.status_code is StatusCode.ERROR
     assert second.status.status_code is not StatusCode.ERROR
+
+
+async def test_a_poll_of_a_queue_is_a_span_with_links_to_the_senders(
+    reported: ExportedTelemetry, ottla_cluster: ClusterUnderTest
+) -> None:
+    bootstrap = ottla_cluster.bootstrap
+    async with open_producer(bootstrap) as producer:
+        await producer.send_many("mails", [b"1", b"2"])
+        await (await producer.send("mails", b"3", partition=0))
+    async with open_admin(bootstrap) as admin:
+        group = ConfigResource(ConfigKind.GROUP, "mail")
+        await admin.alter_configs(group, {"share.auto.offset.reset": "earliest"})
+    config = ShareConsumerConfig(group_id="mail", client_id="worker", fetch_wait_ms_max=100)
+    async with open_share_consumer(bootstrap, config) as consumer:
+        consumer.subscribe(["mails"])
+        with trio.fail_after(60):
+            polls = 0
+            for wanted in (2, 1):
+                while wanted:
+                    records = await consumer.poll(record_count_max=wanted)
+                    wanted -= len(records)
+                    polls += 1
+                    for record in records:
+                        await record.accept()
+            assert await consumer.poll(timeout_s=0.1) == []
+    sent = {one.context.span_id for one in reported.spans("send mails")}
+    polled = reported.spans("poll mails")
+    assert len(polled) == polls, "a poll without records has no span"
+    assert {link.context.span_id for one in polled for link in one.links} == sent
+    for one in polled:
+        assert one.kind is SpanKind.CLIENT
+        attributes = one.attributes or {}
+        assert attributes["messaging.consumer.group.name"] == "mail"
+        assert attributes["messaging.client.id"] == "worker"
+    found = reported.points("messaging.client.consumed.messages")
+    assert sum(getattr(point, "value", 0) for point in found) == 3

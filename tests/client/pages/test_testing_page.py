@@ -21,6 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "client-testing.md"
     TRIO_CONFTEST,
     TRIO_TEST,
     FAULTS,
+    QUEUES,
     PROGRAM,
 ) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 
@@ -58,6 +59,12 @@ def test_the_trio_plugin_alone_gives_the_fixture(tmp_path: Path) -> None:
     files = {"conftest.py": TRIO_CONFTEST, "test_page.py": TRIO_TEST, "test_faults.py": FAULTS}
 
     assert passed_count(tmp_path, "trio_mode = true", files) == 3
+
+
+def test_the_tests_of_a_queue_advance_locks_delays_and_back_offs(tmp_path: Path) -> None:
+    files = {"conftest.py": TRIO_CONFTEST, "test_queues.py": QUEUES}
+
+    assert passed_count(tmp_path, "trio_mode = true", files) == 2
 
 
 def test_the_program_prints_three_brokers(tmp_path: Path) -> None:

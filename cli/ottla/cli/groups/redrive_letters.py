@@ -27,7 +27,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class LetterCause(StrEnum):
-    """LetterCause of a dead letter, as an option of the command names it."""
+    """Cause of a dead letter, as an option of the command names it."""
 
     REJECTED = "rejected"
     EXHAUSTED = "exhausted"
