@@ -5,6 +5,7 @@ forms uses `open_browser`, with a real admin client of `open_test_cluster` or a 
 """
 
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -17,15 +18,18 @@ from ottla.client.consumer import open_consumer
 from ottla.client.producer import open_producer
 from ottla.console.access.form_tokens import SECRET_BYTES, token_of
 from ottla.console.access.gate import OpenGate, UserClients
+from ottla.console.access.hosts import host_names
 from ottla.console.app import build_app
 from ottla.console.links import address
 from ottla.console.page_types import ConsoleConfig, Page, PageRequest, UserRole
 from ottla.console.pages import PAGES
 from ottla.console.seams import ConsoleSeams
 
-HOST = "http://127.0.0.1:8088"
+PORT = 8088
+HOST = f"http://127.0.0.1:{PORT}"
 NOW_MS = 1_790_000_000_000
 SECRET = b"s" * SECRET_BYTES
+TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 
 
 class FakeAdmin:
@@ -131,6 +135,7 @@ async def open_browser(
     app = build_app(
         OpenGate(clients_of(admin, bootstrap), role, SECRET),
         pages,
+        names=host_names("127.0.0.1", PORT, has_tls=False),
         config=config or ConsoleConfig(),
         seams=ConsoleSeams(
             now_ms=lambda: NOW_MS, random_bytes=lambda count: b"\x05" * count, audit=audit

@@ -19,6 +19,7 @@ EXAMPLES = {
     "ottla explain transaction": "ottla explain transaction orders",
     "ottla explain delivery": "ottla explain delivery workers",
     "ottla mcp": "ottla mcp --bootstrap-server localhost:9092",
+    "ottla console": "ottla console --bootstrap-server localhost:9092",
     "ottla topic create": "ottla topic create orders --partitions 6 --config retention.ms=86400000",
     "ottla topic list": "ottla topic list --format json",
     "ottla topic describe": "ottla topic describe orders",

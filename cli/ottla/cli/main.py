@@ -52,6 +52,7 @@ COMMANDS = {
         "show why clients are denied, throttled or behind, and partitions not served",
     ),
     "mcp": Command("ottla.cli.cluster.mcp", "give agents the answers of 'explain', by MCP"),
+    "console": Command("ottla.cli.cluster.console", "serve web pages of a cluster"),
     "topic": Command("ottla.cli.topics.topic", "create, list, describe, change and delete topics"),
     "user": Command("ottla.cli.users.user", "list, add and delete users that log in by SCRAM"),
     "token": Command(

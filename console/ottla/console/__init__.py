@@ -16,7 +16,9 @@ requests_driver.py  queries and forms, within limits
 event_stream.py   server-sent events of a live part
 seams.py          clock, chance and audit log
 app.py            the ASGI application: routes from PAGES, errors, headers
-server_driver.py  runs the application on trio
+path_route.py     routes that match undecoded paths
+server_settings.py  settings of the server, and the rules that keep it safe (pure)
+server_driver.py  runs the application on trio, with clients for its users
 
 access/           who may use the console: sessions, logins, roles, tokens against forged forms
 views/            one module for each screen, each with its own PAGES

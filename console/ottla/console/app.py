@@ -6,6 +6,7 @@ sentence; only errors that are bugs are logged with their traceback.
 
 import gzip
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -13,18 +14,19 @@ from typing import Any
 
 import trio
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla.console.access.form_tokens import FIELD, is_token_of, token_of
 from ottla.console.access.gate import AccessGate, SignedIn
+from ottla.console.access.hosts import HostNames
 from ottla.console.command_lines import command_line
 from ottla.console.event_stream import EventStream
 from ottla.console.http_errors import PageError, failure_of
-from ottla.console.links import PathPattern, address
+from ottla.console.links import address
 from ottla.console.page_types import (
     Action,
     ConsoleConfig,
@@ -35,8 +37,9 @@ from ottla.console.page_types import (
     PageView,
     UserRole,
 )
+from ottla.console.path_route import PathRoute
 from ottla.console.rendering import build_environment
-from ottla.console.requests_driver import form_of, query_of
+from ottla.console.requests_driver import check_site, form_of, query_of
 from ottla.console.seams import ConsoleSeams
 from ottla.console.static_files import PREFIX, StaticFile, read_static_files
 from ottla.model.errors import only_error
@@ -56,54 +59,22 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+HSTS = {"strict-transport-security": "max-age=31536000"}
 PAGE_S = 30.0
 """Time limit in seconds for a page. Brokers that do not answer otherwise collect open pages."""
 ACTION_S = 120.0
 """Time limit in seconds for an action, such as a reset of 10,000 offsets."""
 PAGES_AT_ONCE = 16
 """Pages and actions that are worked on at the same time; further requests wait."""
+AT_WORK_OF_SESSION_MAX = 12
+"""Pages and actions of one session that are worked on or wait. A browser opens six at a time."""
+STREAMS_MAX = 100
+STREAMS_OF_SESSION_MAX = 8
+"""Open live parts of one session. Browsers open six connections to a server."""
 WAITING_MAX = 256
 """Requests that may wait. Later ones are refused with status 503."""
 COMPRESSED_FROM_BYTES = 1_024
 COMPRESSION_LEVEL = 5
-
-Endpoint = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
-
-
-class PathRoute(BaseRoute):
-    """A route whose path parameters may be any value: it matches the undecoded path."""
-
-    def __init__(self, path: str, method: str, endpoint: Endpoint) -> None:
-        self._pattern = PathPattern.of(path)
-        self._methods = {method, "HEAD"} if method == "GET" else {method}
-        self._endpoint = endpoint
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether the route serves a request, and the values of its path parameters."""
-        if scope["type"] != "http":
-            return Match.NONE, {}
-        raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
-        values = self._pattern.match(raw.decode("ascii", "replace"))
-        if values is None:
-            return Match.NONE, {}
-        is_served = scope["method"] in self._methods
-        return (Match.FULL if is_served else Match.PARTIAL), {"path_values": values}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse its method."""
-        if scope["method"] not in self._methods:
-            response = Response(
-                "method not allowed\n",
-                405,
-                {"allow": ", ".join(sorted(self._methods)), "content-type": "text/plain"},
-            )
-        else:
-            response = await self._endpoint(Request(scope, receive, send), scope["path_values"])
-        await response(scope, receive, send)
-
-    def url_path_for(self, name: str, /, **_: Any) -> Any:
-        """Refuse: `link` makes addresses."""
-        raise NotImplementedError(name)
 
 
 class ConsoleApp:
@@ -114,6 +85,7 @@ class ConsoleApp:
         gate: AccessGate,
         pages: tuple[Page, ...],
         *,
+        names: HostNames,
         config: ConsoleConfig,
         seams: ConsoleSeams,
         templates: Any = None,
@@ -125,12 +97,15 @@ class ConsoleApp:
         self._files = read_static_files()
         folders = {} if templates is None else {"folder": templates}
         self._environment = build_environment(pages, self._static_address, **folders)
+        self._names = names
         self._limit = trio.CapacityLimiter(PAGES_AT_ONCE)
+        self._at_work: Counter[bytes] = Counter()
+        self._streams: Counter[bytes] = Counter()
         self._home = pages[0]
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all pages, actions, live parts and static files."""
-        found: list[BaseRoute] = []
+        found = self._gate.attach(self._lone_page)
         for page in self._pages:
             found.append(PathRoute(page.path, "GET", partial(self._page, page)))
             found += [
@@ -158,7 +133,7 @@ class ConsoleApp:
         try:
             _check_role(signed, page.role)
             asked = self._page_request(signed, values, query_of(request), {})
-            view = await self._worked(partial(page.view, asked), PAGE_S)
+            view = await self._worked(signed, partial(page.view, asked), PAGE_S)
             return self._response(request, signed, page, asked, view)
         except Exception as error:
             return self._failure(request, signed, page, values, _one_error(error))
@@ -171,7 +146,7 @@ class ConsoleApp:
             return signed
         outcome = "refused"
         try:
-            form = await checked_form(request, signed)
+            form = await checked_form(request, signed, self._names)
             _check_role(signed, action.role)
             if action.confirms and form.get("confirm", "") != values[action.confirms]:
                 raise PageError(
@@ -180,7 +155,7 @@ class ConsoleApp:
                 )
             asked = self._page_request(signed, values, query_of(request), form)
             outcome = "failed"
-            view = await self._worked(partial(action.run, asked), ACTION_S)
+            view = await self._worked(signed, partial(action.run, asked), ACTION_S)
             outcome = "done"
             return self._response(request, signed, page, asked, view)
         except Exception as error:
@@ -206,6 +181,7 @@ class ConsoleApp:
         try:
             _check_role(signed, live.role)
             asked = self._page_request(signed, values, query_of(request), {})
+            self._begin_stream(signed)
         except PageError as error:
             return self._failure(request, signed, page, values, error)
 
@@ -214,7 +190,17 @@ class ConsoleApp:
             template = self._environment.get_template(f"{name}.html")
             return template.render(self._context(request, signed, page, asked, view))
 
-        return EventStream(live.stream(asked), render)
+        return EventStream(live.stream(asked), render, partial(self._end_stream, signed))
+
+    def _begin_stream(self, signed: SignedIn) -> None:
+        own = self._streams[signed.form_secret]
+        if own >= STREAMS_OF_SESSION_MAX or self._streams.total() >= STREAMS_MAX:
+            raise PageError(HTTPStatus.TOO_MANY_REQUESTS, "too many live pages are open")
+        self._streams[signed.form_secret] += 1
+
+    def _end_stream(self, signed: SignedIn) -> None:
+        self._streams[signed.form_secret] -= 1
+        self._streams += Counter()  # removes zeros
 
     async def _static(self, request: Request, values: Mapping[str, str]) -> Response:
         file = self._files.get(values["name"])
@@ -230,16 +216,32 @@ class ConsoleApp:
         file: StaticFile = self._files[name]
         return f"{PREFIX}{name}?v={file.digest}"
 
-    async def _worked(self, work: Callable[[], Awaitable[PageView]], limit_s: float) -> PageView:
+    async def _worked(
+        self, signed: SignedIn, work: Callable[[], Awaitable[PageView]], limit_s: float
+    ) -> PageView:
         """Return the view of a page, within the limits of time and of pages at once."""
+        if self._at_work[signed.form_secret] >= AT_WORK_OF_SESSION_MAX:
+            raise PageError(HTTPStatus.TOO_MANY_REQUESTS, "too many pages are asked for at once")
         if self._limit.statistics().tasks_waiting >= WAITING_MAX:
             raise PageError(HTTPStatus.SERVICE_UNAVAILABLE, "the console has too much to do")
+        self._at_work[signed.form_secret] += 1
         try:
             with trio.fail_after(limit_s):
                 async with self._limit:
                     return await work()
         except trio.TooSlowError:
             raise TimeoutError from None
+        finally:
+            self._at_work[signed.form_secret] -= 1
+            self._at_work += Counter()  # removes zeros
+
+    def _lone_page(
+        self, request: Request, template: str, context: Mapping[str, object], status: int = 200
+    ) -> Response:
+        """Return a page outside of the console's frame, such as the login page."""
+        return _html(
+            request, self._environment.get_template(f"{template}.html").render(context), status
+        )
 
     def _page_request(
         self,
@@ -280,6 +282,7 @@ class ConsoleApp:
             "page": page,
             "user": signed.user,
             "role": signed.role,
+            "can_sign_out": signed.can_sign_out,
             "csrf": token_of(signed.form_secret, pad),
             "path": asked.path,
             "query": asked.query,
@@ -327,13 +330,10 @@ class ConsoleApp:
         return self._response(request, signed, page, asked, view)
 
 
-async def checked_form(request: Request, signed: SignedIn) -> Mapping[str, str]:
+async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> Mapping[str, str]:
     """Read a form that a page of this console made for this session. Raises PageError if another
     site or session sent it."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    if site not in ("same-origin", "none") or (origin and not _is_own(origin, request)):
-        raise PageError(HTTPStatus.FORBIDDEN, "the form was sent by another site")
+    check_site(request, names)
     form = dict(await form_of(request))
     if not is_token_of(form.pop(FIELD, ""), signed.form_secret):
         raise PageError(HTTPStatus.FORBIDDEN, "the form is of another session: load its page again")
@@ -362,19 +362,46 @@ class SecurityHeaders:
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
+class HostCheck:
+    """ASGI middleware that refuses requests by a foreign host name, and all but HTTP."""
+
+    def __init__(self, app: ASGIApp, names: HostNames) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http":
+            given = Headers(scope=scope).getlist("host")
+            if len(given) != 1 or not self._names.has(given[0]):
+                text = "this host name is not the console's; --host-name NAME adds one\n"
+                response = Response(text, HTTPStatus.MISDIRECTED_REQUEST, media_type="text/plain")
+                await response(scope, receive, send)
+                return
+        elif scope["type"] != "lifespan":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self._app(scope, receive, send)
+
+
 def build_app(
     gate: AccessGate,
     pages: tuple[Page, ...],
     *,
+    names: HostNames,
     config: ConsoleConfig,
     seams: ConsoleSeams,
     templates: Any = None,
+    has_tls: bool = False,
 ) -> Starlette:
-    """Return the ASGI application. `templates` is another directory of templates, for tests."""
-    console = ConsoleApp(gate, pages, config=config, seams=seams, templates=templates)
+    """Return the ASGI application. `names` are the host names by which browsers reach it;
+    `templates` is another directory of templates, for tests."""
+    console = ConsoleApp(gate, pages, names=names, config=config, seams=seams, templates=templates)
     app = Starlette(routes=console.routes(), exception_handlers={404: console.not_found})
     app.router.redirect_slashes = False
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(HostCheck, names=names)
+    app.add_middleware(SecurityHeaders, extra=HSTS if has_tls else {})
     return app
 
 
@@ -391,10 +418,6 @@ def _one_error(error: Exception) -> Exception:
         raise error
     found = only_error(error) if isinstance(error, ExceptionGroup) else error
     return found if isinstance(found, Exception) else error
-
-
-def _is_own(origin: str, request: Request) -> bool:
-    return origin == f"{request.url.scheme}://{request.headers.get('host', '')}"
 
 
 def _raw_path(request: Request) -> str:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from contextlib import aclosing
 from http import HTTPStatus
+from typing import Protocol
 from urllib.parse import parse_qsl
 
+import trio
 from starlette.requests import Request
 
 from ottla.console.http_errors import PageError
@@ -13,7 +15,27 @@ FIELDS_MAX = 500
 QUERY_BYTES_MAX = 16_384
 FORM_BYTES_MAX = 4 * 1024 * 1024
 """Maximum size of a form. A record of 1 MiB, with every byte escaped, has three times as many."""
+FORM_S = 30.0
+"""Time limit in seconds for receiving a form."""
 FORM_TYPE = "application/x-www-form-urlencoded"
+
+
+class OwnOrigins(Protocol):
+    """The host names by which browsers reach the console."""
+
+    def is_own_origin(self, origin: str, host: str) -> bool:
+        """Return whether an `Origin` is a page of the console."""
+        ...
+
+
+def check_site(request: Request, names: OwnOrigins) -> None:
+    """Raise PageError if a page of another site sent a form, by the headers that browsers set."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    is_own = origin is None or names.is_own_origin(origin, host)
+    if site not in ("same-origin", "none") or not is_own:
+        raise PageError(HTTPStatus.FORBIDDEN, "the form was sent by another site")
 
 
 def query_of(request: Request) -> Mapping[str, str]:
@@ -31,6 +53,14 @@ async def form_of(request: Request) -> Mapping[str, str]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a form must be {FORM_TYPE}")
     body = bytearray()
+    with trio.move_on_after(FORM_S) as limit:
+        await _receive(request, body)
+    if limit.cancelled_caught:
+        raise PageError(HTTPStatus.REQUEST_TIMEOUT, "the form did not arrive in time")
+    return _fields(bytes(body))
+
+
+async def _receive(request: Request, body: bytearray) -> None:
     async with aclosing(request.stream()) as chunks:
         async for chunk in chunks:
             body += chunk
@@ -38,7 +68,6 @@ async def form_of(request: Request) -> Mapping[str, str]:
                 raise PageError(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the form exceeds {FORM_BYTES_MAX} bytes"
                 )
-    return _fields(bytes(body))
 
 
 def _fields(raw: bytes) -> Mapping[str, str]:

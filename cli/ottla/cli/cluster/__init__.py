@@ -22,6 +22,7 @@ doctor.py                 `ottla doctor`: Spark on this machine, retention of a 
 A running cluster
 explain.py                `ottla explain`: its verbs from the table of `ottla.insight`
 mcp.py                    `ottla mcp`: the same answers for agents
+console.py                `ottla console`: web pages
 status.py                 `ottla status`
 quorum.py                 `ottla quorum status`
 voters/                   `ottla quorum add | remove | replace | unregister | replicas | log`

@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status explain mcp topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status explain mcp topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -98,6 +98,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --http --token-file --keystore --host-name'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --http= --token-file=@file --keystore=@file --host-name='
+      argument='' ;;
+    'console')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --listen --port --tls-certificate --tls-key --host-name --login --proxy-header --proxy-address --role --role-file --default-role --hide-messages --registry --schema --reports'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --listen= --port= --tls-certificate=@file --tls-key=@file --host-name= --proxy-header= --proxy-address= --role= --role-file=@file --default-role=viewer|operator|admin --registry= --schema=@file --reports=@dir'
       argument='' ;;
     'topic')
       verbs='create list describe delete alter add-partitions trim elect reassign storage'

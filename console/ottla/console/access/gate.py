@@ -1,10 +1,12 @@
 """The gate of the console: finds the user of a request, or answers it with a login page."""
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from ottla.client.admin import Admin
 from ottla.console.page_types import OpenConsumer, OpenProducer, UserRole
@@ -34,10 +36,26 @@ class SignedIn:
     clients: UserClients
     notices: deque[str]
     """Sentences about finished actions that the session's next page shows."""
+    can_sign_out: bool = False
+    """True if the console has a login page of its own."""
+
+
+class RenderPage(Protocol):
+    """Function that renders a page outside of the console's frame, such as the login page."""
+
+    def __call__(
+        self, request: Request, template: str, context: Mapping[str, object], status: int = 200
+    ) -> Response:
+        """Return the response with the rendered template."""
+        ...
 
 
 class AccessGate(Protocol):
     """Decides who sends a request."""
+
+    def attach(self, render: RenderPage) -> list[BaseRoute]:
+        """Set the function that renders pages. Returns the gate's own routes, such as `/login`."""
+        ...
 
     async def admit(self, request: Request) -> SignedIn | Response:
         """Return the user of a request, or the response that asks for a login or refuses it."""
@@ -55,6 +73,10 @@ class OpenGate:
             clients=clients,
             notices=deque(maxlen=NOTICES_MAX),
         )
+
+    def attach(self, _render: RenderPage) -> list[BaseRoute]:
+        """Return no routes: there is no login page."""
+        return []
 
     async def admit(self, _request: Request) -> SignedIn:
         """Return the only user."""

@@ -1,0 +1,107 @@
+"""The cookie of a session, and the way from it to the signed-in user."""
+
+from http import HTTPStatus
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ottla.console.access.form_tokens import FIELD, is_token_of
+from ottla.console.access.gate import SignedIn
+from ottla.console.access.hosts import HostNames
+from ottla.console.access.sessions import SessionTable
+from ottla.console.http_errors import PageError
+from ottla.console.requests_driver import check_site, form_of
+from ottla.console.seams import ConsoleSeams
+
+LOGIN_PATH = "/login"
+NEXT_CHARS_MAX = 2_000
+RELOAD = (
+    '<!doctype html><html lang="en"><meta charset="utf-8">'
+    '<meta http-equiv="refresh" content="0"><title>Ottla</title><p>Loading …</p></html>'
+)
+"""Page for a visit by a link of another site. Browsers do not send the cookie with such a visit
+(SameSite=Strict), but with the reload."""
+
+
+class SessionCookies:
+    """Sessions of browsers, by a cookie that scripts cannot read and other sites cannot send."""
+
+    def __init__(
+        self,
+        table: SessionTable,
+        seams: ConsoleSeams,
+        names: HostNames,
+        *,
+        port: int,
+        has_tls: bool,
+    ) -> None:
+        self._table = table
+        self._seams = seams
+        self._names = names
+        self._has_tls = has_tls
+        # Browsers send a cookie to all ports of a host, so its name has the port.
+        self.cookie = "__Host-ottla" if has_tls else f"ottla-console-{port}"
+        """Name of the cookie. Browsers refuse `__Host-` from a server without TLS, and from
+        another host."""
+
+    def user_of(self, request: Request) -> SignedIn | None:
+        """Return the user of a request, or None if its cookie is of no session."""
+        return self._table.find(request.cookies.get(self.cookie, ""), self._seams.now_ms())
+
+    def ask_for_login(self, request: Request) -> Response:
+        """Return the response to a request without a session: a redirect to the login page."""
+        if request.method not in ("GET", "HEAD"):
+            return Response(
+                "the session has ended: sign in again\n",
+                HTTPStatus.UNAUTHORIZED,
+                media_type="text/plain",
+            )
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return Response(RELOAD, media_type="text/html; charset=utf-8")
+        where = _address_of(request)
+        suffix = f"?next={quote(where, safe='')}" if where != "/" else ""
+        return RedirectResponse(LOGIN_PATH + suffix, HTTPStatus.SEE_OTHER)
+
+    def begin(self, response: Response, secret: str) -> None:
+        """Set the cookie of a new session."""
+        response.set_cookie(
+            self.cookie, secret, path="/", secure=self._has_tls, httponly=True, samesite="strict"
+        )
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session of a posted form. Raises PageError if another site sent it."""
+        signed = self.user_of(request)
+        if signed is not None:
+            check_site(request, self._names)
+            form = await form_of(request)
+            if not is_token_of(form.get(FIELD, ""), signed.form_secret):
+                raise PageError(HTTPStatus.FORBIDDEN, "the form is of another session")
+            self._table.end(request.cookies.get(self.cookie, ""))
+        response = RedirectResponse(LOGIN_PATH, HTTPStatus.SEE_OTHER)
+        response.delete_cookie(
+            self.cookie, path="/", secure=self._has_tls, httponly=True, samesite="strict"
+        )
+        return response
+
+
+def safe_next(text: str) -> str:
+    """Return the address to open after a login. Any text but a path of the console becomes `/`."""
+    if (
+        len(text) > NEXT_CHARS_MAX
+        or not text.startswith("/")
+        or text.startswith(("//", "/\\"))
+        or not text.isascii()
+        or not text.isprintable()
+        or "\\" in text
+    ):
+        return "/"
+    parts = urlsplit(text)
+    return "/" if parts.scheme or parts.netloc or parts.path == LOGIN_PATH else text
+
+
+def _address_of(request: Request) -> str:
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    query: bytes = request.scope["query_string"]
+    where = raw + (b"?" + query if query else b"")
+    return safe_next(where.decode("ascii", "replace"))

@@ -1,0 +1,99 @@
+"""Sessions of signed-in users, by the secret in their cookie. Pure.
+
+The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, after
+`SESSION_MS` in any case, by signing out, and if its user signs in more than `SESSIONS_OF_USER_MAX`
+times. A login always gets a new secret: a cookie that the browser sent is never adopted.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ottla.console.access.form_tokens import SECRET_BYTES
+from ottla.console.access.gate import SignedIn
+
+SESSIONS_MAX = 500
+"""Sessions of the console. Each has clients of its own, with connections to brokers."""
+SESSIONS_OF_USER_MAX = 10
+IDLE_MS = 30 * 60_000
+SESSION_MS = 12 * 3_600_000
+COOKIE_CHARS_MAX = 128
+
+
+class ConsoleSession:
+    """One session: its user, and the function that closes its clients."""
+
+    def __init__(self, signed_in: SignedIn, close: Callable[[], None], now_ms: int) -> None:
+        self.signed_in = signed_in
+        self.close = close
+        self.began_ms = now_ms
+        self.last_ms = now_ms
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Return whether the session was idle for too long, or is too old."""
+        return now_ms - self.last_ms >= IDLE_MS or now_ms - self.began_ms >= SESSION_MS
+
+
+class SessionTable:
+    """The open sessions, the longest idle first."""
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+        self._sessions: OrderedDict[bytes, ConsoleSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, signed_in: SignedIn, close: Callable[[], None], now_ms: int) -> str:
+        """Begin a session. Returns the secret for its cookie.
+
+        If there are too many sessions, the longest idle one ends: first of the same user, then of
+        all.
+        """
+        own = [key for key, one in self._sessions.items() if one.signed_in.user == signed_in.user]
+        for key in own[: max(0, len(own) - SESSIONS_OF_USER_MAX + 1)]:
+            self._end(key)
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._end(next(iter(self._sessions)))
+        secret = self._random_bytes(SECRET_BYTES).hex()
+        self._sessions[_digest(secret)] = ConsoleSession(signed_in, close, now_ms)
+        return secret
+
+    def find(self, secret: str, now_ms: int) -> SignedIn | None:
+        """Return the user of a session, and note its use. None if there is no such session, or if
+        it has expired."""
+        if not secret or len(secret) > COOKIE_CHARS_MAX:
+            return None
+        key = _digest(secret)
+        session = self._sessions.get(key)
+        if session is None:
+            return None
+        if session.has_expired(now_ms):
+            self._end(key)
+            return None
+        session.last_ms = now_ms
+        self._sessions.move_to_end(key)
+        return session.signed_in
+
+    def end(self, secret: str) -> None:
+        """End a session, if it is open."""
+        self._end(_digest(secret))
+
+    def end_expired(self, now_ms: int) -> None:
+        """End all sessions that have expired."""
+        for key in [key for key, one in self._sessions.items() if one.has_expired(now_ms)]:
+            self._end(key)
+
+    def end_all(self) -> None:
+        """End all sessions."""
+        for key in list(self._sessions):
+            self._end(key)
+
+    def _end(self, key: bytes) -> None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            session.close()
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
