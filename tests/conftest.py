@@ -71,6 +71,9 @@ COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that `.ci/run` runs at a low priority, beside other work."""
 COMPUTING_TIMEOUT_S = 1_200
 
+# A console beside each local cluster would cost each test half a second of CPU.
+os.environ.setdefault("OTTLA_CONSOLE", "off")
+
 # Tests that start a JVM or a node fork beside gRPC's threads: the child must get to its exec.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 

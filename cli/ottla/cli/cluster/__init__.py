@@ -4,6 +4,7 @@ A local cluster
 up.py                     `ottla up`: start here
 down.py                   `ottla down`
 cluster_file.py           the plan of a local cluster, and its file cluster.json
+console_process.py        the console beside a local cluster
 cluster_format.py         formats the controllers once
 forked_nodes.py           forks the nodes from one process
 local_cluster.py          the processes of the cluster

@@ -27,6 +27,7 @@ PORT_DEFAULT = 8088
 LISTEN_DEFAULT = "127.0.0.1"
 SOCKET_VARIABLE = "OTTLA_CONSOLE_SOCKET"
 KEY_VARIABLE = "OTTLA_CONSOLE_KEY"
+NICENESS = 5
 FILE_BYTES_MAX = 1024 * 1024
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 EPILOG = (
@@ -86,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     async def serve() -> int:
         async with trio.open_nursery() as nursery:
             if settings.socket is not None:
+                os.nice(NICENESS)  # the nodes on this machine come first
                 nursery.start_soon(_end_with_input, nursery.cancel_scope)
             await serve_console(
                 bootstrap_of(arguments), settings, lambda address: note(f"console: {address}")

@@ -20,6 +20,12 @@ from ottla.cli.cluster.cluster_file import (
     check_replication,
     make_plan,
 )
+from ottla.cli.cluster.console_process import (
+    LocalConsole,
+    is_off,
+    local_console,
+    missing_extra,
+)
 from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.cluster.server.cores import AUTO, machine_cores
@@ -45,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.ephemeral
         else arguments.dir or DIRECTORY_DEFAULT
     )
+    wants_console = not arguments.no_console
     is_ours = arguments.ephemeral  # and is removed when this process ends
     try:
         plan = make_plan(
@@ -65,9 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
             return code
         cluster = LocalCluster(plan, restarts=arguments.restart, start=partial(_start, plan))
         if not arguments.detach:
-            return _serve(cluster, plan, _say_report, "Ctrl-C stops it all.")
+            return _serve(
+                cluster, plan, _say_report, "Ctrl-C stops it all.", wants_console=wants_console
+            )
         code = run_detached(
-            partial(_serve_detached, cluster, plan, is_ours=is_ours),
+            partial(_serve_detached, cluster, plan, is_ours=is_ours, wants_console=wants_console),
             plan.directory / "logs" / "up.log",
             name="the cluster",
         )
@@ -95,31 +104,46 @@ def _format(plan: ClusterPlan) -> Callable[[], int]:
 
 
 def _serve_detached(
-    cluster: LocalCluster, plan: ClusterPlan, report: Report, *, is_ours: bool
+    cluster: LocalCluster,
+    plan: ClusterPlan,
+    report: Report,
+    *,
+    is_ours: bool,
+    wants_console: bool,
 ) -> int:
     try:
         end = f"Stop it with: {own_command()} down --dir {plan.directory}"
-        return _serve(cluster, plan, report, end)
+        return _serve(cluster, plan, report, end, wants_console=wants_console)
     finally:
         if is_ours:
             shutil.rmtree(plan.directory, ignore_errors=True)
 
 
-def _serve(cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str) -> int:
+def _serve(
+    cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str, *, wants_console: bool
+) -> int:
     """Run the cluster until it ends or is asked to stop. Calls `report` with the next steps once it
     is ready. Returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
+    console = None
     try:
         code = cluster.start()
         if code == 0:
-            report(_report(plan, time.monotonic() - began_at, end))
+            took_s = time.monotonic() - began_at
+            console = local_console(plan, is_wanted=wants_console)
+            pages = _pages(console) if wants_console else ""
+            report(_report(plan, took_s, pages + end))
+            if console is not None:
+                console.start()
             code = cluster.watch()
     except KeyboardInterrupt:
         note("stopping …")
         code = 0
     finally:
         began_at = time.monotonic()
+        if console is not None:
+            console.stop()
         cluster.stop()
     note(f"stopped in {time.monotonic() - began_at:.1f} s")
     return code
@@ -150,10 +174,18 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
     )
 
 
+def _pages(console: LocalConsole | None) -> str:
+    """Return a line with the address of the console, or with the command that installs it."""
+    if console is not None:
+        return f"Web pages: {console.address}\n"
+    hint = missing_extra()
+    return f"Web pages need an extra: {hint}\n" if hint and not is_off() else ""
+
+
 def _access(plan: ClusterPlan) -> str:
     """Return a text that explains to the user how clients connect to the cluster."""
     if plan.secure is None:
-        return f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.  "
+        return f"Any Kafka client works: bootstrap.servers={plan.bootstrap}.\n"
     secure = plan.secure
     return (
         f"Any Kafka client works with the settings in {secure.client_file} (librdkafka's keys:\n"
@@ -206,6 +238,7 @@ OPTIONS: tuple[Declared, ...] = (
         "--set KEY=VALUE ...",
         "Kafka setting of every node, those of logins of every broker; may be repeated",
     ),
+    option("--no-console", "start no console (web pages)"),
     option("--restart", "restart a node that dies, and report it"),
     option(
         "--secure",

@@ -16,7 +16,7 @@ _ottla_row() {
       argument='' ;;
     'up')
       verbs=''
-      options='-h --help --controllers --brokers --host --port --dir --ephemeral --set --restart --secure --detach'
+      options='-h --help --controllers --brokers --host --port --dir --ephemeral --set --no-console --restart --secure --detach'
       values='--controllers= --brokers= --host= --port= --dir=@dir --set='
       argument='' ;;
     'down')

@@ -23,7 +23,7 @@ function __ottla_row
         case 'up'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--restart' '--secure' '--detach'
+            set -g __ottla_options '-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--no-console' '--restart' '--secure' '--detach'
             set -g __ottla_values '--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set='
             set -g __ottla_argument ''
         case 'down'

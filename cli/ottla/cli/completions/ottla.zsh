@@ -17,7 +17,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'up')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--restart' '--secure' '--detach')
+      ottla_options=('-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--no-console' '--restart' '--secure' '--detach')
       ottla_values=('--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set=')
       ottla_argument='' ;;
     'down')

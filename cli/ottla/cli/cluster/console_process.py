@@ -1,0 +1,110 @@
+"""The console of a local cluster: a process that `ottla up` starts beside the nodes.
+
+`ottla up` opens the console's socket and makes its key, so that it knows the address before the
+console has started. A browser that connects earlier waits. The console ends with its standard
+input: also if `ottla up` is killed.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from ottla.cli.cluster.cluster_file import ClusterPlan
+from ottla.cli.cluster.console import (
+    KEY_VARIABLE,
+    LISTEN_DEFAULT,
+    PORT_DEFAULT,
+    SOCKET_VARIABLE,
+)
+from ottla.model.install_hint import install_hint
+
+if TYPE_CHECKING:
+    import subprocess
+
+SWITCH_VARIABLE = "OTTLA_CONSOLE"
+"""Environment variable; with the value `off`, `ottla up` starts no console."""
+NEEDED = ("hypercorn", "jinja2", "starlette")
+STOP_TIMEOUT_S = 2.0
+KEY_BYTES = 32
+
+
+class LocalConsole:
+    """The console of a local cluster, whose socket is open from the beginning."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self._directory = plan.directory
+        self._socket = _open_socket()
+        self._key = "" if plan.secure is None else secrets.token_hex(KEY_BYTES)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Address to open in a browser. It has a key if the cluster has logins."""
+        port = self._socket.getsockname()[1]
+        end = f"login?key={self._key}" if self._key else ""
+        return f"http://{LISTEN_DEFAULT}:{port}/{end}"
+
+    def start(self) -> None:
+        """Start the console's process. Its output is in logs/console.log."""
+        import subprocess  # imported after the cluster is ready
+
+        number = self._socket.fileno()
+        command = [sys.executable, "-m", "ottla.cli", "console", "--dir", str(self._directory)]
+        known = {**os.environ, SOCKET_VARIABLE: str(number), KEY_VARIABLE: self._key}
+        log = self._directory / "logs" / "console.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                env=known,
+                pass_fds=(number,),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._socket.close()
+
+    def stop(self) -> None:
+        """Stop the console. It is killed if it does not end in time."""
+        self._socket.close()
+        if self._process is None:
+            return
+        from subprocess import TimeoutExpired
+
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def local_console(plan: ClusterPlan, *, is_wanted: bool) -> LocalConsole | None:
+    """Return the console of a cluster, not yet started. None if it is not wanted, or if the extra
+    is not installed."""
+    if not is_wanted or is_off() or missing_extra():
+        return None
+    return LocalConsole(plan)
+
+
+def is_off() -> bool:
+    """Return whether the environment switches off the console of `ottla up`."""
+    return os.environ.get(SWITCH_VARIABLE, "").lower() == "off"
+
+
+def missing_extra() -> str:
+    """Return the command that installs the console's packages. Empty if they are installed."""
+    return "" if all(map(find_spec, NEEDED)) else install_hint("console")
+
+
+def _open_socket() -> socket.socket:
+    try:
+        return socket.create_server((LISTEN_DEFAULT, PORT_DEFAULT))
+    except OSError:
+        return socket.create_server((LISTEN_DEFAULT, 0))
