@@ -1,12 +1,16 @@
 """The console's application, with a fake admin client: pages, headers, forms, errors, streams."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from starlette.types import Message
 
-from ottla.console.app import HEADERS
+from ottla.console.app import AT_WORK_OF_SESSION_MAX as AT_WORK_MAX
+from ottla.console.app import HEADERS, STREAMS_OF_SESSION_MAX
+from ottla.console.event_stream import SEND_S, STREAM_S, EventStream
 from ottla.console.page_types import (
     Action,
     Download,
@@ -250,3 +254,63 @@ async def test_pages_without_rights_are_refused(templates: list[str]) -> None:
         FakeAdmin(), pages=pages, templates=templates, role=UserRole.OPERATOR
     ) as browser:
         assert "this needs the role admin" in await browser.get("/secret", 403)
+
+
+async def test_live_parts_and_pages_at_work_are_bounded_for_each_session(
+    templates: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    ended: list[int] = []
+
+    async def ticks(_: PageRequest) -> AsyncGenerator[PageView, None]:
+        try:
+            yield PageView(context={"shown": ""})
+            await trio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    async def slow(_: PageRequest) -> PageView:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    pages = pages_of(slow, lives=(Live(name="ticks", path="/live/{thing}", stream=ticks),))
+    async with open_browser(FakeAdmin(), pages=pages, templates=templates) as browser:
+        for address, most in (("/live/a", STREAMS_OF_SESSION_MAX), ("/things/a", AT_WORK_MAX)):
+            async with trio.open_nursery() as nursery:
+                for _ in range(most):
+                    nursery.start_soon(browser.http.get, address)
+                await trio.sleep(1)
+                assert (await browser.http.get(address)).status_code == 429
+                nursery.cancel_scope.cancel()
+            assert (await browser.http.get("/")).status_code == 200
+        assert len(ended) == STREAMS_OF_SESSION_MAX
+
+
+async def test_a_stream_ends_when_the_browser_leaves_or_does_not_read(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    ended: list[str] = []
+
+    async def views() -> AsyncGenerator[PageView, None]:
+        while True:
+            yield PageView(context={})
+            await trio.sleep(1)
+
+    async def never() -> Message:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def leaves() -> Message:
+        await trio.sleep(10)
+        return {"type": "http.disconnect"}
+
+    async def stuck(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await trio.sleep_forever()
+
+    async def read(_: Message) -> None: ...
+
+    for receive, send, name in ((leaves, read, "left"), (never, stuck, "stuck")):
+        stream = EventStream(views(), lambda _: "<p>", partial(ended.append, name))
+        await stream({"type": "http"}, receive, send)
+        assert ended[-1] == name
+    assert SEND_S < trio.current_time() < STREAM_S

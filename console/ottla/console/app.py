@@ -287,6 +287,7 @@ class ConsoleApp:
             "path": asked.path,
             "query": asked.query,
             "here": here,
+            "here_path": path,
             "hides_messages": asked.hides_messages,
             "now_ms": asked.now_ms,
             "command": _command_of(page, asked),

@@ -173,6 +173,8 @@ class Page:
     the path and the query are in braces, each a whole word: `ottla topic describe {topic}`. Empty
     if there is none, for a reason in `tests/console/test_pages.py`."""
     view: ViewFunction
+    covers: tuple[str, ...] = ()
+    """Further commands whose answers the page contains, such as `ottla group members`."""
     section: str = ""
     """Section of the navigation: one of `SECTIONS`. Empty if the page is not in the navigation."""
     key: str = ""

@@ -153,5 +153,8 @@
   refresh(document);
   checkConfirmations(document);
   document.querySelectorAll("[data-live]").forEach(follow);
-  document.addEventListener("htmx:after:swap", function () { refresh(document); });
+  document.addEventListener("htmx:after:swap", function () {
+    if (!document.getElementById("rows")) location.reload(); // an error, or the session has ended
+    refresh(document);
+  });
 })();
