@@ -100,6 +100,7 @@ async def test_any_name_has_an_address(name: str, templates: list[str]) -> None:
     ("error", "status", "text"),
     [
         (RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 403, "Not allowed"),
+        (RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED), 401, "refused the login"),
         (RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 404, "Not found"),
         (RefusedError(ErrorCode.UNSUPPORTED_VERSION), 200, "Not available on this cluster"),
         (RefusedError(ErrorCode.INVALID_CONFIG, "no <b>"), 409, "no &lt;b&gt;"),

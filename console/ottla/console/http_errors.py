@@ -71,6 +71,8 @@ def _of_refusal(error: RefusedError) -> Failure:
     status, title, advice = 409, "The cluster refused this", ""
     if error.code.name.endswith("AUTHORIZATION_FAILED"):
         status, title, advice = 403, "Not allowed", "ottla explain denial"
+    elif error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+        status, title = 401, "The cluster refused the login"
     elif error.code in NOT_FOUND:
         status, title = 404, "Not found"
     elif error.code in UNREACHABLE:
