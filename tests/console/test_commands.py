@@ -14,7 +14,6 @@ WITHOUT_PAGE = {
     "ottla backup create": "writes files of the machine that it runs on",
     "ottla backup restore": "reads files of the machine that it runs on",
     "ottla bundle": "writes a file of the machine that it runs on",
-    "ottla doctor listeners": "checks addresses from the machine that it runs on",
     "ottla doctor spark": "checks the machine that it runs on",
     "ottla export": "writes tables of the machine that it runs on",
     "ottla pipeline archive": "runs Spark on the machine that it runs on",
@@ -23,11 +22,57 @@ WITHOUT_PAGE = {
     "ottla quota apply": "reads a file of the machine that it runs on",
     "ottla quota export": "writes a file of the machine that it runs on",
     "ottla sql": "runs DuckDB on the machine that it runs on",
-    "ottla quorum snapshot": "writes a file of the machine that it runs on",
 }
 """Commands without a page, each with the reason."""
-NOT_BUILT: tuple[str, ...] = ()
-"""Commands whose page is still to be built."""
+NOT_BUILT = (
+    "ottla acl explain",
+    "ottla broker cordon",
+    "ottla broker drain",
+    "ottla broker list",
+    "ottla broker logdirs",
+    "ottla broker remove",
+    "ottla broker unregister",
+    "ottla cluster features describe",
+    "ottla cluster features downgrade",
+    "ottla cluster features upgrade",
+    "ottla cluster upgrade finalize",
+    "ottla cluster upgrade status",
+    "ottla config diff",
+    "ottla consume",
+    "ottla doctor retention",
+    "ottla group describe",
+    "ottla metrics subscriptions delete",
+    "ottla metrics subscriptions list",
+    "ottla metrics subscriptions set",
+    "ottla produce",
+    "ottla quorum add",
+    "ottla quorum remove",
+    "ottla quorum replace",
+    "ottla quorum replicas",
+    "ottla quorum unregister",
+    "ottla quota delete",
+    "ottla share delete",
+    "ottla share offset-delete",
+    "ottla share offsets",
+    "ottla share redrive",
+    "ottla status",
+    "ottla token create",
+    "ottla token end",
+    "ottla token list",
+    "ottla token renew",
+    "ottla top",
+    "ottla topic add-partitions",
+    "ottla topic alter",
+    "ottla topic create",
+    "ottla topic delete",
+    "ottla topic describe",
+    "ottla topic elect",
+    "ottla topic list",
+    "ottla topic storage",
+    "ottla topic trim",
+    "ottla txn producers",
+)
+"""Commands without a page so far."""
 
 
 def connecting(prefix: str, verbs: Iterable[Verb]) -> Iterator[str]:
@@ -64,7 +109,7 @@ def test_each_command_of_a_cluster_has_a_page_or_a_reason() -> None:
 
 
 def test_reasons_are_of_commands() -> None:
-    assert WITHOUT_PAGE.keys() <= commands()
+    assert WITHOUT_PAGE.keys() <= commands() - shown()
     assert set(NOT_BUILT) <= commands()
     for page in PAGES:
         assert set(page.covers) <= commands(), page.name
