@@ -10,6 +10,7 @@ from ottla.console.views import (
     certificates,
     compaction,
     explain,
+    features,
     metrics,
     moves,
     overview,
@@ -19,6 +20,7 @@ from ottla.console.views import (
     security,
     settings,
     telemetry,
+    tokens,
     transactions,
 )
 from ottla.console.views.groups import group_list, group_page, group_reset, queues
@@ -36,10 +38,12 @@ _MODULES = (
     quotas,
     telemetry,
     security,
+    tokens,
     certificates,
     alerts,
     explain,
     moves,
+    features,
     settings,
     reports,
 )  # fmt: skip

@@ -8,6 +8,7 @@ import trio
 
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_brokers import BrokerDescription, ClusterDescription
+from ottla.client.admin_parts.admin_cluster import FeatureLevels
 from ottla.client.testing import open_test_cluster
 from ottla.console.page_types import ConsoleConfig, Page
 from ottla.console.pages import PAGES
@@ -22,7 +23,7 @@ HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
     "alerts", "certificates", "compaction", "explain", "group_page", "group_reset", "group_list",
     "metrics", "moves", "queues", "telemetry", "quorum", "quotas", "reports", "security",
-    "settings", "transactions",
+    "settings", "features", "tokens", "transactions",
 )  # fmt: skip
 OWN_ONLY = (
     "/moves",
@@ -53,8 +54,8 @@ class AdminWithoutRights:
 
     cluster = Cluster()
 
-    async def describe_features(self) -> dict[str, object]:
-        return {"ottla.version": object()}
+    async def describe_features(self) -> dict[str, FeatureLevels]:
+        return {"ottla.version": FeatureLevels(1, 0, 2)}
 
     async def describe_cluster(self, **_: object) -> ClusterDescription:
         brokers = (BrokerDescription(NodeId(1), "127.0.0.1", 1, None),)
@@ -88,8 +89,8 @@ async def test_a_page_without_rights_names_the_reason(page: Page) -> None:
 
 @pytest.mark.parametrize("where", OWN_ONLY)
 async def test_requests_of_ottla_are_marked_on_other_clusters(where: str) -> None:
-    async def features() -> dict[str, object]:
-        return {"kraft.version": object()}
+    async def features() -> dict[str, FeatureLevels]:
+        return {"kraft.version": FeatureLevels(1, 0, 1)}
 
     admin = AdminWithoutRights()
     admin.describe_features = features  # type: ignore[method-assign]  # the cluster is Kafka's

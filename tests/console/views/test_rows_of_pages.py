@@ -168,6 +168,7 @@ async def test_only_the_open_transactions_of_a_page_are_described() -> None:
 async def test_a_transaction_without_a_coordinator_hangs_and_can_be_aborted() -> None:
     aborted: list[tuple[TopicPartition, ActiveProducer]] = []
     lost = ActiveProducer(ProducerId(7), 0, 3, NOW_MS - 1_000, 0, Offset(40))
+    idle = ActiveProducer(ProducerId(6), 0, 3, NOW_MS - 1_000, 0, None)
     known = ActiveProducer(ProducerId(8), 0, 3, NOW_MS - 1_000, 0, Offset(50))
 
     async def describe_topic(name: str) -> TopicDescription:
@@ -175,7 +176,7 @@ async def test_a_transaction_without_a_coordinator_hangs_and_can_be_aborted() ->
         return TopicDescription(name, ZERO_UUID, False, (row,))
 
     async def describe_producers(_places: object) -> dict[TopicPartition, list[ActiveProducer]]:
-        return {ORDERS: [lost, known]}
+        return {ORDERS: [idle, lost, known]}
 
     async def list_transactions(**_: object) -> list[TransactionListing]:
         return [
@@ -203,9 +204,10 @@ async def test_a_transaction_without_a_coordinator_hangs_and_can_be_aborted() ->
         abort_transaction=abort_transaction,
     )
     view = await of_topic(page_request(admin, path={"topic": "orders"}))
-    first, second = tables(view)["Open transactions"]
-    assert (first[1], first[5], first[6]) == (40, None, "hanging: no coordinator will end it")
-    assert (second[1], second[5], second[6]) == (50, "billing", "open")
+    first, second, third = tables(view)["Producers"]
+    assert (first[1], first[6], first[7]) == (40, None, "open, and no coordinator knows it")
+    assert (second[1], second[6], second[7]) == (50, "billing", "open")
+    assert (third[1], third[7]) == (None, "no transaction")
     async with open_browser(admin) as browser:
         where = "/transactions-of/orders/0"
         answer = await browser.post(f"{where}/50/abort", {"confirm": "orders"})

@@ -22,6 +22,9 @@ from ottla.insight.answers_driver import answer
 from ottla.insight.explanation import command as command_of
 from ottla.model.errors import ConfigError
 
+COVERED = {"denial": ("ottla acl explain",), "top": ("ottla top",)}
+"""Further commands whose answers an explanation contains, by its name."""
+
 
 def explain_address(name: str, **values: str) -> str:
     """Return the address of an explanation, such as "lag", for values of its parameters."""
@@ -132,6 +135,7 @@ PAGES = (
             path=f"/explain/{one.name}",
             title=f"Explain: {one.name}",
             command=_page_command(one),
+            covers=COVERED.get(one.name, ()),
             view=partial(explain, one),
         )
         for one in ANSWERS

@@ -4,7 +4,7 @@ from ottla.client.network.cluster import raise_for
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt_own
 from ottla.console.links import address
 from ottla.console.listing import listing
-from ottla.console.page_types import Action, Page, PageRequest, PageView
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
     Column,
@@ -27,6 +27,7 @@ from ottla.console.sheets import (
 from ottla.insight.facts.changes_driver import recent_changes
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.insight.rules.health import quorum_reasons
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
@@ -65,7 +66,7 @@ async def quorum(request: PageRequest) -> PageView:
         parts.append(_facts(found, is_healthy=not reasons))
         parts.append(_voters(found))
         parts.append(_observers(request, found))
-    parts += await _snapshots(request)
+    parts += [*_voter_forms(found), *await _snapshots(request)]
     return sheet_view("Quorum", parts)
 
 
@@ -126,6 +127,51 @@ async def write_snapshot(request: PageRequest) -> PageView:
         notice=f"Controller {found.node_id} has written a snapshot of the records before offset "
         f"{found.end_offset:,}.",
     )
+
+
+async def remove_voter(request: PageRequest) -> PageView:
+    """Remove a controller from the voters. Its directory is that of the voter with this id."""
+    node = request.path["node"]
+    voters = (await request.admin.describe_quorum()).voters
+    chosen = [one for one in voters if str(int(one.node)) == node]
+    if len(chosen) != 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no single voter {node!r}")
+    await request.admin.remove_voter(int(chosen[0].node), chosen[0].directory_id)
+    return PageView(
+        context={}, location="/quorum", notice=f"Controller {node} is no voter any longer."
+    )
+
+
+async def unregister(request: PageRequest) -> PageView:
+    """Delete the registration of a controller that was removed."""
+    node = request.form.get("node", "").strip()
+    if not (node.isascii() and node.isdecimal() and len(node) <= 9):
+        raise ConfigError("node", f"is {node[:40]!r}; it must be a node id")
+    await request.admin.unregister_controller(int(node))
+    return PageView(
+        context={}, location="/quorum", notice=f"The registration of controller {node} is deleted."
+    )
+
+
+def _voter_forms(found: SurveyedQuorum) -> list[SheetPart]:
+    removals = [
+        FormPart(
+            title=f"Remove voter {one.id}",
+            button="Remove from the voters",
+            action="voter-remove",
+            values={"node": str(one.id)},
+            hint="The quorum then tolerates fewer failures. Stop the controller afterwards.",
+        )
+        for one in found.voters
+        if len(found.voters) > 1
+    ]
+    registration = FormPart(
+        title="Delete the registration of a removed controller",
+        button="Delete the registration",
+        action="controller-unregister",
+        fields=(FormField(name="node", label="Node id", type="number", is_required=True),),
+    )
+    return [*removals, registration]
 
 
 async def _ask_snapshot(request: PageRequest, *, is_trial: bool) -> WriteSnapshotResponse:
@@ -270,6 +316,7 @@ PAGES = (
         path="/quorum",
         title="Quorum",
         command="ottla quorum status",
+        covers=("ottla quorum replicas",),
         view=quorum,
         section="Cluster",
         key="u",
@@ -279,6 +326,21 @@ PAGES = (
                 path="/quorum/snapshot",
                 command="ottla quorum snapshot",
                 run=write_snapshot,
+            ),
+            Action(
+                name="voter-remove",
+                path="/quorum/voters/{node}/remove",
+                command="ottla quorum remove {node}",
+                run=remove_voter,
+                role=UserRole.ADMIN,
+                confirms="node",
+            ),
+            Action(
+                name="controller-unregister",
+                path="/quorum/unregister",
+                command="ottla quorum unregister {node}",
+                run=unregister,
+                role=UserRole.ADMIN,
             ),
         ),
     ),

@@ -296,6 +296,7 @@ PAGES = (
         path="/quotas",
         title="Quotas",
         command="ottla quota list",
+        covers=("ottla quota delete",),
         view=quotas,
         section="Clients",
         key="l",

@@ -387,6 +387,7 @@ def security_links(current: str) -> LinksPart:
         links=(
             ("Users", "/users"),
             ("ACLs", "/acls"),
+            ("Tokens", "/tokens"),
             ("Certificates", "/certificates"),
             ("Why is a client denied?", "/explain/denial"),
         ),

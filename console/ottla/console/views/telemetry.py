@@ -17,11 +17,13 @@ from ottla.console.absences import (
 )
 from ottla.console.links import address
 from ottla.console.listing import listing
-from ottla.console.page_types import Page, PageRequest, PageView
+from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
     Cell,
     Column,
     FactsPart,
+    FormField,
+    FormPart,
     NotePart,
     PlotPart,
     SheetPart,
@@ -36,7 +38,7 @@ from ottla.console.sheets import (
     text,
 )
 from ottla.insight.facts.pushed_series import PushedSeries, series_of_pushes
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ConfigError, ErrorCode
 from ottla.model.ids import uuid_text
 
 TOPICS = (
@@ -101,7 +103,7 @@ async def telemetry(request: PageRequest) -> PageView:
                 search_label="Search clients",
             ),
         ]
-    parts.append(await _subscriptions(request))
+    parts += [await _subscriptions(request), *_subscription_forms()]
     return sheet_view("Client telemetry", parts)
 
 
@@ -224,6 +226,68 @@ async def _subscriptions(request: PageRequest) -> SheetPart:
     )
 
 
+def _subscription_forms() -> list[SheetPart]:
+    name = FormField(name="name", label="Name", is_required=True)
+    return [
+        FormPart(
+            title="Set a subscription",
+            button="Set the subscription",
+            action="subscription-set",
+            fields=(
+                name,
+                FormField(
+                    name="metrics",
+                    label="Metrics",
+                    value="*",
+                    hint="prefixes of names, with commas between; * for all",
+                ),
+                FormField(name="interval", label="Interval in ms", type="number", value="30000"),
+                FormField(
+                    name="match",
+                    label="Clients",
+                    hint="such as client_id=shop-.*; empty for every client",
+                ),
+            ),
+        ),
+        FormPart(
+            title="Delete a subscription",
+            button="Delete the subscription",
+            action="subscription-delete",
+            fields=(name,),
+        ),
+    ]
+
+
+async def set_subscription(request: PageRequest) -> PageView:
+    """Create or change a subscription to client metrics."""
+    name, form = _name_of(request), request.form
+    interval = form.get("interval", "").strip()
+    if not (interval.isascii() and interval.isdecimal() and len(interval) <= 9):
+        raise ConfigError("interval", f"is {interval[:40]!r}; it must be a number of ms")
+    match = form.get("match", "").strip()
+    await request.admin.set_metrics_subscription(
+        name,
+        metrics=[one.strip() for one in form.get("metrics", "").split(",") if one.strip()],
+        interval_ms=int(interval),
+        match=[match] if match else [],
+    )
+    return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was set.")
+
+
+async def delete_subscription(request: PageRequest) -> PageView:
+    """Delete a subscription. Clients stop to push the metrics that only it requested."""
+    name = _name_of(request)
+    await request.admin.delete_metrics_subscription(name)
+    return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was deleted.")
+
+
+def _name_of(request: PageRequest) -> str:
+    name = request.form.get("name", "").strip()
+    if not name:
+        raise ConfigError("name", "is missing")
+    return name
+
+
 def _versions(rows: list[ClientInstanceDescription]) -> FactsPart:
     """Return the number of clients by software, the most frequent first."""
     totals: dict[str, int] = {}
@@ -283,9 +347,24 @@ PAGES = (
         path="/telemetry",
         title="Client telemetry",
         command="ottla metrics clients",
+        covers=("ottla metrics subscriptions list",),
         view=telemetry,
         section="Clients",
         key="i",
+        actions=(
+            Action(
+                name="subscription-set",
+                path="/telemetry-subscriptions/set",
+                command="ottla metrics subscriptions set {name}",
+                run=set_subscription,
+            ),
+            Action(
+                name="subscription-delete",
+                path="/telemetry-subscriptions/delete",
+                command="ottla metrics subscriptions delete {name}",
+                run=delete_subscription,
+            ),
+        ),
     ),
     Page(
         name="telemetry-client",

@@ -1,9 +1,12 @@
 """Transactions: transactional ids with their states, the open transactions of a topic, and the
 abort of those that no coordinator will end."""
 
+from collections.abc import Mapping
+
 import trio
 
 from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_replicas import ActiveProducer
 from ottla.client.admin_parts.admin_transactions import (
     TransactionDescription,
     TransactionListing,
@@ -166,7 +169,7 @@ async def of_topic(request: PageRequest) -> PageView:
     producers = await attempt("open transactions", request.admin.describe_producers(places), needs)
     parts: list[SheetPart] = [_links(topic)]
     if isinstance(producers, Absence):
-        return sheet_view(f"Open transactions of {topic}", [*parts, producers.part(request.user)])
+        return sheet_view(f"Transactions in {topic}", [*parts, producers.part(request.user)])
     found = list(open_transactions(producers))
     owners = await attempt("coordinators", owners_of(request.admin, found), LISTS)
     if isinstance(owners, Absence):
@@ -176,36 +179,41 @@ async def of_topic(request: PageRequest) -> PageView:
         known: dict[ProducerId, list[TransactionDescription]] = {}
     else:
         known, hanging = owners, hanging_of(found, owners)
+    lost = {(one.at, one.producer.producer_id) for one in hanging}
+    everything = [(at, one) for at, active in producers.items() for one in active]
     page = listing(
-        found,
+        everything,
         request.query,
-        text_of=lambda one: f"{one.at} {one.producer.producer_id}",
+        text_of=lambda row: f"{row[0]} {row[1].producer_id}",
         sorts={
-            "partition": lambda one: one.at,
-            "write": lambda one: one.producer.last_timestamp_ms,
+            # Open transactions first.
+            "partition": lambda row: (row[1].transaction_start is None, row[0], row[1].producer_id),
+            "write": lambda row: row[1].last_timestamp_ms,
         },
     )
     parts.append(
         listed(
-            "Open transactions",
+            "Producers",
             page,
             (
                 Column(title="Partition", key="partition"),
-                Column(title="First offset", is_number=True),
+                Column(title="Open from offset", is_number=True),
                 Column(title="Producer id", is_number=True),
                 Column(title="Epoch", is_number=True),
+                Column(title="Last sequence", is_number=True),
                 Column(title="Last write", key="write"),
                 Column(title="Transactional id"),
                 Column(title="State"),
             ),
-            (_open_row(one, one in hanging, known) for one in page.rows),
-            empty="No transaction is open in this topic: readers wait for none.",
+            (_producer_row(at, one, lost, known) for at, one in page.rows),
+            empty="No producer with a sequence has written to this topic recently.",
         )
     )
-    for one in hanging[:DETAILS_MAX]:
-        parts.append(_abort_form(one))
+    if not found:
+        parts.append(NotePart(text="No transaction is open: readers wait for none.", tone="good"))
+    parts += [_abort_form(one) for one in hanging[:DETAILS_MAX]]
     return sheet_view(
-        f"Open transactions of {topic}",
+        f"Transactions in {topic}",
         parts,
         lead="Readers of committed records wait at the first offset of an open transaction.",
     )
@@ -281,22 +289,26 @@ def _row(one: TransactionListing, found: TransactionDescription | None) -> tuple
     )
 
 
-def _open_row(
-    one: OpenTransaction, is_hanging: bool, owners: dict[ProducerId, list[TransactionDescription]]
+def _producer_row(
+    at: TopicPartition,
+    one: ActiveProducer,
+    lost: set[tuple[TopicPartition, ProducerId]],
+    owners: Mapping[ProducerId, list[TransactionDescription]],
 ) -> tuple[Cell, ...]:
-    owner = next(
-        (o for o in owners.get(one.producer.producer_id, ()) if one.at in o.partitions), None
-    )
-    state = badge("open", "warning")
-    if is_hanging:
-        state = badge("hanging: no coordinator will end it", "bad")
+    owner = next((each for each in owners.get(one.producer_id, ()) if at in each.partitions), None)
+    state = badge("no transaction", "good")
+    if (at, one.producer_id) in lost:
+        state = badge("open, and no coordinator knows it", "bad")
+    elif one.transaction_start is not None:
+        state = badge("open", "warning")
     name = None if owner is None else owner.transactional_id
     return (
-        code(one.at),
-        count(one.start),
-        count(one.producer.producer_id),
-        count(one.producer.producer_epoch),
-        when(one.producer.last_timestamp_ms),
+        code(at),
+        count(one.transaction_start),
+        count(one.producer_id),
+        count(one.producer_epoch),
+        count(one.last_sequence if one.last_sequence >= 0 else None),
+        when(one.last_timestamp_ms),
         code(name, "" if name is None else transaction_address(name)),
         state,
     )
@@ -379,6 +391,7 @@ PAGES = (
         path="/transactions-of/{topic}",
         title="Open transactions",
         command="ottla txn find-hanging {topic}",
+        covers=("ottla txn producers",),
         view=of_topic,
         actions=(
             Action(

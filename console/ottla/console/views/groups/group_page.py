@@ -272,6 +272,7 @@ PAGES = (
         path="/groups/{group}",
         title="Group",
         command="ottla group lag {group}",
+        covers=("ottla group describe",),
         view=group,
         lives=(
             Live(

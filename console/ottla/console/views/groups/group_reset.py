@@ -64,7 +64,9 @@ async def reset_page(request: PageRequest) -> PageView:
     parts.append(reset_form(f"{group_address(name)}/reset", request.query, topics))
     if request.query.get("to"):
         parts += await _preview(request, name, before)
-    parts += _deletions(name, topics)
+    parts += deletions(
+        name, topics, of_offsets="group-offset-delete", of_group="group-delete", noun="group"
+    )
     return sheet_view(name, parts, command=reset_command("group", name, request.query))
 
 
@@ -264,12 +266,16 @@ def _plan_row(row: ResetRow) -> tuple[Cell, ...]:
     )
 
 
-def _deletions(name: str, topics: list[str]) -> list[SheetPart]:
+def deletions(
+    name: str, topics: list[str], *, of_offsets: str, of_group: str, noun: str
+) -> list[SheetPart]:
+    """Return the forms that delete offsets of a topic, and the whole group, by the actions of these
+    names."""
     values = {"group": name}
     offsets = FormPart(
         title="Delete offsets of a topic",
         button="Delete the offsets",
-        action="group-offset-delete",
+        action=of_offsets,
         values=values,
         fields=(
             FormField(
@@ -281,9 +287,9 @@ def _deletions(name: str, topics: list[str]) -> list[SheetPart]:
         ),
     )
     whole = FormPart(
-        title="Delete the group",
-        button="Delete the group and all its offsets",
-        action="group-delete",
+        title=f"Delete the {noun}",
+        button=f"Delete the {noun} and all its offsets",
+        action=of_group,
         values=values,
     )
     return [*([offsets] if topics else []), whole]

@@ -39,6 +39,7 @@ from ottla.console.views.groups.group_parts import (
     topic_address,
 )
 from ottla.console.views.groups.group_reset import (
+    deletions,
     parse_plan,
     plan_parts,
     planned,
@@ -186,7 +187,7 @@ async def reset_page(request: PageRequest) -> PageView:
     """Return the view of a reset of start offsets: the form, and the preview."""
     name = request.path["group"]
     offsets = await attempt("offsets", request.admin.share_group_offsets(name), reads(name))
-    parts: list[SheetPart] = [_links(name, "Reset")]
+    parts: list[SheetPart] = [_links(name, "Reset or delete")]
     if isinstance(offsets, Absence):
         return sheet_view(name, [*parts, offsets.part(request.user)])
     before = {at: one.start_offset for at, one in offsets.items() if one.start_offset is not None}
@@ -198,7 +199,31 @@ async def reset_page(request: PageRequest) -> PageView:
             parts += plan_parts(rows, "reset-queue", {"group": name}, "Set these start offsets")
         except (ConfigError, RefusedError) as error:
             parts.append(NotePart(text=str(error), tone="bad"))
+    parts += deletions(
+        name, topics, of_offsets="queue-offset-delete", of_group="queue-delete", noun="share group"
+    )
     return sheet_view(name, parts, command=reset_command("share", name, request.query))
+
+
+async def delete_offsets(request: PageRequest) -> PageView:
+    """Delete the start offsets of a share group in one topic."""
+    name, topic = request.path["group"], request.form.get("topic", "")
+    for code_ in (await request.admin.delete_share_group_offsets(name, [topic])).values():
+        if code_ is not ErrorCode.NONE:
+            raise RefusedError(code_, f"topic {topic!r}: {row_of(code_).meaning}")
+    return PageView(
+        context={},
+        location=queue_address(name),
+        notice=f"The start offsets in topic {topic} were deleted.",
+    )
+
+
+async def delete(request: PageRequest) -> PageView:
+    """Delete a share group without members, with its offsets."""
+    name = request.path["group"]
+    await request.admin.describe_share_group(name)
+    await request.admin.delete_group(name)
+    return PageView(context={}, location="/queues", notice=f"Share group {name} was deleted.")
 
 
 async def reset(request: PageRequest) -> PageView:
@@ -225,7 +250,7 @@ def _links(group: str, current: str) -> LinksPart:
     return LinksPart(
         links=(
             ("Records", queue_address(group)),
-            ("Reset", f"{queue_address(group)}/reset"),
+            ("Reset or delete", f"{queue_address(group)}/reset"),
             ("Why is it not delivered?", address("/explain/delivery", {}, values)),
         ),
         current=current,
@@ -403,6 +428,7 @@ PAGES = (
         path="/queues/{group}",
         title="Share group",
         command="ottla share describe {group}",
+        covers=("ottla share offsets",),
         view=queue,
     ),
     Page(
@@ -424,6 +450,20 @@ PAGES = (
                 path="/queues/{group}/reset",
                 command="ottla share reset {group} --to-earliest",
                 run=reset,
+            ),
+            Action(
+                name="queue-offset-delete",
+                path="/queues/{group}/offsets/delete",
+                command="ottla share offset-delete {group} --topic {topic}",
+                run=delete_offsets,
+                confirms="group",
+            ),
+            Action(
+                name="queue-delete",
+                path="/queues/{group}/delete",
+                command="ottla share delete {group}",
+                run=delete,
+                confirms="group",
             ),
         ),
     ),

@@ -1,0 +1,149 @@
+"""Delegation tokens: who owns them and when they expire. Their passwords are never shown."""
+
+from ottla.client.admin_parts.admin_tokens import TokenDescription
+from ottla.console.absences import Absence, NeededRight, attempt
+from ottla.console.listing import listing
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
+from ottla.console.sheets import (
+    Cell,
+    Column,
+    FormField,
+    FormPart,
+    SheetPart,
+    badge,
+    code,
+    listed,
+    sheet_view,
+    text,
+    when,
+)
+from ottla.console.views.security import security_links, user_address
+from ottla.model.errors import ErrorCode, RefusedError
+
+READS = NeededRight(operation="describe-tokens", resource="user")
+
+
+async def tokens(request: PageRequest) -> PageView:
+    """Return the view of the tokens that the signed-in user may see."""
+    found = await attempt("tokens", request.admin.describe_tokens(), READS)
+    parts: list[SheetPart] = [security_links("Tokens")]
+    if isinstance(found, Absence):
+        return sheet_view("Tokens", [*parts, found.part(request.user)])
+    page = listing(
+        found,
+        request.query,
+        text_of=lambda one: f"{one.token_id} {one.owner} {' '.join(one.renewers)}",
+        sorts={
+            "expires": lambda one: one.expires_ms,
+            "owner": lambda one: (one.owner, one.token_id),
+        },
+    )
+    parts.append(
+        listed(
+            "Delegation tokens",
+            page,
+            (
+                Column(title="Token"),
+                Column(title="Owner", key="owner"),
+                Column(title="Renewers"),
+                Column(title="Created"),
+                Column(title="Expires", key="expires"),
+                Column(title="Latest possible expiry"),
+                Column(title="State"),
+            ),
+            (_row(one, request.now_ms) for one in page.rows),
+            empty="There is no delegation token that you may see.",
+            empty_command="ottla token create",
+            search_label="Search tokens",
+        )
+    )
+    if found:
+        names = tuple((one.token_id, f"{one.token_id} of {one.owner}") for one in page.rows)
+        parts += [
+            _form("token-renew", "Renew a token", "Renew", names, {}),
+            _form("token-end", "End a token", "End the token now", names, {"change": "end"}),
+        ]
+    return sheet_view(
+        "Tokens", parts, lead="Worker processes of a user log in with delegation tokens."
+    )
+
+
+async def renew(request: PageRequest) -> PageView:
+    """Renew a token for the period in the cluster's settings."""
+    one = await _token_of(request)
+    await request.admin.renew_token(one.hmac)
+    return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} was renewed.")
+
+
+async def end(request: PageRequest) -> PageView:
+    """Make a token expire at once."""
+    one = await _token_of(request)
+    await request.admin.end_token(one.hmac)
+    return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} has ended.")
+
+
+async def _token_of(request: PageRequest) -> TokenDescription:
+    name = request.form.get("token", "")
+    for one in await request.admin.describe_tokens():
+        if one.token_id == name:
+            return one
+    raise RefusedError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, f"there is no token {name!r}")
+
+
+def _row(one: TokenDescription, now_ms: int) -> tuple[Cell, ...]:
+    is_over = one.expires_ms <= now_ms
+    return (
+        code(one.token_id),
+        code(one.owner, user_address(one.owner)),
+        text(", ".join(one.renewers)),
+        when(one.issued_ms),
+        when(one.expires_ms),
+        when(one.max_ms),
+        badge("expired", "bad") if is_over else badge("valid", "good"),
+    )
+
+
+def _form(
+    action: str,
+    title: str,
+    button: str,
+    names: tuple[tuple[str, str], ...],
+    values: dict[str, str],
+) -> FormPart:
+    return FormPart(
+        title=title,
+        button=button,
+        action=action,
+        values=values,
+        fields=(FormField(name="token", label="Token", type="select", options=names),),
+    )
+
+
+PAGES = (
+    Page(
+        name="tokens",
+        path="/tokens",
+        title="Tokens",
+        command="ottla token list",
+        view=tokens,
+        section="Security",
+        key="d",
+        actions=(
+            Action(
+                name="token-renew",
+                path="/tokens/renew",
+                command="ottla token renew {token}",
+                run=renew,
+                role=UserRole.ADMIN,
+            ),
+            Action(
+                name="token-end",
+                path="/tokens/{change}",
+                command="ottla token end {token}",
+                run=end,
+                role=UserRole.ADMIN,
+                confirms="change",
+            ),
+        ),
+    ),
+)
