@@ -52,8 +52,8 @@ may have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
-"""Resource name, as in Kafka, for the first step of finding out whether a principal may perform an
-operation on any resource: a check of a resource with this name."""
+"""Name of a resource that need not exist, as in Kafka. A principal that may perform an operation on
+it may perform the operation on some resource of the type."""
 
 
 class AuthorizationDecision(NamedTuple):

@@ -1,8 +1,9 @@
-"""DescribeShareRecords (Ottla's own, key 20010): the unsettled records of one share partition, with
-the member that has acquired them, the end of its lock and the number of deliveries.
+"""DescribeShareRecords (Ottla's own, key 20010): the unsettled records of one share partition, each
+with the member that has acquired it, the end of the acquisition lock and the number of
+deliveries.
 
-Pure. The leader of the partition answers, from memory. A response has a bounded number of ranges of
-records; `next_offset` is the start offset of the next request.
+Pure. The leader of the partition answers from memory. A response has a limited number of ranges of
+records. `next_offset` in it is the start offset of the next request.
 """
 
 from itertools import islice
@@ -21,14 +22,15 @@ from ottla.wire.messages.describe_share_records_response import (
 )
 
 END = -1
-"""`next_offset` of a response after which no records are left, and the end of a lock of records
-that no member has acquired."""
+"""Value of `next_offset` in a response after which no records are left. It is also the end of the
+lock of records that no member has acquired."""
 RANGE_COUNT_MAX = 1_000
-"""Maximum number of ranges in a response, of 60 to 100 bytes each. Larger blocks the event loop
-longer; smaller needs more requests for a partition with many ranges."""
+"""Maximum number of ranges in a response, of 60 to 100 bytes each. A larger value blocks the event
+loop longer. A smaller value needs more requests for a partition with many ranges."""
 SPANS_MAX = 10_000
-"""Maximum number of spans of the window that one request looks at. Larger blocks the event loop
-longer (2 ms for this number); smaller needs more requests for a window with many settled spans."""
+"""Maximum number of spans of the delivery window that one request examines. A larger value blocks
+the event loop longer (2 ms for this number). A smaller value needs more requests for a window
+with many settled spans."""
 
 
 class DescribeShareRecordsApi:
@@ -40,8 +42,8 @@ class DescribeShareRecordsApi:
     def handle(
         self, context: RequestContext, request: DescribeShareRecordsRequest
     ) -> DescribeShareRecordsResponse:
-        """Answer with ranges of unsettled records from the requested offset on. There are none if
-        no member of the group fetches the partition."""
+        """Answer with ranges of unsettled records from the requested offset on. The response is
+        empty if no member of the group fetches the partition."""
         code = self._delivery.refusal(request.group_id, "any")
         if code is ErrorCode.NONE and (request.start_offset < 0 or request.range_count_max < 1):
             code = ErrorCode.INVALID_REQUEST

@@ -1,7 +1,7 @@
-"""`ottla console`: web pages of a cluster.
+"""`ottla console`: serves web pages about a cluster.
 
-`ottla up` starts this command with an open socket and a key in the environment. The console then
-also ends with its standard input, which ends with `ottla up`.
+`ottla up` starts this command with an open socket, and with a key in the environment. The console
+then ends when its standard input ends, which it does at the end of `ottla up`.
 """
 
 import argparse
@@ -106,8 +106,8 @@ async def _end_with_input(scope: "trio.CancelScope") -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> "ServerSettings":
-    """Return the settings of the server. Raises ConfigError if they are not safe, or if a file
-    cannot be read."""
+    """Return the settings of the console's web server. Raises ConfigError if they are not safe, or
+    if a file cannot be read."""
     from ottla.console.access.proxy_gate import parse_networks
     from ottla.console.access.roles import RoleTable, parse_role, parse_roles
     from ottla.console.page_types import ConsoleConfig

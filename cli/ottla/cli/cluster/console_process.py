@@ -1,8 +1,8 @@
 """The console of a local cluster: a process that `ottla up` starts beside the nodes.
 
 `ottla up` opens the console's socket and makes its key, so that it knows the address before the
-console has started. A browser that connects earlier waits. The console ends with its standard
-input: also if `ottla up` is killed.
+console has started. A browser that connects earlier waits. The console ends when its standard input
+ends, even if `ottla up` is killed.
 """
 
 import os
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import subprocess
 
 SWITCH_VARIABLE = "OTTLA_CONSOLE"
-"""Environment variable; with the value `off`, `ottla up` starts no console."""
+"""Name of an environment variable. If its value is `off`, `ottla up` starts no console."""
 NEEDED = ("hypercorn", "jinja2", "starlette")
 STOP_TIMEOUT_S = 2.0
 KEY_BYTES = 32
 
 
 class LocalConsole:
-    """The console of a local cluster, whose socket is open from the beginning."""
+    """The console of a local cluster. Its socket is open before its process is started."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self._directory = plan.directory
@@ -42,7 +42,7 @@ class LocalConsole:
 
     @property
     def address(self) -> str:
-        """Address to open in a browser. It has a key if the cluster has logins."""
+        """Address to open in a browser. It contains a key if clients of the cluster must log in."""
         port = self._socket.getsockname()[1]
         end = f"login?key={self._key}" if self._key else ""
         return f"http://{LISTEN_DEFAULT}:{port}/{end}"
@@ -69,7 +69,7 @@ class LocalConsole:
         self._socket.close()
 
     def stop(self) -> None:
-        """Stop the console. It is killed if it does not end in time."""
+        """Stop the console's process, and kill it if it does not end in time."""
         self._socket.close()
         if self._process is None:
             return
@@ -86,20 +86,22 @@ class LocalConsole:
 
 
 def local_console(plan: ClusterPlan, *, is_wanted: bool) -> LocalConsole | None:
-    """Return the console of a cluster, not yet started. None if it is not wanted, or if the extra
-    is not installed."""
+    """Return the console of a cluster, which is not started yet. Returns None if the user does not
+    want it, or if its packages are not installed."""
     if not is_wanted or is_off() or missing_extra():
         return None
     return LocalConsole(plan)
 
 
 def is_off() -> bool:
-    """Return whether the environment switches off the console of `ottla up`."""
+    """Return whether the environment variable OTTLA_CONSOLE switches the console of `ottla up`
+    off."""
     return os.environ.get(SWITCH_VARIABLE, "").lower() == "off"
 
 
 def missing_extra() -> str:
-    """Return the command that installs the console's packages. Empty if they are installed."""
+    """Return the command that installs the console's packages, or an empty text if they are
+    installed."""
     return "" if all(map(find_spec, NEEDED)) else install_hint("console")
 
 

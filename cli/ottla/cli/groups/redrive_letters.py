@@ -1,7 +1,7 @@
-"""Dead letters of a share group, as `ottla share redrive` reads them: origin, cause, and the reason
-why a letter is left where it is.
+"""Dead letters of a share group, as `ottla share redrive` reads them: their origin, their cause,
+and the reason why a letter is not moved.
 
-Pure. A dead letter topic is writable by others, so that its headers are checked before use.
+Pure. Other clients may write to a dead letter topic, so headers are checked before they are used.
 """
 
 import re
@@ -59,12 +59,12 @@ class Letter(NamedTuple):
 
     group_id: str
     at: TopicPartition
-    """Partition of the record."""
+    """Topic and partition of the record that became the dead letter."""
     offset: int
-    """Offset of the record."""
+    """Offset of the record that became the dead letter."""
     cause: LetterCause
     redrive_count: int
-    """Number of times that the record was moved back before."""
+    """Number of times that the record was moved back to its partition before."""
 
 
 def letter_in(record: ConsumerRecord) -> Letter | None:
@@ -99,23 +99,25 @@ def _number(text: bytes, largest: int) -> int | None:
 
 
 class LetterFilter(NamedTuple):
-    """Dead letters to move: those of one group, from a dead letter topic, that pass all filters."""
+    """Filter of the dead letters to move: the letters of one group that meet all conditions."""
 
     group_id: str
     letter_topic: str
     cause: LetterCause | None = None
     places: Mapping[str, frozenset[int] | None] | None = None
-    """Partitions of each source topic, or None for all of them. None if any topic passes."""
+    """Partitions of each source topic whose letters are moved. A value of None means all partitions
+    of the topic. If the whole field is None, letters of every topic are moved."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """Timestamps of the letters: at or after `since_ms`, and before `until_ms`. A copied letter has
-    the timestamp of its record."""
+    """End of the range of timestamps, exclusive, in milliseconds; `since_ms` is its start. The
+    timestamp of a letter with a copy is that of its record."""
     redrives_max: int = 3
-    """Maximum number of times that a record is moved. Otherwise a record that always fails would be
-    moved and rejected without an end."""
+    """Maximum number of times that one record is moved. Without the limit, a record that always
+    fails would be moved and rejected endlessly."""
 
     def verdict(self, record: ConsumerRecord) -> Letter | LeftReason:
-        """Return the dead letter that a record is, if it is to be moved, or the reason why not."""
+        """Return the dead letter in a record if it is to be moved, otherwise the reason why it is
+        not moved."""
         letter = letter_in(record)
         if letter is None:
             return LeftReason.NO_LETTER
@@ -145,8 +147,8 @@ class LetterFilter(NamedTuple):
 
 
 def has_copy(record: ConsumerRecord) -> bool:
-    """Return whether a dead letter has the key or value of its record. Without both, the record is
-    read from its topic."""
+    """Return whether a dead letter contains the key or value of its record. If it contains neither,
+    the record must be read from its topic."""
     return record.key is not None or record.value is not None
 
 

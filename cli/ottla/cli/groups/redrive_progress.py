@@ -1,8 +1,8 @@
-"""Progress of `ottla share redrive` in one partition of a dead letter topic: the offsets that need
-no further look, because their letters were moved or are of other groups.
+"""Progress of `ottla share redrive` in one partition of a dead letter topic: the offsets that later
+runs skip, because their letters were moved or belong to other groups.
 
-Pure. A transaction moves records and stores this progress together. Offsets of committed groups
-would not do: filters leave letters behind that are moved later, and such offsets expire.
+Pure. One transaction moves records and stores this progress. Committed offsets of a consumer group
+would not suffice: filters leave letters behind that are moved later, and committed offsets expire.
 """
 
 import json
@@ -14,12 +14,12 @@ from ottla.model.errors import CorruptDataError
 
 RANGES_MAX = 20_000
 """Maximum number of stored ranges, of up to 40 bytes each, so that the record stays below 1 MB
-(`max.message.bytes`). More are needed if filters leave that many letters between moved ones."""
+(`max.message.bytes`). More would be needed if filters left that many letters between moved ones."""
 KEY_VERSION = 1
 
 
 class DoneOffsets:
-    """Set of offsets as sorted, separate ranges."""
+    """Set of offsets, stored as sorted ranges that do not touch."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         """Create the set from ranges of offsets. Each range is a first offset and an end offset,
@@ -38,11 +38,12 @@ class DoneOffsets:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """Ranges of first and exclusive end offsets, sorted, none of which touch."""
+        """Sorted ranges of the set that do not touch, each as a first offset and an end offset,
+        which is exclusive."""
         return list(zip(self._begins, self._ends, strict=True))
 
     def add(self, begin: int, end: int) -> None:
-        """Add the offsets from `begin` to `end`, exclusive."""
+        """Add the offsets from `begin` to `end`, which is exclusive."""
         if begin >= end:
             return
         first = bisect_left(self._ends, begin)
@@ -71,18 +72,19 @@ class DoneOffsets:
 
 
 def progress_key(group_id: str, topic: str, topic_id: UUID, partition: int) -> bytes:
-    """Return the key of a progress record. A recreated dead letter topic has another id, and begins
-    without progress."""
+    """Return the key of the record that stores the progress in one partition. A dead letter topic
+    that is created again has another id, and therefore no stored progress."""
     return json.dumps([KEY_VERSION, group_id, topic, str(topic_id), partition]).encode()
 
 
 def stored(done: DoneOffsets) -> bytes:
-    """Return the value of a progress record."""
+    """Return the value of the record that stores the given progress."""
     return json.dumps({"done": done.ranges}, separators=(",", ":")).encode()
 
 
 def restored(value: bytes | None) -> DoneOffsets:
-    """Return the progress in the value of a record. Raises CorruptDataError if it is none."""
+    """Return the progress in the value of a record. Raises CorruptDataError if the value contains
+    no progress."""
     try:
         ranges = [(int(begin), int(end)) for begin, end in json.loads(value or b"")["done"]]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -1,5 +1,5 @@
-"""Readers of `ottla share redrive`: the records of a partition up to an offset, and single records
-that dead letters name."""
+"""Readers for `ottla share redrive`: of the records of a partition up to an offset, and of single
+records that dead letters name."""
 
 import trio
 
@@ -14,15 +14,16 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 OPEN_TRANSACTIONS_S = 90.0
-"""Maximum time in seconds to wait until no transaction is open in a partition. It is longer than
-the timeout of a transaction, after which the cluster ends it."""
+"""Maximum seconds to wait until no transaction is open in a partition. It is longer than the
+timeout of a transaction, after which the cluster ends the transaction."""
 LOOK_AGAIN_S = 0.1
 FAILURES_MAX = 100
 """Number of consecutive fetches without a record after which reading fails."""
 
 
 class PartitionReader:
-    """Reader of the records of a partition from one offset to another, which is exclusive."""
+    """Reader of the records of a partition from a start offset to an end offset, which is
+    exclusive."""
 
     def __init__(
         self, admin: Admin, at: TopicPartition, begin: int, end: int, isolation_level: str
@@ -34,7 +35,7 @@ class PartitionReader:
         self._decoder = RecordDecoder()
 
     async def read(self) -> list[ConsumerRecord]:
-        """Return the next records, at least one, or none at the end offset. Raises RefusedError if
+        """Return the next records: at least one, or none at the end offset. Raises RefusedError if
         the records were deleted or cannot be read."""
         position, failures = self._position, 0
         while position.offset < self._end:
@@ -60,8 +61,8 @@ class PartitionReader:
 
 
 class SourceRecords:
-    """Records that dead letters without a copy name, read from their topics. The last fetch is
-    kept, since letters are in the order of their records."""
+    """Reader of the records that dead letters without a copy name, from their own topics. The
+    result of the last fetch is kept, since letters are in the order of their records."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -71,7 +72,7 @@ class SourceRecords:
         """Records of the last fetch, which was of the partition `_at`."""
 
     async def get(self, at: TopicPartition, offset: int) -> ConsumerRecord | None:
-        """Return a record, or None if it is no longer in its partition."""
+        """Return the record at an offset, or None if it is no longer in its partition."""
         if at not in self._ends:
             self._ends[at] = await end_offset(self._admin, at, UNCOMMITTED)
         if offset >= self._ends[at]:
@@ -99,14 +100,14 @@ async def begin_offset(admin: Admin, at: TopicPartition) -> int:
 
 
 async def end_offset(admin: Admin, at: TopicPartition, isolation_level: str) -> int:
-    """Return the end offset of a partition for readers of an isolation level."""
+    """Return the end offset of a partition, as readers with the given isolation level see it."""
     found = await admin.list_offsets({at: LATEST}, isolation_level=isolation_level)
     return int(found[at].offset)
 
 
 async def stable_end_offset(admin: Admin, at: TopicPartition) -> int:
-    """Return the end offset of a partition once no transaction is open in it. Raises RefusedError
-    after `OPEN_TRANSACTIONS_S`."""
+    """Return the end offset of a partition as soon as no transaction is open in it. Raises
+    RefusedError if that takes longer than `OPEN_TRANSACTIONS_S`."""
     present = await end_offset(admin, at, UNCOMMITTED)
     with trio.move_on_after(OPEN_TRANSACTIONS_S):
         while True:

@@ -2,9 +2,9 @@
 records.
 
 Each transaction writes up to `LETTERS_MAX` records and the progress of the command. A command that
-is killed leaves an open transaction, which the next run ends: its records are not committed, and
-are moved again. The transactional id is derived from the group and the dead letter topic, so that a
-second command fences the first one.
+is killed leaves an open transaction, which the next run aborts. The records of that transaction are
+not committed, and are moved again. The transactional id is derived from the group and the dead
+letter topic, so that a second command fences the first one.
 """
 
 import argparse
@@ -54,30 +54,31 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 LETTERS_MAX = 500
-"""Maximum number of letters in a transaction. Larger repeats more work after a kill; smaller is
-slower, since each transaction takes several round trips."""
+"""Maximum number of dead letters that one transaction moves. A larger value repeats more work after
+a kill. A smaller value is slower, since each transaction takes several round trips."""
 LETTER_BYTES_MAX = 4 << 20
-"""Size of the keys and values after which a transaction is committed."""
+"""Total size in bytes of keys and values after which a transaction is committed."""
 ORIGINS_KEPT = 100_000
-"""Number of moved records whose origin is remembered, to find second letters for one record."""
+"""Maximum number of moved records whose origin is remembered, so that a second dead letter for the
+same record is found."""
 REQUEST_BYTES_MAX = 100 << 20
 COLUMNS = ("TOPIC", "PARTITION", "RECORDS", "REJECTED", "EXHAUSTED")
 
 
 class Letters(NamedTuple):
-    """Dead letter topic, and the letters in it that a command moves."""
+    """A dead letter topic, and the letters in it that a command moves."""
 
     filter: LetterFilter
     ends: dict[TopicPartition, tuple[int, int]]
     """First offset and end offset of each partition when the command started."""
     keys: dict[TopicPartition, bytes]
-    """Key of the progress record of each partition."""
+    """Key of the record that stores the progress in each partition."""
     limit: int | None
 
 
 class Tally:
-    """Number of letters moved, by the partition of their record and their cause, and number of the
-    others, by the reason why they were left."""
+    """Numbers of dead letters: of moved ones, by the partition of their record and their cause, and
+    of all others, by the reason why they were not moved."""
 
     def __init__(self) -> None:
         self.moved: Counter[tuple[TopicPartition, LetterCause]] = Counter()
@@ -85,7 +86,7 @@ class Tally:
 
     @property
     def moved_count(self) -> int:
-        """Number of letters moved."""
+        """Number of dead letters that were moved."""
         return self.moved.total()
 
     def rows(self) -> list[tuple[str, int, int, int, int]]:
@@ -103,7 +104,7 @@ class Tally:
 
 
 async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the dead letters of a share group that can be moved, and move them once confirmed.
+    """Show the dead letters of a share group that can be moved, and move them if the user confirms.
     Returns the exit code."""
     letters = await _letters(admin, arguments)
     group, topic = letters.filter.group_id, letters.filter.letter_topic
@@ -218,7 +219,8 @@ class Redrive:
     def __init__(
         self, admin: Admin, letters: Letters, producer: Producer | None, progress_topic: str
     ) -> None:
-        """Without a `producer`, letters are counted and nothing is written."""
+        """Create the pass. If `producer` is None, letters are only counted, and nothing is
+        written."""
         self.tally = Tally()
         self._admin = admin
         self._letters = letters
@@ -231,8 +233,8 @@ class Redrive:
         self._total = sum(end - begin for begin, end in letters.ends.values())
 
     async def run(self) -> Tally:
-        """Look at all letters from the start of the dead letter topic to the end that it had when
-        the command started. Returns the numbers of letters moved and left."""
+        """Examine all letters from the start of the dead letter topic to the end that it had when
+        the command started. Returns the numbers of moved letters and of others."""
         progress = await self._progress()
         for at, (begin, end) in self._letters.ends.items():
             done = progress.get(at, DoneOffsets())
@@ -399,7 +401,7 @@ class Redrive:
 
 
 class MovedRecord(NamedTuple):
-    """Record to write back to its partition."""
+    """Record to write back to the partition that it came from."""
 
     letter: Letter
     letter_offset: int
@@ -409,7 +411,7 @@ class MovedRecord(NamedTuple):
 
 
 class Lot:
-    """Records of one transaction, and the progress after it."""
+    """Records of one transaction, and the progress that is stored with them."""
 
     def __init__(self, done: DoneOffsets) -> None:
         self.done = done.copy()
@@ -418,7 +420,7 @@ class Lot:
 
     @property
     def is_full(self) -> bool:
-        """True if the transaction should be committed."""
+        """True if the transaction has enough records, so that it should be committed."""
         return len(self.records) >= LETTERS_MAX or self._size_bytes >= LETTER_BYTES_MAX
 
     def add(self, moved: MovedRecord, offset: int) -> None:

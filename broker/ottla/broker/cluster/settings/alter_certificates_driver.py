@@ -1,9 +1,9 @@
-"""Tests of new listener certificates before AlterConfigs and IncrementalAlterConfigs requests that
-set them are accepted.
+"""Tests new certificates of listeners, before AlterConfigs and IncrementalAlterConfigs requests
+that set them are accepted.
 
 Only the broker that owns the certificates can test them, so only that broker accepts such a change.
 A refused change never becomes a metadata record. An accepted change is already in use when the
-client receives the response: the response waits until this broker has published the new metadata
+client receives the response. The response waits until this broker has published the new metadata
 image, and publishing includes loading the certificates. Requests above a size limit are refused,
 because checking them would take too long.
 """
