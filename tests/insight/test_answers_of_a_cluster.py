@@ -14,6 +14,7 @@ from ottla.insight.explanation import Conclusion
 from ottla.model.ids import TopicPartition
 from ottla.model.quotas.quota_limits import QuotaEntity
 from tests.cli.transactions.test_txn import write_unknown_to_the_coordinator
+from tests.insight.interfaces import by_page, check_interfaces
 
 TIMEOUT_S = 120
 ORDERS = TopicPartition("orders", 0)
@@ -66,6 +67,9 @@ async def test_each_answer_names_the_causes_in_a_cluster() -> None:
                 await (await producer.send("orders", b"v"))
                 found = {one.name: await kinds_of(admin, one.name) for one in ANSWERS}
             assert found == KINDS
+            page = await by_page(admin, ["top", "--by", "requests"])
+            assert "Cpu percent Requests per second" in page, page
+            assert "cause" not in page
 
 
 async def test_a_missing_group_is_unknown_with_the_reason() -> None:
@@ -93,5 +97,6 @@ async def test_a_hanging_transaction_has_a_cause_of_its_own() -> None:
             (found,) = (await answer(admin, "transaction", {"topic": "t"})).causes
             assert found.kind == "hanging-transaction"
             assert found.fix == "ottla txn abort t:0 --start-offset 2"
+            await check_interfaces(admin, ["transaction", "t"], found.kind, found.fix)
             (lag,) = (await answer(admin, "lag", {"group": "audit"})).causes
             assert lag == replace(found, evidence=lag.evidence)

@@ -10,6 +10,7 @@ import trustme
 from ottla.client import ClientSecurity
 from ottla.client.admin import open_admin
 from ottla.insight.answers_driver import answer
+from tests.insight.interfaces import check_interfaces
 
 TIMEOUT_S = 60
 
@@ -43,6 +44,8 @@ async def test_the_cause_is_the_certificate_with_the_command_that_renews_it(
             _, port = listener.socket.getsockname()
             async with open_admin(f"127.0.0.1:{port}", security=security, timeout_s=5) as admin:
                 found = await answer(admin, "unavailable", {})
+                fix = found.causes[0].fix
+                await check_interfaces(admin, ["unavailable"], "certificate", fix)
             nursery.cancel_scope.cancel()
     (cause,) = found.causes
     assert cause.kind == "certificate"

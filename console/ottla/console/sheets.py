@@ -150,6 +150,8 @@ class ExplanationPart:
     kind: str = "explanation"
     title: str = ""
     found: Explanation
+    finding: str = "cause"
+    """Noun for a cause. Empty if the explanation only shows tables."""
 
 
 @frozen(kw_only=True)

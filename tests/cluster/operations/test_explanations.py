@@ -1,11 +1,12 @@
 """`ottla explain` on real clusters: causes are made one after the other, and each is named with the
-command that removes it."""
+command that removes it. The MCP tool and the console's page name the same command."""
 
 import json
 import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,14 +18,16 @@ from ottla.client import ShareConsumerConfig, open_share_consumer
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.insight.answers_driver import answer
-from ottla.insight.explanation import Explanation
 from ottla.model.ids import TopicPartition
+from tests.cluster.faults.test_full_disks import fill
+from tests.insight.interfaces import check_interfaces
 
 pytestmark = pytest.mark.cluster
 
 Processes = Any  # the class of the fixtures, in conftest.py
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PATIENCE_S = 120.0
+DISK_BYTES = 32 * 1024 * 1024
 CAUSED, CLEAR = 2, 0
 
 
@@ -52,9 +55,21 @@ def explained(cluster: Processes, *words: str, code: int | None = CAUSED) -> dic
 
 
 def first(cluster: Processes, *words: str) -> dict[str, Any]:
-    """Return the first cause of an explanation."""
+    """Return the first cause of an explanation, which the other interfaces name, too."""
     cause: dict[str, Any] = explained(cluster, *words)["causes"][0]
+    check_others(cluster, cause, *words)
     return cause
+
+
+def check_others(cluster: Processes, cause: dict[str, Any], *words: str) -> None:
+    """Check that the MCP tool and the console's page name a cause of the same kind and its command,
+    too."""
+
+    async def ask() -> None:
+        async with open_admin(cluster.bootstrap) as admin:
+            await check_interfaces(admin, words, cause["kind"], cause["fix"])
+
+    trio.run(ask)
 
 
 def fix(cluster: Processes, cause: dict[str, Any], *more: str) -> None:
@@ -72,6 +87,7 @@ def kind_within_patience(cluster: Processes, kind: str, *words: str) -> dict[str
         return next((one for one in causes if one["kind"] == kind), None)
 
     found: dict[str, Any] = cluster.wait_for(look, f"cause {kind}", PATIENCE_S)
+    check_others(cluster, found, *words)
     return found
 
 
@@ -277,6 +293,21 @@ def test_no_leader_and_below_min_isr(cluster: Processes) -> None:
         assert explained(cluster, "unavailable", "--topic", topic, code=CLEAR)["causes"] == []
 
 
+def test_lag_by_a_full_disk(fresh: Processes, make_small_disk: Callable[[int], Path]) -> None:
+    volume = make_small_disk(DISK_BYTES)
+    fresh.start("controller")
+    fresh.start("broker", log_dirs=str(volume / "logs"), ottla_disk_check_interval_ms="200")
+    fresh.ottla("topic", "create", "orders", "-r", "1")
+    produce(fresh, "orders", 20)
+    fresh.ottla("group", "reset", "billing", "--topic", "orders", "--to-offset", "5", "--yes")
+    filler = fill(volume, leave_bytes=0)
+    for words in (["disk"], ["unavailable", "--topic", "orders"], ["lag", "billing"]):
+        cause = kind_within_patience(fresh, "disk-full", *words)
+        assert str(volume) in cause["summary"]
+        assert shlex.split(cause["fix"])[1:3] == ["topic", "trim"]
+    filler.unlink()
+
+
 async def test_a_share_lock_that_is_held() -> None:
     at = TopicPartition("jobs", 0)
     with trio.fail_after(PATIENCE_S):
@@ -289,8 +320,9 @@ async def test_a_share_lock_that_is_held() -> None:
             async with open_share_consumer(own.bootstrap, config) as worker:
                 worker.subscribe(["jobs"])
                 await worker.poll()
-                found: Explanation = await answer(admin, "delivery", {"group": "workers"})
-    assert [one.kind for one in found.causes] == ["records-acquired"]
+                (cause,) = (await answer(admin, "delivery", {"group": "workers"})).causes
+                await check_interfaces(admin, ["delivery", "workers"], cause.kind, cause.fix)
+    assert cause.kind == "records-acquired"
 
 
 def send(producer: Producer, topic: str) -> None:

@@ -62,7 +62,7 @@ async def explain(asked: Answer, request: PageRequest) -> PageView:
         except ConfigError as error:
             parts.append(NotePart(text=str(error), tone="bad"))
         else:
-            parts.append(ExplanationPart(found=found))
+            parts.append(ExplanationPart(found=found, finding=asked.finding))
     elif any(values.values()):
         missing = [one.meaning for one in asked.parameters if one.is_required]
         parts.append(NotePart(text=f"Give the {' and the '.join(missing)}.", tone="warning"))
