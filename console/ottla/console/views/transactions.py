@@ -14,7 +14,7 @@ from ottla.client.admin_parts.admin_transactions import (
 from ottla.console.absences import Absence, NeededRight, attempt
 from ottla.console.links import address
 from ottla.console.listing import listing
-from ottla.console.page_types import Action, Page, PageRequest, PageView
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
     Column,
@@ -399,6 +399,7 @@ PAGES = (
                 path="/transactions-of/{topic}/{partition}/{start}/abort",
                 command="ottla txn abort {partition} --start-offset {offset}",
                 run=abort,
+                role=UserRole.ADMIN,
                 confirms="topic",
             ),
         ),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ottla.client.admin import Admin
 from ottla.console.absences import Absence, attempt
-from ottla.console.page_types import Action, Page, PageRequest, PageView
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
     Column,
@@ -314,6 +314,7 @@ PAGES = (
                 path="/groups/{group}/offsets/delete",
                 command="ottla group offset-delete {group} --topic {topic}",
                 run=delete_offsets,
+                role=UserRole.ADMIN,
                 confirms="group",
             ),
             Action(
@@ -321,6 +322,7 @@ PAGES = (
                 path="/groups/{group}/delete",
                 command="ottla group delete {group}",
                 run=delete,
+                role=UserRole.ADMIN,
                 confirms="group",
             ),
         ),

@@ -13,7 +13,7 @@ from ottla.client.admin_parts.admin_share_groups import (
 from ottla.console.absences import Absence, NeededRight, attempt, attempt_own
 from ottla.console.links import address
 from ottla.console.listing import listing
-from ottla.console.page_types import Action, Page, PageRequest, PageView
+from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
     Column,
@@ -456,6 +456,7 @@ PAGES = (
                 path="/queues/{group}/offsets/delete",
                 command="ottla share offset-delete {group} --topic {topic}",
                 run=delete_offsets,
+                role=UserRole.ADMIN,
                 confirms="group",
             ),
             Action(
@@ -463,6 +464,7 @@ PAGES = (
                 path="/queues/{group}/delete",
                 command="ottla share delete {group}",
                 run=delete,
+                role=UserRole.ADMIN,
                 confirms="group",
             ),
         ),
