@@ -368,7 +368,7 @@ async def test_topics_of_an_old_broker_are_described_without_eligible_leaders() 
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "no such request")
 
         async def version_of(self, api_key: int) -> int:
-            return 0
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "no such request")
 
         async def metadata(self, names: Any = None) -> MetadataResponse:
             partition = MetadataResponsePartition(partition_index=0, leader_id=-1)

@@ -1,5 +1,6 @@
 """Conversion of the cluster's answers into the facts that are judged and printed."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import trio
@@ -7,13 +8,17 @@ import trio
 from ottla.client import open_admin
 from ottla.client.admin_parts.admin_cluster import QuorumReplica
 from ottla.client.testing import open_test_cluster
+from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.survey_driver import (
     SurveyedBroker,
     SurveyedPartition,
     _replica,
     brokers_of,
     counts_of,
+    survey,
 )
+from ottla.insight.rules.health import reasons_of
+from ottla.insight.rules.summary import health_causes
 from ottla.model.ids import ZERO_UUID, NodeId, Offset
 from ottla.model.version import VERSION
 
@@ -83,3 +88,24 @@ async def test_a_secure_cluster_is_surveyed_with_the_login_of_the_admin_client()
         ):
             (found,) = await brokers_of(admin)
             assert (found.failure, found.version) == ("", VERSION)
+
+
+async def test_a_user_without_rights_learns_that_the_state_may_not_be_read() -> None:
+    with trio.fail_after(60):
+        async with (
+            open_test_cluster(is_secure=True) as cluster,
+            open_admin(cluster.bootstrap, security=cluster.security) as admin,
+        ):
+            assert cluster.security is not None
+            mechanism = str(cluster.security.sasl_mechanism)
+            await admin.set_password("bob", mechanism, "bobs-secret")
+            security = replace(cluster.security, sasl_username="bob", sasl_password="bobs-secret")
+            async with open_admin(cluster.bootstrap, security=security) as guest:
+                found = await survey(guest)
+            assert found.brokers[0].failure == ""
+            assert found.quorum.failure == ""
+            assert len(found.denials) == 2
+            assert "the state of broker 1 may not be read (User:bob is not" in found.denials[1]
+            assert reasons_of(found) == found.denials
+            assert ClusterFacts(now_ms=0, survey=found).unknown == found.denials
+            assert health_causes(found) == []

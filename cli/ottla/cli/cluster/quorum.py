@@ -16,6 +16,7 @@ from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.insight.rules.health import quorum_reasons
+from ottla.model.errors import ErrorCode, RefusedError
 
 UNHEALTHY = 2
 COLUMNS = (
@@ -34,6 +35,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
     """Print the state of the quorum. Returns exit code 2 if there is no leader, or a voter does not
     fetch."""
     quorum = await quorum_of(admin)
+    if quorum.denial:
+        raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, quorum.denial)
     reasons = list(quorum_reasons(quorum))
     if arguments.format == "json":
         print_json({"healthy": not reasons, "reasons": reasons, **quorum_json(quorum)})

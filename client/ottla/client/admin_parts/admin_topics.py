@@ -84,6 +84,8 @@ class TopicDescription:
     """True if the topic is an internal topic of the cluster, such as `__consumer_offsets`."""
     partitions: tuple[PartitionDescription, ...]
     """Partitions in order of their numbers, each with its leader and replicas."""
+    is_complete: bool = True
+    """False if the topic has further partitions, beyond the requested maximum."""
 
 
 class CreatedTopic(NamedTuple):
@@ -246,10 +248,14 @@ class TopicCalls(AdminCalls):
             if refusal.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             topics: Iterable[_DescribedTopic] = (await self._cluster.metadata(wanted)).topics
+            cut = ""
         else:
             topics = answer.topics
+            cut = answer.next_cursor.topic_name if answer.next_cursor is not None else ""
         return {
-            one.name or "": refusal_of(one.error_code, None) or _described(one) for one in topics
+            one.name or "": refusal_of(one.error_code, None)
+            or _described(one, is_complete=one.name != cut)
+            for one in topics
         }
 
     async def list_topic_names(self) -> list[str]:
@@ -259,7 +265,10 @@ class TopicCalls(AdminCalls):
         describe the cluster's settings. Otherwise the response also contains all partitions, which
         takes longer.
         """
-        version = await self._cluster.version_of(ListConfigResourcesRequest.API_KEY)
+        try:
+            version = await self._cluster.version_of(ListConfigResourcesRequest.API_KEY)
+        except RefusedError:
+            version = -1
         if version >= TYPES_OF_RESOURCES_FROM:
             request = ListConfigResourcesRequest(resource_types=[ConfigKind.TOPIC])
             answer = await self._cluster.request(request, ListConfigResourcesResponse)
@@ -335,7 +344,7 @@ class TopicCalls(AdminCalls):
         return outcomes
 
 
-def _described(topic: _DescribedTopic) -> TopicDescription:
+def _described(topic: _DescribedTopic, *, is_complete: bool = True) -> TopicDescription:
     partitions = []
     for one in topic.partitions:
         eligible = last_known = None
@@ -359,4 +368,5 @@ def _described(topic: _DescribedTopic) -> TopicDescription:
         topic.topic_id or ZERO_UUID,
         topic.is_internal,
         tuple(sorted(partitions, key=attrgetter("partition"))),
+        is_complete,
     )

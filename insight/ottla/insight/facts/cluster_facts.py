@@ -66,6 +66,10 @@ class ClusterFacts:
     def unknown(self) -> list[str]:
         """Sentences about the facts that are missing."""
         found = [f"{fact}: {reason}" for fact, reason in self.missing]
-        if self.survey is not None and not self.survey.serves_own_requests:
-            found.append("disks, throttles, states of brokers: only brokers of Ottla report them")
+        if self.survey is not None:
+            if not self.survey.serves_own_requests:
+                found.append(
+                    "disks, throttles, states of brokers: only brokers of Ottla report them"
+                )
+            found += self.survey.denials
         return found

@@ -76,6 +76,8 @@ class SurveyedQuorum:
     problems: str = ""
     warnings: str = ""
     failure: str = ""
+    denial: str = ""
+    """Reason why the user may not read the state. Empty if the user may."""
     clock_ahead_ms: int | None = None
     """Lead of the quorum leader's wall clock over ours, in ms."""
 
@@ -105,6 +107,8 @@ class SurveyedBroker:
     """Version of Ottla that the broker runs. Empty if the broker did not respond or is too old to
     report it."""
     failure: str = ""
+    denial: str = ""
+    """Reason why the user may not read the broker's state. Empty if the user may."""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     directories: list[SurveyedDirectory] = field(default_factory=list)
@@ -179,6 +183,13 @@ class Survey:
     serves_own_requests: bool = True
     """False if the brokers are not Ottla's. Their disks, throttles and states are unknown then."""
 
+    @property
+    def denials(self) -> list[str]:
+        """Sentences about nodes whose state the user may not read. They may be healthy."""
+        found = [("the quorum", self.quorum.denial)]
+        found += [(f"broker {one.id}", one.denial) for one in self.brokers]
+        return [f"the state of {node} may not be read ({why})" for node, why in found if why]
+
 
 async def survey(admin: Admin) -> Survey:
     """Return the state of the cluster, as all its nodes report it. Raises RefusedError if the
@@ -230,6 +241,8 @@ async def quorum_of(admin: Admin) -> SurveyedQuorum:
     except trio.TooSlowError:
         return SurveyedQuorum(failure=f"no answer in {QUORUM_TIMEOUT_S:g} s")
     except RefusedError as error:
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return SurveyedQuorum(denial=error.message.rstrip("."))
         return SurveyedQuorum(failure=error.message)
     leader = next((one for one in found.voters if one.node == found.leader), None)
 
@@ -342,6 +355,10 @@ async def _ask_node(admin: Admin, broker: SurveyedBroker) -> None:
         return
     except OttlaError as error:
         broker.failure = str(error)
+        return
+    if node.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        broker.denial = (node.error_message or "DESCRIBE on the cluster is needed").rstrip(".")
+        broker.state = UNREPORTED
         return
     if node.error_code:
         broker.failure = str(RefusedError(code_of(node.error_code), node.error_message))

@@ -40,14 +40,10 @@ class TrafficSample:
 
 
 async def sample(admin: Admin) -> TrafficSample:
-    """Return the counters of all brokers. Raises ConnectionLostError if the broker that responds to
-    our requests stops. Any other broker that stops is left out."""
-    found = TrafficSample(trio.current_time())
-    brokers = await registered(admin)
-    async with trio.open_nursery() as nursery:
-        for broker in brokers:
-            if not broker.is_fenced:
-                nursery.start_soon(_ask, admin, NodeId(broker.id), found)
+    """Return the counters of all brokers, the sizes of partitions, and the usage of quotas. Raises
+    ConnectionLostError if the broker that responds to our requests stops. Any other broker that
+    stops is left out."""
+    found = await sample_counters(admin, has_clients=True)
     for one in await ask_bytes(admin):
         for directory in one.directories:
             for at, replica in directory.replicas.items():
@@ -55,7 +51,19 @@ async def sample(admin: Admin) -> TrafficSample:
     return found
 
 
-async def _ask(admin: Admin, broker: NodeId, found: TrafficSample) -> None:
+async def sample_counters(admin: Admin, *, has_clients: bool = False) -> TrafficSample:
+    """Return the counters of all brokers, and with `has_clients` the usage of quotas. The size of
+    the answer depends on the number of topics with traffic, not on the number of partitions."""
+    found = TrafficSample(trio.current_time())
+    brokers = await registered(admin)
+    async with trio.open_nursery() as nursery:
+        for broker in brokers:
+            if not broker.is_fenced:
+                nursery.start_soon(_ask, admin, NodeId(broker.id), found, has_clients)
+    return found
+
+
+async def _ask(admin: Admin, broker: NodeId, found: TrafficSample, has_clients: bool) -> None:
     with trio.move_on_after(BROKER_TIMEOUT_S) as scope:
         try:
             answer = await admin.cluster.request(
@@ -63,7 +71,8 @@ async def _ask(admin: Admin, broker: NodeId, found: TrafficSample) -> None:
             )
             found.figures[broker] = {one.name: one.value for one in answer.metrics}
             found.topics[broker] = answer.traffic
-            found.clients += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
+            if has_clients:
+                found.clients += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
         except OttlaError as error:
             found.failures[broker] = str(error)
     if scope.cancelled_caught:
