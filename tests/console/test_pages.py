@@ -28,7 +28,7 @@ OURS: tuple[Page | Action, ...] = (
     *PAGES,
     *(action for page in PAGES for action in page.actions),
 )
-VALUES = dict.fromkeys(("broker", "node", "offset", "partition"), "1")
+VALUES = dict.fromkeys(("broker", "node", "offset", "partition", "total"), "1")
 
 
 def parsed(words: list[str]) -> argparse.Namespace:

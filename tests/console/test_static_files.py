@@ -3,10 +3,10 @@
 import gzip
 import hashlib
 import re
-from typing import Any
 
+from ottla.client import open_admin
+from ottla.client.testing import open_test_cluster
 from ottla.console.static_files import FOLDER, read_static_files
-from ottla.insight.explanation import Conclusion, Explanation
 from tests.console.console_fixture import FakeAdmin, open_browser
 
 FIRST_PAGE_BYTES_MAX = 100_000
@@ -33,12 +33,12 @@ def test_scripts_and_templates_have_nothing_that_the_policy_forbids() -> None:
         assert "http://" not in text.replace("http://www.w3.org", ""), path
 
 
-async def test_the_first_page_and_its_files_are_small(monkeypatch: Any) -> None:
-    async def healthy(*_: object) -> Explanation:
-        return Explanation(answer="health", subject="the cluster", verdict=Conclusion.CLEAR)
-
-    monkeypatch.setattr("ottla.console.views.overview.answer", healthy)
-    async with open_browser(FakeAdmin()) as browser:
+async def test_the_first_page_and_its_files_are_small() -> None:
+    async with (
+        open_test_cluster() as cluster,
+        open_admin(cluster.bootstrap) as admin,
+        open_browser(admin) as browser,
+    ):
         html = await browser.get("/")
     names = re.findall(r'(?:src|href)="/static/([\w.]+)', html)
     assert len(names) == 7

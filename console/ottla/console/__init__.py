@@ -8,6 +8,10 @@ absences.py       facts that are missing: a right, a request that only Ottla has
 lag_history.py    lags of groups as far as open pages have read them (pure)
 links.py          addresses of pages, with values as path segments (pure)
 command_lines.py  commands that pages show (pure)
+cluster_rows.py   rows of brokers and disks (pure)
+setting_rows.py   settings with source and difference from the default (pure)
+partition_offsets_driver.py  offsets, from each leader on its own
+rate_history_driver.py  rates of traffic between two visits of a page
 live_views.py     live parts that repeat a view
 http_errors.py    status and sentence for errors of views (pure)
 rendering.py      templates, filters and the functions that templates call
@@ -21,6 +25,7 @@ server_settings.py  settings of the server, and the rules that keep it safe (pur
 server_driver.py  runs the application on trio, with clients for its users
 
 access/           who may use the console: sessions, logins, roles, tokens against forged forms
+records/          records of topics: filters, bounded reads, formats
 views/            one module for each screen, each with its own PAGES
 templates/        one template for each page, base.html and macros.html
 static/           console.css, console.js, and the vendored htmx and uPlot

@@ -188,7 +188,7 @@ class ConsoleApp:
         def render(view: PageView) -> str:
             name = view.template or f"live/{live.name}"
             template = self._environment.get_template(f"{name}.html")
-            return template.render(self._context(request, signed, page, asked, view))
+            return template.render(self._context(signed, page, asked, view))
 
         return EventStream(live.stream(asked), render, partial(self._end_stream, signed))
 
@@ -265,17 +265,15 @@ class ConsoleApp:
 
     def _context(
         self,
-        request: Request,
         signed: SignedIn,
         page: Page,
         asked: PageRequest,
         view: PageView,
     ) -> dict[str, object]:
-        path = request.url.path if "raw_path" not in request.scope else _raw_path(request)
-
         def here(**changes: object) -> str:
-            """Return the address of this page with other query parameters."""
-            return address(path, {}, {**asked.query, **changes})
+            """Return the address of this page with other query parameters. Its actions and live
+            parts have other paths, so that the address is made from the page's."""
+            return address(page.path, asked.path, {**asked.query, **changes})
 
         pad = self._seams.random_bytes(len(signed.form_secret))
         return {
@@ -287,7 +285,7 @@ class ConsoleApp:
             "path": asked.path,
             "query": asked.query,
             "here": here,
-            "here_path": path,
+            "here_path": address(page.path, asked.path),
             "hides_messages": asked.hides_messages,
             "now_ms": asked.now_ms,
             "command": _command_of(page, asked),
@@ -309,7 +307,7 @@ class ConsoleApp:
         if view.location:
             return RedirectResponse(view.location, HTTPStatus.SEE_OTHER)
         template = self._environment.get_template(f"{view.template or page.name}.html")
-        context = self._context(request, signed, page, asked, view)
+        context = self._context(signed, page, asked, view)
         notices = list(signed.notices)
         html = template.render(context, notices=notices)
         signed.notices.clear()
@@ -419,11 +417,6 @@ def _one_error(error: Exception) -> Exception:
         raise error
     found = only_error(error) if isinstance(error, ExceptionGroup) else error
     return found if isinstance(found, Exception) else error
-
-
-def _raw_path(request: Request) -> str:
-    raw: bytes = request.scope["raw_path"]
-    return raw.decode("ascii", "replace")
 
 
 def _command_of(page: Page, asked: PageRequest) -> str:

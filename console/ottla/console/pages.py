@@ -7,10 +7,12 @@ shows pages in this order.
 from ottla.console.page_types import Page
 from ottla.console.views import (
     alerts,
+    brokers,
     certificates,
     compaction,
     explain,
     features,
+    messages,
     metrics,
     moves,
     overview,
@@ -21,16 +23,22 @@ from ottla.console.views import (
     settings,
     telemetry,
     tokens,
+    topic,
+    topics,
     transactions,
 )
 from ottla.console.views.groups import group_list, group_page, group_reset, queues
 
 _MODULES = (
     overview,
+    brokers,
     quorum,
     metrics,
     transactions,
     compaction,
+    topics,
+    topic,
+    messages,
     group_list,
     group_page,
     group_reset,

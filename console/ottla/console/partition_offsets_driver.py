@@ -1,0 +1,65 @@
+"""Offsets of partitions, requested from each leader on its own, so that a leader that does not
+answer costs only its own partitions."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import trio
+
+from ottla.client.admin import Admin
+from ottla.client.fetch.offset_lookup import find_offsets
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import NodeId, TopicPartition
+
+OFFSETS_S = 3.0
+"""Time limit for one leader in seconds."""
+
+
+async def known_offsets(
+    admin: Admin,
+    leaders: Mapping[TopicPartition, NodeId | None],
+    time_ms: int,
+    *,
+    isolation_level: str = "read_uncommitted",
+) -> dict[TopicPartition, int]:
+    """Return the first offset of each partition whose record has a timestamp at or after a time in
+    ms, or -1 if there is none. EARLIEST and LATEST are special times.
+
+    `leaders` are the partitions and their leaders. Partitions without a leader, and those whose
+    leader does not answer in time, are absent. Raises RefusedError if the user may not read the
+    topic.
+    """
+    by_leader: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
+    for at, leader in leaders.items():
+        if leader is not None:
+            by_leader[leader].append(at)
+    found: dict[TopicPartition, int] = {}
+    denials: list[RefusedError] = []
+
+    async def ask(places: list[TopicPartition]) -> None:
+        try:
+            with trio.move_on_after(OFFSETS_S):
+                answer = await find_offsets(
+                    admin.cluster,
+                    dict.fromkeys(places, time_ms),
+                    isolation_level=isolation_level,
+                    timeout_s=OFFSETS_S,
+                )
+                found.update((at, int(one.offset)) for at, one in answer.items())
+        except OttlaError as error:
+            if isinstance(error, RefusedError) and error.code in DENIALS:
+                denials.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for places in by_leader.values():
+            nursery.start_soon(ask, places)
+    if denials:
+        raise denials[0]
+    return found
+
+
+DENIALS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}

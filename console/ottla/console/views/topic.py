@@ -1,0 +1,333 @@
+"""Topic: its partitions with leaders, replicas, offsets and sizes, and its settings with source and
+difference from the default; changes of settings, more partitions, and deletion."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+import trio
+
+from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_configs import ConfigChange, ConfigEntry, ConfigResource
+from ottla.client.admin_parts.admin_topics import PartitionDescription, TopicDescription
+from ottla.console.http_errors import PageError
+from ottla.console.links import address
+from ottla.console.listing import ListPage, listing
+from ottla.console.live_views import every
+from ottla.console.page_types import Action, Live, Page, PageRequest, PageView, UserRole
+from ottla.console.partition_offsets_driver import known_offsets
+from ottla.console.setting_rows import SettingRow, setting_rows
+from ottla.console.views.brokers import rates_of
+from ottla.console.views.topics import PARTITIONS_MAX, TOPIC_PATH, replica_directories
+from ottla.insight.facts.log_dirs_driver import BrokerDirectories
+from ottla.insight.rules.config_losses import losses_of
+from ottla.insight.rules.traffic_rates import TopicRates
+from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.ids import TopicPartition
+from ottla.model.settings.resources import ConfigKind
+from ottla.model.values import frozen
+from ottla.wire.offset_timestamps import EARLIEST, LATEST
+
+LIVE_S = 5.0
+"""Interval of the live part in seconds."""
+SETTINGS_PATH = "/topics/{topic}/settings"
+COUNT_DIGITS_MAX = 9
+VALUE_CHARS_MAX = 32_767
+PARTITION_SORTS = {"partition": lambda one: one.partition}
+
+
+@frozen(kw_only=True)
+class PartitionRow:
+    """One partition of a topic. Offsets and size are None if they are not known."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    eligible: tuple[int, ...] | None
+    """Eligible leader replicas. None if the cluster does not report them."""
+    last_known_eligible: tuple[int, ...] | None
+    offline: tuple[int, ...]
+    start_offset: int | None = None
+    end_offset: int | None = None
+    size_bytes: int | None = None
+    """Size of the largest replica."""
+
+    @property
+    def offset_count(self) -> int | None:
+        """Number of offsets between start and end: the records, if none was compacted."""
+        if self.start_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.start_offset
+
+    @property
+    def state(self) -> str:
+        """State in words."""
+        if self.leader is None:
+            return "no leader"
+        return "under-replicated" if len(self.in_sync) < len(self.replicas) else "in sync"
+
+    @property
+    def kind(self) -> str:
+        """Kind of the state's badge."""
+        return {"no leader": "bad", "under-replicated": "warning"}.get(self.state, "good")
+
+    @property
+    def is_preferred(self) -> bool:
+        """True if the first replica leads."""
+        return bool(self.replicas) and self.leader == self.replicas[0]
+
+
+@frozen(kw_only=True)
+class TopicSummary:
+    """A topic as a whole."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partition_count: int
+    replica_count: int
+    leaderless_count: int
+    under_replicated_count: int
+    is_cut: bool
+    """True if the topic has more partitions than one page describes."""
+    rates: TopicRates | None
+
+
+@frozen(kw_only=True)
+class PendingChange:
+    """A change of a setting that deletes records or puts them at risk, before it is accepted."""
+
+    key: str
+    value: str | None
+    """New value, or None for the default."""
+    losses: tuple[str, ...]
+
+
+async def topic(request: PageRequest) -> PageView:
+    """Return the view of a topic and its partitions."""
+    admin, name = request.admin, request.path["topic"]
+    described = await describe(admin, name)
+    found = listing(
+        described.partitions,
+        request.query,
+        text_of=lambda one: f"{one.partition} {one.leader}",
+        sorts=PARTITION_SORTS,
+    )
+    rates = await rates_of(admin)
+    rows = await partition_rows(admin, name, found)
+    own = {} if rates is None else {one.topic: one for one in rates.topics}
+    return PageView(
+        context={
+            "topic": summary_of(described, own.get(name)),
+            "partitions": found.with_rows(rows),
+            "has_eligible": any(one.eligible is not None for one in rows),
+        }
+    )
+
+
+async def describe(admin: Admin, name: str) -> TopicDescription:
+    """Return the description of a topic. Raises RefusedError if it does not exist."""
+    found = (await admin.describe_topics([name], partition_count_max=PARTITIONS_MAX)).get(name)
+    if isinstance(found, TopicDescription):
+        return found
+    if found is not None:
+        raise RefusedError(found.code, f"topic {name!r}: {found.message}")
+    raise PageError(HTTPStatus.NOT_FOUND, f"there is no topic {name!r}")
+
+
+def summary_of(described: TopicDescription, rates: TopicRates | None) -> TopicSummary:
+    """Return the summary of a topic."""
+    partitions = described.partitions
+    return TopicSummary(
+        name=described.name,
+        topic_id=str(described.topic_id),
+        is_internal=described.is_internal,
+        partition_count=len(partitions),
+        replica_count=max((len(one.replicas) for one in partitions), default=0),
+        leaderless_count=sum(one.leader is None for one in partitions),
+        under_replicated_count=sum(len(one.in_sync) < len(one.replicas) for one in partitions),
+        is_cut=not described.is_complete,
+        rates=rates,
+    )
+
+
+async def partition_rows(
+    admin: Admin, name: str, page: ListPage[PartitionDescription]
+) -> list[PartitionRow]:
+    """Return the rows of the partitions on one page, with their offsets and sizes."""
+    places = [TopicPartition(name, one.partition) for one in page.rows]
+    leaders = {at: one.leader for at, one in zip(places, page.rows, strict=True)}
+    offsets: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
+    directories: list[BrokerDirectories] | None = None
+
+    async def look_up(time_ms: int) -> None:
+        offsets[time_ms] = await known_offsets(admin, leaders, time_ms)
+
+    async def measure() -> None:
+        nonlocal directories
+        directories = await replica_directories(admin, places)
+
+    async with trio.open_nursery() as nursery:
+        for time_ms in offsets:
+            nursery.start_soon(look_up, time_ms)
+        if places:
+            nursery.start_soon(measure)
+    sizes = size_by_partition(directories or ())
+    return [
+        PartitionRow(
+            partition=one.partition,
+            leader=one.leader,
+            leader_epoch=one.leader_epoch,
+            replicas=one.replicas,
+            in_sync=one.in_sync,
+            eligible=one.eligible,
+            last_known_eligible=one.last_known_eligible,
+            offline=one.offline,
+            start_offset=offsets[EARLIEST].get(at),
+            end_offset=offsets[LATEST].get(at),
+            size_bytes=sizes.get(at),
+        )
+        for at, one in zip(places, page.rows, strict=True)
+    ]
+
+
+def size_by_partition(found: Iterable[BrokerDirectories]) -> dict[TopicPartition, int]:
+    """Return the size of each partition's largest replica in bytes."""
+    sizes: defaultdict[TopicPartition, int] = defaultdict(int)
+    for broker in found:
+        for directory in broker.directories:
+            for at, replica in directory.replicas.items():
+                if not replica.is_future:
+                    sizes[at] = max(sizes[at], replica.size_bytes)
+    return sizes
+
+
+async def topic_settings(request: PageRequest) -> PageView:
+    """Return the view of a topic's settings."""
+    return await _settings_view(request, None)
+
+
+async def _settings_view(request: PageRequest, pending: PendingChange | None) -> PageView:
+    rows = setting_rows(await read_settings(request.admin, request.path["topic"]), ConfigKind.TOPIC)
+    is_own = request.query.get("settings", "") == "changed"
+    shown = [one for one in rows if one.is_changed or not is_own]
+    return PageView(
+        context={
+            "settings": listing(shown, request.query, text_of=_text_of, sorts={"key": _key_of}),
+            "shows_changed_only": is_own,
+            "changed_count": sum(one.is_changed for one in rows),
+            "pending": pending,
+        },
+        template="topic_settings",
+    )
+
+
+async def read_settings(admin: Admin, name: str) -> Mapping[str, ConfigEntry]:
+    """Return all settings of a topic."""
+    resource = ConfigResource(ConfigKind.TOPIC, name)
+    return await admin.describe_configs(resource, has_synonyms=True, has_documentation=True)
+
+
+async def alter(request: PageRequest) -> PageView:
+    """Change one setting of a topic, or restore its default. A change that deletes records or puts
+    them at risk is shown first, and made if the form accepts it."""
+    name, key = request.path["topic"], request.form.get("key", "").strip()
+    value = None if request.form.get("reset") else request.form.get("value", "").strip()
+    if not key:
+        raise ConfigError("key", "is missing; name the setting")
+    if value is not None and len(value) > VALUE_CHARS_MAX:
+        raise ConfigError("value", f"is longer than {VALUE_CHARS_MAX:,} characters")
+    before = {one.key: one for one in _rows(await read_settings(request.admin, name))}.get(key)
+    after = value
+    if after is None and before is not None:
+        after = before.default
+    losses = losses_of([(key, before.value if before is not None else None, after)])
+    if losses and not request.form.get("accept"):
+        pending = PendingChange(key=key, value=value, losses=tuple(losses))
+        return await _settings_view(request, pending)
+    changes: dict[str, ConfigChange] = {key: value}
+    await request.admin.alter_topic_configs(name, changes)
+    done = (
+        f"{key} of topic {name} has its default again."
+        if value is None
+        else (f"{key} of topic {name} is {value} now.")
+    )
+    return PageView(context={}, location=address(SETTINGS_PATH, request.path), notice=done)
+
+
+async def add_partitions(request: PageRequest) -> PageView:
+    """Add partitions to a topic, up to a total."""
+    name, text = request.path["topic"], request.form.get("total", "").strip()
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= COUNT_DIGITS_MAX):
+        raise ConfigError("total", f"is {text[:50]!r}; it must be the number of partitions")
+    await request.admin.create_partitions(name, int(text))
+    return PageView(
+        context={},
+        location=address(TOPIC_PATH, request.path),
+        notice=f"Topic {name} has {int(text):,} partitions. New records of a key may go to another "
+        "partition than the old ones.",
+    )
+
+
+async def delete(request: PageRequest) -> PageView:
+    """Delete a topic and its records."""
+    name = request.path["topic"]
+    await request.admin.delete_topic(name)
+    return PageView(context={}, location="/topics", notice=f"Topic {name} was deleted.")
+
+
+def _rows(settings: Mapping[str, ConfigEntry]) -> list[SettingRow]:
+    return setting_rows(settings, ConfigKind.TOPIC)
+
+
+def _text_of(one: SettingRow) -> str:
+    return f"{one.key} {one.documentation}"
+
+
+def _key_of(one: SettingRow) -> str:
+    return one.key
+
+
+PAGES = (
+    Page(
+        name="topic",
+        path=TOPIC_PATH,
+        title="Topic",
+        command="ottla topic describe {topic}",
+        view=topic,
+        lives=(Live(name="topic", path="/live/topics/{topic}", stream=every(LIVE_S, topic)),),
+        actions=(
+            Action(
+                name="topic-add-partitions",
+                path="/topics/{topic}/partitions/add",
+                command="ottla topic add-partitions {topic} --to {total}",
+                run=add_partitions,
+            ),
+            Action(
+                name="topic-delete",
+                path="/topics/{topic}/delete",
+                command="ottla topic delete {topic}",
+                run=delete,
+                role=UserRole.ADMIN,
+                confirms="topic",
+            ),
+        ),
+    ),
+    Page(
+        name="topic_settings",
+        path=SETTINGS_PATH,
+        title="Settings of a topic",
+        command="ottla config get --topic {topic} --all",
+        view=topic_settings,
+        actions=(
+            Action(
+                name="topic-alter",
+                path="/topics/{topic}/settings/alter",
+                command="ottla config set KEY=VALUE --topic {topic}",
+                run=alter,
+            ),
+        ),
+    ),
+)
