@@ -40,7 +40,7 @@ class LoggedChange(NamedTuple):
 
 class ChangeLog:
     """Log of cluster changes, written by one node. The first image that the node receives is logged
-    differently from later ones."""
+    only with its numbers of brokers and topics."""
 
     def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
         self._node_id = node_id

@@ -60,8 +60,8 @@ class ClusterView:
                 yield address
 
     def contacts(self) -> list[BrokerAddress]:
-        """Return the brokers that a client may use: the live ones with an endpoint on its listener,
-        or this broker if there are none.
+        """Return the brokers that a client may contact: the live brokers with an endpoint on its
+        listener, or this broker if there are none.
 
         While every broker is fenced (all of them stop, or no controller answers), this broker is
         returned, although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are

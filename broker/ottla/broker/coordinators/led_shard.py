@@ -86,7 +86,7 @@ class LedShard(Generic[ShardT, WriteT]):
         self.delay_reason: str | None = None
         """Reason why the last load failed if the load is tried again, or None."""
         self.load_ms: int | None = None
-        """Milliseconds that the replay of the log took; None until it is done."""
+        """Milliseconds that the replay of the log took, or None until it has ended."""
         self.writes: list[WriteT] = []
         """Writes of this event-loop iteration that are not appended yet."""
         self.answers: list[tuple[Responder, Any]] = []
@@ -119,8 +119,8 @@ class LedShard(Generic[ShardT, WriteT]):
         self.host.wake(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds. None
-        schedules no call."""
+        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds. If
+        `deadline_ms` is None, schedule no call."""
         if deadline_ms is not None:
             self.host.wake_at(deadline_ms)
 

@@ -44,8 +44,8 @@ class ShardPorts(Protocol[WriteOfPortsT]):
         ...
 
     def wake_at(self, deadline_ms: int | None, /) -> None:
-        """Schedule a call of `on_time` at a monotonic time in milliseconds. None schedules no
-        call."""
+        """Schedule a call of `on_time` at a monotonic time in milliseconds. If `deadline_ms` is
+        None, schedule no call."""
         ...
 
     def work_soon(self) -> None:

@@ -173,7 +173,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @property
     def has_work(self) -> bool:
-        """True if the iterator of `work` has steps to run."""
+        """True if the steps that `work` returns have something to do."""
         return False
 
     def next_deadline_ms(self) -> int | None:
@@ -408,8 +408,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         """Call `action` with the shard that a key (such as a group id) belongs to, and perform the
         effects that the shard decides.
 
-        The request is refused if the shard is not served here. With `is_write` it is also refused
-        if a write could not be committed now.
+        The request is refused if this broker does not serve the shard. With `is_write` it is also
+        refused if a write could not be committed now.
         """
         try:
             led = self._find(key)
@@ -428,8 +428,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._perform(led)
 
     def shard_of(self, key: str) -> ShardT:
-        """Return the shard that a key (such as a group id) belongs to, for reading. Raises
-        RefusedError if it is not served here."""
+        """Return the shard that a key (such as a group id) belongs to. The caller must only read
+        it. Raises RefusedError if this broker does not serve the shard."""
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:

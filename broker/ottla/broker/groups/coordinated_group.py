@@ -19,7 +19,7 @@ class CoordinatedGroup(ABC):
     def __init__(self, group_id: str, protocol_type: str | None) -> None:
         self.group_id = group_id
         self.protocol_type = protocol_type
-        """Protocol type in ListGroups; None before the first member."""
+        """Protocol type in ListGroups, or None before the first member has joined."""
 
     @property
     @abstractmethod

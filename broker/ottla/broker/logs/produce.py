@@ -229,7 +229,8 @@ class Produce:
         self.context = context
         self.request = request
         self.verdict = verdict
-        """Verification guards and refusals of transactional batches; None without a transaction."""
+        """Verification guards and refusals of transactional batches, or None if the request has no
+        transaction."""
         self.response = ProduceResponse()
         self.answers: list[PartitionProduceResponse] = []
         """Partition responses of the current topic."""

@@ -63,8 +63,8 @@ class TransactionCoordinators(Protocol):
 
 
 class NoCoordinators:
-    """`TransactionCoordinators` for a broker that has no connections to other brokers. Every
-    coordinator counts as unavailable."""
+    """Implementation of `TransactionCoordinators` for a broker that has no connections to other
+    brokers. Every coordinator counts as unavailable."""
 
     is_verifying = True
 

@@ -49,8 +49,8 @@ BROKERS_FROM_VERSION = 4
 
 
 class VerificationRequests:
-    """`TransactionCoordinators` that sends requests to all coordinators of the cluster, and stores
-    the verifications in progress."""
+    """Implementation of `TransactionCoordinators` that sends requests to all coordinators of the
+    cluster. It stores the verifications in progress."""
 
     def __init__(
         self,

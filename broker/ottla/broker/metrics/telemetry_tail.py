@@ -60,8 +60,9 @@ class TelemetryTail:
         """Return the stored pushes from the number `cursor` on. `names` selects the clients; None
         selects all of them.
 
-        Returns pushes of at most `bytes_max` bytes in total, or one larger push. If the number is
-        unknown (from before a restart of this process), the page begins with the oldest push.
+        The pushes have at most `bytes_max` bytes in total, except if the first one alone is larger.
+        If the number is unknown, because it is from before a restart of this process, the page
+        begins with the oldest push.
         """
         if cursor == FROM_NOW:
             return TailPage(self._next, 0, [])

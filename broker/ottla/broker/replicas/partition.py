@@ -2,18 +2,20 @@
 
 Pure: no clock, no await; the log below it appends synchronously. The metadata image decides who
 leads (`apply`). The followers' fetches decide what is committed (`on_follower_fetch`). While an ISR
-change is pending, the *maximal* ISR (the old and the new members) holds the high watermark back. No
-committed record is lost, whichever way the controller decides. A replica that the controller's
-answer removed counts until the metadata has removed it too. Until then it may be an eligible leader
-under a min.insync.replicas that is not known here yet.
+change is pending, the high watermark waits for every replica in the *maximal* ISR, which contains
+the old and the new members. No committed record is therefore lost, whichever way the controller
+decides. A replica that the controller's answer removed counts until the metadata has removed it
+too. Until then it may be an eligible leader under a min.insync.replicas that this broker does not
+know yet.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (the high watermark does not advance with fewer in-sync replicas than `min.insync.replicas`,
-KIP-966), MaximalIsrCoversController (each replica that the controller may elect in this epoch is
-waited for).
+KIP-966), MaximalIsrCoversController (the high watermark waits for each replica that the controller
+may elect in this epoch).
 
 A partition causes the consequences of its changes itself. Through its `PartitionPort` it wakes
-waiting requests, and requests flushes of its log and reviews of its ISR. No caller does so for it.
+waiting requests, and requests flushes of its log and reviews of its ISR. Its callers need not do
+so.
 """
 
 from collections.abc import Callable, Collection, Iterable

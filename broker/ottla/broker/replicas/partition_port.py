@@ -22,7 +22,8 @@ class AllKeys(Container[object]):
 
 
 class PartitionPort(NamedTuple, Generic[P]):
-    """Callbacks for changes of partitions of class `P`. None of them may change the partition."""
+    """Callbacks for changes of partitions of class `P`. A callback must not change the
+    partition."""
 
     wake: Callable[[WakeKey], object]
     on_flush_due: Callable[[P], None]

@@ -495,7 +495,7 @@ class ReplicaManager:
 
     async def placements_of(self, image: MetadataImage) -> list[ReplicaPlacement]:
         """Return the replicas that an image assigns to this broker. At broker startup they are
-        compared with the logs on disk, to find lost ones."""
+        compared with the logs on disk, to find lost replicas."""
         placements = []
         for count, (found, state) in enumerate(image.partitions_of(self._local_id), 1):
             is_new = state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH

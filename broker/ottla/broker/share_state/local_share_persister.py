@@ -20,7 +20,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class LocalSharePersister:
-    """`SharePersister` that stores everything in one share coordinator of the same process."""
+    """Implementation of `SharePersister` that stores everything in one share coordinator of the
+    same process."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
         self._coordinator = coordinator

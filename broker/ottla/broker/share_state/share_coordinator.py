@@ -4,7 +4,7 @@ Pure.
 It is a `ShardCoordinator` whose shards contain the states of share partitions. Initialize, read,
 write and delete requests are answered when their record is committed.
 
-Invariants: the ones of `share_state_shard.py`, and OneCoordinatorPerEpoch.
+Invariants: those of `share_state_shard.py`, and OneCoordinatorPerEpoch.
 """
 
 from collections import deque

@@ -75,8 +75,8 @@ CALLS_MAX = 200_000
 
 
 class SharePersisterDriver:
-    """`SharePersister` that calls all share coordinators of the cluster, and the calls in
-    progress."""
+    """Implementation of `SharePersister` that calls all share coordinators of the cluster. It
+    stores the calls in progress."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ is logged. They take some 6 s."""
 
 FAILURE_KINDS_MAX = 1_000
 """Maximum number of different failures that are remembered, so that each is logged once. Further
-ones are not logged."""
+failures are not logged."""
 
 LOG_PAUSE_MS = 600_000
 """Milliseconds after which a failure that still lasts is logged again."""

@@ -4,7 +4,7 @@ A request's step is decided here and returned as a `StateWrite`. When its record
 step is applied and answered, and its markers are ordered. Until then every other step of that id is
 refused with CONCURRENT_TRANSACTIONS.
 
-Invariants: the ones of `transaction.py`.
+Invariants: those of `transaction.py`.
 """
 
 import logging

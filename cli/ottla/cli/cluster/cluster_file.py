@@ -82,7 +82,7 @@ class ClusterPlan:
     that has lost its directory does not know its vote, so it must not vote a second time."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
-    """Certificates and users of a secure cluster; None for a cluster without authentication."""
+    """Certificates and users of a secure cluster, or None for a cluster without authentication."""
 
     @property
     def bootstrap(self) -> str:

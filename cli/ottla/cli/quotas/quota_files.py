@@ -19,7 +19,8 @@ AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
 
 
 def exported(limits: AllLimits) -> list[dict[str, object]]:
-    """Return quotas in the form of the file, sorted by the entity to which they apply."""
+    """Return quotas as the list of objects that a file contains, sorted by the entity to which they
+    apply."""
     return [
         {
             **{part.type: None if part.is_default else part.name for part in owner},

@@ -53,7 +53,7 @@ OPERATIONS: dict[str, type[Append | Subtract]] = {"+": Append, "-": Subtract}
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Entity that has settings: a topic, a broker, a group and so on."""
+    """An entity that has settings, such as a topic, a broker or a group."""
 
     kind: ConfigKind
     name: str

@@ -27,8 +27,8 @@ WAIT_S = 1.0
 twice. With a larger value, a broker that hangs delays the list."""
 
 BROKERS_MAX = 16
-"""Maximum number of brokers for which the fast path is used. The fast path sends requests to them
-one after the other; `topic_list` does so concurrently."""
+"""Maximum number of brokers for which the fast path is used. It sends requests to them one after
+the other, while `topic_list` sends them concurrently."""
 
 
 class _UnusualError(Exception):

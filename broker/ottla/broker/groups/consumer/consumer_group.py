@@ -171,7 +171,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return member
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Set the topics that match a regular expression. None deletes the expression."""
+        """Set the topics that match a regular expression, or delete the expression if `resolved` is
+        None."""
         self._subscribed_topics = None
         if resolved is None:
             self.regexes.pop(regex, None)

@@ -167,8 +167,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """Return the record that stores the topics matching a regular expression. None makes a
-    tombstone."""
+    """Return the record that stores the topics matching a regular expression, or its tombstone if
+    `resolved` is None."""
     key = RegexKey(group_id=group_id, regular_expression=regex)
     if resolved is None:
         return record(key, None)

@@ -1,8 +1,8 @@
-"""Limits the topics of a regular expression to the ones that all of its subscribers may see. Pure.
+"""Limits the topics of a regular expression to those that all of its subscribers may see. Pure.
 
 A group has one list of topics for each expression, as in Kafka's records. It contains the topics
 that all subscribers to the expression may describe, so that no member learns of a topic that it may
-not see. Without an authorizer no subscribers are stored, and all topics are visible.
+not see. Without an authorizer, no subscribers are stored and all topics are visible.
 """
 
 from itertools import islice

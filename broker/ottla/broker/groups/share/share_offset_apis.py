@@ -1,9 +1,8 @@
 """Handlers of DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets
 (KIP-932). Pure.
 
-The start offsets are the ones that the share coordinators store. The lag of a partition is the
-number of records from the start offset to the end offset, except the records that need no delivery
-any longer (KIP-1226).
+The share coordinators store the start offsets. The lag of a partition is the number of records from
+the start offset to the end offset, without the records that need no delivery any longer (KIP-1226).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -61,7 +61,7 @@ class RequestedPass:
     is_cleaning: bool = False
 
     def look(self, log: LogCleaning | None) -> None:
-        """Update the state of the pass from the broker's description of the log. None means that
+        """Update the state of the pass from the broker's description of the log. If `log` is None,
         the replica no longer exists."""
         if log is None:
             self.outcome, self.reason = "gone", "the replica is not on this broker any longer"

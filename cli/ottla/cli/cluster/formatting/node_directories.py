@@ -37,9 +37,9 @@ class NodeDirectories:
     """New directory id of each directory. The directory id of a voter's metadata log is also in the
     voter set."""
     metadata_log_dir: str | None = None
-    """Directory of a controller's metadata log; None for a broker."""
+    """Directory of a controller's metadata log, or None for a broker."""
     voters: VoterSet | None = None
-    """Initial voters of a new cluster; None for a broker, and for a controller that joins an
+    """Initial voters of a new cluster. None for a broker, and for a controller that joins an
     existing cluster."""
     first_records: tuple[Record, ...] = ()
 

@@ -1,4 +1,4 @@
-"""`ottla broker cordon`: prevents new replicas on a broker, which keeps its present ones
+"""`ottla broker cordon`: prevents new replicas on a broker, which keeps its present replicas
 (KIP-1066).
 
 Neither new topics nor a balance place replicas on a cordoned broker.
