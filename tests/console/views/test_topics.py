@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from ottla.console.views.topic import topic, topic_settings
 from ottla.console.views.topics import parse_settings, topics
 from ottla.model.errors import ConfigError, ErrorCode
 from ottla.model.ids import ZERO_UUID, Epoch, NodeId
-from tests.console.console_fixture import Browser, open_browser, page_request
+from tests.console.console_fixture import Browser, FakeAdmin, open_browser, page_request
 
 __all__ = ["ottla_cluster"]
 
@@ -110,6 +111,11 @@ async def test_viewers_see_no_forms_and_operators_delete_no_topics(
     async with console_of(ottla_cluster, UserRole.OPERATOR) as (browser, admin):
         refused = await browser.post("/topics/t/delete", {"confirm": "t"})
         assert (refused.status_code, await admin.list_topics()) == (403, ["t"])
+        change = {"key": "retention.ms", "value": "1000", "accept": "1"}
+        refused = await browser.post("/topics/t/settings/alter", change)
+        assert refused.status_code == 403
+        assert "because retention.ms=1000 deletes records" in refused.text
+        await browser.act("/topics/t/settings/alter", {"key": "segment.ms", "value": "1000"})
 
 
 async def test_partitions_and_settings_of_a_topic(ottla_cluster: ClusterUnderTest) -> None:
@@ -235,6 +241,34 @@ async def test_hostile_names_are_shown_as_text() -> None:
     assert "the page has more than 2,000 partitions" in html
     assert 'href="/topics/~.."' in html
     assert 'href="/topics/%2F"' in html
+
+
+@pytest.mark.usefixtures("quiet")
+async def test_a_topic_without_leader_leads_to_the_explanation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    async def describe_topics(names: list[str], **_: Any) -> dict[str, TopicDescription]:
+        found = described(names[0], 2)
+        lost = found.partitions[1]._replace(leader=None, in_sync=(), eligible=(NodeId(1),))
+        return {names[0]: replace(found, partitions=(found.partitions[0], lost))}
+
+    async def known_offsets(*_: Any) -> dict[Any, int]:
+        return {}
+
+    for name, call in (
+        ("rates_of", nothing),
+        ("replica_directories", nothing),
+        ("known_offsets", known_offsets),
+    ):
+        monkeypatch.setattr(f"ottla.console.views.topic.{name}", call)
+    async with open_browser(FakeAdmin(describe_topics=describe_topics)) as browser:
+        html = await browser.get(browser.address("topic", topic=HOSTILE.replace("\udcff", "")))
+    assert_harmless(html)
+    assert "no leader" in html
+    assert 'href="/explain/unavailable?topic=%3Cscript%3E' in html
 
 
 def assert_harmless(html: str) -> None:

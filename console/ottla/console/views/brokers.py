@@ -139,6 +139,7 @@ PAGES = (
         path="/brokers/{broker}",
         title="Broker",
         command="ottla broker describe {broker}",
+        covers=("ottla broker logdirs",),
         view=broker,
     ),
 )

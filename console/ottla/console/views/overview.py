@@ -128,6 +128,7 @@ PAGES = (
         path="/",
         title="Overview",
         command="ottla explain health",
+        covers=("ottla status",),
         view=overview,
         section="Cluster",
         key="o",

@@ -244,6 +244,10 @@ async def alter(request: PageRequest) -> PageView:
     if after is None and before is not None:
         after = before.default
     losses = losses_of([(key, before.value if before is not None else None, after)])
+    if losses and request.role < UserRole.ADMIN:
+        raise PageError(
+            HTTPStatus.FORBIDDEN, f"this needs the role admin, because {'; '.join(losses)}"
+        )
     if losses and not request.form.get("accept"):
         pending = PendingChange(key=key, value=value, losses=tuple(losses))
         return await _settings_view(request, pending)
@@ -296,6 +300,7 @@ PAGES = (
         path=TOPIC_PATH,
         title="Topic",
         command="ottla topic describe {topic}",
+        covers=("ottla topic storage",),
         view=topic,
         lives=(Live(name="topic", path="/live/topics/{topic}", stream=every(LIVE_S, topic)),),
         actions=(
@@ -320,6 +325,7 @@ PAGES = (
         path=SETTINGS_PATH,
         title="Settings of a topic",
         command="ottla config get --topic {topic} --all",
+        covers=("ottla config diff", "ottla topic alter"),
         view=topic_settings,
         actions=(
             Action(
