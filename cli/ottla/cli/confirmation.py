@@ -1,9 +1,9 @@
 """Confirmation of changes, by one rule for all commands.
 
-A command asks once before it deletes records, offsets, groups, credentials or ACLs, before it
-removes a node, a replica or a voter, and before it makes a change that cannot be undone. `--yes`
+A command asks once before it deletes records, offsets, groups, credentials or ACLs. It also asks
+before it removes a node, a replica or a voter, and before any change that cannot be undone. `--yes`
 confirms beforehand. Without `--yes` and without a terminal, the command changes nothing and exits
-with code 2, so that a script neither waits for an answer nor takes a refusal for success. Other
+with code 2. A script therefore neither waits for an answer nor takes a refusal for success. Other
 commands never ask, and have no `--yes`.
 """
 

@@ -37,7 +37,8 @@ class Verb(NamedTuple):
 
 
 def verb(name: str, summary: str, handler: Handler, *options: Declared, **settings: Any) -> Verb:
-    """Return a verb of a command. `settings` are passed to the verb's argparse parser."""
+    """Return the declaration of a verb of a command. `settings` are passed to the verb's argparse
+    parser."""
     return Verb(name, summary, handler, options, settings)
 
 

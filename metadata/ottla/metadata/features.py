@@ -2,11 +2,12 @@
 cluster.
 
 In every process of the cluster, a finalised level is within `SUPPORTED`. The controller does not
-register a node that does not support a finalised level, and a node stops when it reads such a level
-in the metadata log.
+register a node that does not support all finalised levels. A node stops when it reads an
+unsupported level in the metadata log.
 
 Feature `ottla.version` is not Kafka's. Its level decides which of Ottla's own records are written
-to the metadata log, so that a cluster can return to the previous release until the level is raised.
+to the metadata log. Until the level is raised, a cluster can therefore return to the previous
+release.
 """
 
 from collections.abc import Iterable, Mapping

@@ -43,7 +43,7 @@ class TopicsFold:
         """Cache of decoded ids, because the same ids of topics and directories occur repeatedly."""
 
     def fold(self, record: Record) -> None:
-        """Apply a record of one of the kinds in `TOPIC_KINDS`."""
+        """Apply a record whose kind is in `TOPIC_KINDS`."""
         kind = record.WhichOneof("record")
         assert kind is not None
         FOLDS[kind](self, getattr(record, kind))

@@ -40,7 +40,7 @@ STATE_TOPICS = {
     TRANSACTION: TRANSACTIONS_TOPIC,
     SHARE: SHARE_STATE_TOPIC,
 }
-"""State topic of each kind of coordinator."""
+"""Internal topic that stores the state of each kind of coordinator."""
 
 NO_PORT = -1
 

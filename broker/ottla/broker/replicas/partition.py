@@ -492,10 +492,11 @@ class Partition:
         """Store the log start and end offsets that a follower's fetch reports.
 
         `broker_epoch` is an epoch that the metadata has registered. Raises RefusedError for a fetch
-        from an earlier incarnation of the follower, which may have lost records since (KIP-903). A
-        delayed fetch may replace the offsets of a newer one. The follower's session, which reads
-        only partitions with news, is then woken to report them again, even if nothing is ever
-        appended.
+        from an earlier incarnation of the follower, which may have lost records since (KIP-903).
+
+        A delayed fetch may replace the offsets of a newer fetch. The follower's fetch session reads
+        only partitions with changes. It is then woken to report the offsets again, even if nothing
+        is ever appended.
         """
         log = self.leader_log()
         follower = self.followers.get(replica)

@@ -29,7 +29,7 @@ class ShareStatePruner:
             await self.prune()
 
     async def prune(self) -> None:
-        """Delete the records that later snapshots supersede at present."""
+        """Delete the records that later snapshots have superseded."""
         for partition, end_offset in list(self._coordinator.redundant_records()):
             log = partition.log
             if log is None or not partition.is_leader:

@@ -466,8 +466,8 @@ class LedShare:
             self._wake()
 
     def set_timer(self) -> None:
-        """Set the timer to the next time at which an acquisition lock expires, a step of a dead
-        letter is due, a delayed record becomes due or a back-off ends."""
+        """Set the timer to the next deadline: an acquisition lock expires, a step of a dead letter
+        is due, a delayed record becomes due, or a back-off ends."""
         if self.stage is Stage.DROPPED:
             return
         share, due_ms = self.share, self.share.next_lock_end_ms

@@ -129,8 +129,8 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Mark each dead letter of the batch to be sent in a batch of its own from now on, if a
-        single letter may be the cause of the refusal `code`."""
+        """Make each dead letter of the batch be sent in a separate batch from now on, if a single
+        letter may have caused the refusal `code`."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True

@@ -47,10 +47,10 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 NEVER_MS = 1 << 62
 
 STORED_SPANS_MAX = 40_000
-"""Number of stored spans of a delivery window from which only records near its start may be
-acquired out of order. Each span takes 20 bytes, so a snapshot with the records in flight stays
-below 1 MB. A smaller value delays due records if many records before them are not due. With a
-larger value, the state may exceed the maximum size of a record, and could not be stored."""
+"""Maximum number of stored spans of a delivery window. Beyond it, only records near the start of
+the window are acquired out of order. Each span takes 20 bytes, so that a snapshot stays below 1
+MB. A smaller value delays due records behind many others. With a larger value, the state may not
+fit into a record."""
 
 
 class AckType:

@@ -78,10 +78,11 @@ def preload(role: str | None = None) -> None:
 def fork_node(
     role: str, properties: Path, *, count: int = 1, options: Sequence[str] = ()
 ) -> StartedNode:
-    """Fork a node from this process and return it, or start a new process if this one has threads.
+    """Fork a node from this process and return it. If this process has threads, start a new process
+    instead.
 
-    If `count`, the number of nodes of this role, is above 1, the modules of the role are imported
-    once for all of them. `options` follow the settings file on the command line.
+    `count` is the number of nodes with this role. If it is above 1, the modules of the role are
+    imported once for all nodes. `options` follow the settings file on the command line.
     """
     if not may_fork():
         return spawn_node(role, properties, options=options)

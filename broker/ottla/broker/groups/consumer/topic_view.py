@@ -28,9 +28,10 @@ from ottla.metadata.image import EMPTY, MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
-"""Cost of one slice of work, measured as instructions of expressions times characters of names:
-some 5 ms at most. A larger value blocks the event loop longer with costly expressions. A smaller
-value makes a member wait for its partitions until its next heartbeat even with few topics."""
+"""Cost of one slice of work, which takes some 5 ms at most. The unit is an instruction of an
+expression, applied to one character of a topic name. A larger value blocks the event loop longer
+with costly expressions. A smaller value makes a member wait for its partitions until its next
+heartbeat even with few topics."""
 
 COMPILE_COST = SLICE_COST // 2
 """Cost of compiling an expression again, in the same unit as SLICE_COST: a millisecond or two, at
