@@ -148,10 +148,12 @@ class ConsoleApp:
         try:
             form = await checked_form(request, signed, self._names)
             _check_role(signed, action.role)
-            if action.confirms and form.get("confirm", "") != values[action.confirms]:
+            # Pages show control characters as escapes, which is what a user can type.
+            typed, name = form.get("confirm", ""), values.get(action.confirms, "")
+            if action.confirms and visible(typed) != visible(name):
                 raise PageError(
                     HTTPStatus.BAD_REQUEST,
-                    f"nothing was changed: type the name {values[action.confirms]!r} to confirm",
+                    f"nothing was changed: type the name {name!r} to confirm",
                 )
             asked = self._page_request(signed, values, query_of(request), form)
             outcome = "failed"

@@ -25,6 +25,7 @@ from ottla.console.views.groups.group_reset import parse_plan, plan_text
 from ottla.insight.facts.reset_plan_driver import ResetRow
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, TopicPartition
+from ottla.model.visible_text import visible
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
 from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser, page_request
 
@@ -94,6 +95,9 @@ async def test_groups_are_read_reset_and_deleted(cluster: tuple[ClusterUnderTest
             await browser.act("/groups/billing/delete", {"confirm": "billing"})
             assert "billing" not in {one.group_id for one in await admin.list_groups()}
             await browser.get("/groups/billing", status=404)
+            # A name with control characters is confirmed as the page shows it.
+            await browser.act(f"{where}/delete", {"confirm": visible(HOSTILE)})
+            assert HOSTILE not in {one.group_id for one in await admin.list_groups()}
 
 
 async def test_a_page_of_ten_thousand_groups_costs_one_request_a_broker() -> None:

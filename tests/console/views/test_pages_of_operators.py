@@ -1,5 +1,6 @@
 """Pages of operators: refused rights, clusters of Apache Kafka, reports from folders, changes."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +9,21 @@ import trio
 
 from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_brokers import BrokerDescription, ClusterDescription
-from ottla.client.admin_parts.admin_cluster import FeatureLevels
+from ottla.client.admin_parts.admin_cluster import (
+    FeatureLevels,
+    QuorumDescription,
+    QuorumReplica,
+)
+from ottla.client.groups.group_offsets import Committed
 from ottla.client.testing import open_test_cluster
 from ottla.console.page_types import ConsoleConfig, Page
 from ottla.console.pages import PAGES
 from ottla.console.views.security import acl_fields, entry_of
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import NodeId
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
 from ottla.model.security.acls import AclFilter
 from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
-from tests.console.console_fixture import FakeAdmin, open_browser
+from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
@@ -170,3 +176,34 @@ async def test_reports_are_read_only_below_their_folders(tmp_path: Path) -> None
         for name in ("..%2F..%2Fsecret.txt", "link.txt", "%2Fetc%2Fpasswd", "~.."):
             await browser.get(f"/reports/kill-17/{name}", status=404)
         await browser.get("/reports/~..", status=404)
+
+
+@pytest.mark.parametrize("where", ["/quotas", "/telemetry", "/groups/g/reset", "/quorum", "/acls"])
+async def test_ids_of_a_page_are_unique(where: str) -> None:
+    """Labels name their fields by id, so a screen reader needs them to be unique."""
+
+    class Admin(AdminWithoutRights):
+        async def describe_quotas(self) -> dict[object, object]:
+            return {}
+
+        async def describe_acls(self, _wanted: object) -> list[object]:
+            return []
+
+        async def list_metrics_subscriptions(self) -> list[object]:
+            return []
+
+        async def group_offsets(self, _group: str) -> dict[TopicPartition, Committed]:
+            return {TopicPartition("orders", 0): Committed(Offset(1))}
+
+        async def ask_quorum(self) -> QuorumDescription:
+            voters = tuple(
+                QuorumReplica(NodeId(node), ZERO_UUID, Offset(1), NOW_MS, NOW_MS)
+                for node in (101, 102, 103)
+            )
+            return QuorumDescription(NodeId(101), Epoch(7), Offset(500), voters, (), {})
+
+    async with open_browser(Admin()) as browser:
+        html = await browser.get(where)
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids)), sorted(ids)
+    assert set(re.findall(r' for="([^"]+)"', html)) <= set(ids)

@@ -41,6 +41,9 @@ from ottla.insight.rules.rebalance import rebalance_causes
 from ottla.model.ids import TopicPartition
 
 LIVE_S = 5.0
+LIVE_PARTITIONS_MAX = 2_000
+"""Partitions of a group up to which its lag is renewed while the page is open. More would cost the
+leaders too much every five seconds; the page shows the lag of its own time."""
 AGED_MAX = 12
 """Partitions whose unread records are examined for the plot of lag in time: those furthest behind
 in records."""
@@ -83,6 +86,8 @@ async def group(request: PageRequest) -> PageView:
         return sheet_view(name, [*parts, rows.part(request.user)])
     parts.append(await _partitions(request, found, rows))
     live = await _lag_parts(request, rows)
+    if len(rows) > LIVE_PARTITIONS_MAX:
+        return sheet_view(name, [*parts[:2], *live, *parts[2:]])
     return sheet_view(name, parts, live="group-lag", live_values={"group": name}, live_parts=live)
 
 
