@@ -7,7 +7,7 @@ its temporary directory (`--basetemp`).
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -57,8 +57,12 @@ def every_lane(lane: Lane) -> bool:
     return True
 
 
-def create_topics(cluster: Any) -> None:
-    """Twelve partitions on all three brokers, and three that leave one of them out."""
+@pytest.fixture(scope="module")
+def cluster(plan_module_cluster: Callable[..., Any]) -> Iterator[Any]:
+    """Three controllers and three brokers, with twelve partitions on all brokers, and three that
+    leave one of them out."""
+    cluster = plan_module_cluster(controllers=3, brokers=3, **SETTINGS)
+    cluster.start()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     new = [
         NewTopic(LOAD, 12, replication_factor=3, config={"min.insync.replicas": "2"}),
@@ -67,6 +71,9 @@ def create_topics(cluster: Any) -> None:
     for future in admin.create_topics(new).values():
         future.result(timeout=60)
     cluster.wait_healthy()
+    yield cluster
+    for log in cluster.plan.directory.glob("*.log"):
+        assert "Traceback" not in log.read_text(), log
 
 
 def kept_on(cluster: Any, name: str) -> Callable[[Lane], bool]:
@@ -174,11 +181,8 @@ def stops(cluster: Any, start_load: Any, deeds: Sequence[Deed]) -> dict[Deed, li
 
 
 def test_faults_in_a_row_lose_nothing_and_stop_only_what_they_touch(
-    plan_cluster: Any, start_load: Any
+    cluster: Any, start_load: Any
 ) -> None:
-    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
-    cluster.start()
-    create_topics(cluster)
     # A machine that stands still stops everything, but not whenever the same is done.
     left = stops(cluster, start_load, FAULTS)
     for _ in range(TRIES - 1):
@@ -188,10 +192,8 @@ def test_faults_in_a_row_lose_nothing_and_stop_only_what_they_touch(
     assert left == {}
 
 
-def test_a_rolling_restart_of_all_six_fails_no_send(plan_cluster: Any, start_load: Any) -> None:
-    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
-    cluster.start()
-    create_topics(cluster)
+def test_a_rolling_restart_of_all_six_fails_no_send(cluster: Any, start_load: Any) -> None:
+    cluster.wait_healthy()
     load = start_load(cluster, LOAD, PAIRS)
     for name in cluster.names:
         time.sleep(CALM_S / 2)
@@ -207,11 +209,9 @@ def test_a_rolling_restart_of_all_six_fails_no_send(plan_cluster: Any, start_loa
 
 
 def test_all_brokers_killed_at_once_come_back_with_all_that_was_acknowledged(
-    plan_cluster: Any, start_load: Any
+    cluster: Any, start_load: Any
 ) -> None:
-    cluster = plan_cluster(controllers=3, brokers=3, **SETTINGS)
-    cluster.start()
-    create_topics(cluster)
+    cluster.wait_healthy()
     load = start_load(cluster, LOAD, PAIRS)
     time.sleep(CALM_S)
     load.mark("kill -9 all brokers")
