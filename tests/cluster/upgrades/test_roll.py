@@ -14,10 +14,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -48,6 +47,7 @@ from tests.cluster.upgrades.java_clients import (
     java_client,
 )
 from tests.cluster.upgrades.last_release import LastRelease, unpack_last_release
+from tests.cluster.upgrades.pauses import Phase, print_pauses
 from tests.cluster.upgrades.share_queue import ShareQueue
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -62,19 +62,6 @@ SETTINGS: dict[str, Any] = {
     "metadata_log_max_record_bytes_between_snapshots": "4096",
     "metadata_log_max_snapshot_interval_ms": "2000",
 }
-
-
-class Phase(NamedTuple):
-    """One roll of all nodes."""
-
-    name: str
-    began_at: float
-    ended_at: float
-
-    def longest_pause(self, times: Sequence[float]) -> float:
-        """Return the longest time in seconds without an event."""
-        inside = [one for one in times if self.began_at <= one <= self.ended_at]
-        return max(later - one for one, later in pairwise([self.began_at, *inside, self.ended_at]))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +104,7 @@ class Roll:
     def run(self, name: str, environment: dict[str, str] | None, *, roles: Sequence[str]) -> None:
         """End all nodes one by one, the active controller as the last one of its role, start each
         in an environment, and create a topic after each."""
-        cluster, began_at = self._cluster, time.monotonic()
+        cluster, phase = self._cluster, Phase(name)
         before = self._newest_snapshot()
         cluster.environment = environment
         for role in roles:
@@ -126,9 +113,13 @@ class Roll:
                 active = cluster.active_controller()
                 names = [*(one for one in names if one != active), active]
             for node in names:
+                phase.note(f"end {node}")
                 code = cluster.end(node, self._signal)
+                phase.note("start")
                 cluster.start(node)
+                phase.note("serves")
                 cluster.wait_healthy()
+                phase.note("healthy")
                 assert code == (0 if self._signal is SIGTERM else -self._signal), node
                 topic = NewTopic(f"{name} {node}".replace(" ", "-"), 2, 3)
                 for made in self._admin.create_topics([topic]).values():
@@ -136,7 +127,8 @@ class Roll:
         for writer in self._writers:
             writer.wait_for_more(TRANSACTION_COUNT)
         assert self._newest_snapshot() > before, "no node of this phase wrote a snapshot"
-        self.phases.append(Phase(name, began_at, time.monotonic()))
+        phase.note("end")
+        self.phases.append(phase)
 
     def _newest_snapshot(self) -> str:
         """Return the name of the newest snapshot of the metadata, which has its offset."""
@@ -190,7 +182,12 @@ def test_a_cluster_is_rolled_forward_back_and_forward_without_a_loss(
         queue.turn_on_and_consume_rest()
         finalise(cluster, release)
     with capsys.disabled():
-        print_pauses(roll.phases, writers, groups)
+        times = {writer.name: writer.committed_at for writer in writers}
+        for name, members in groups.items():
+            times[f"group {name}"] = sorted(one for member in members for one in member.read_at)
+        print_pauses(roll.phases, times)
+        for writer in writers:
+            print(f"{writer.name}: {writer.count} commits, retried after {writer.errors[:20]}")
         print(f"share groups: {queue.duration_s:.0f} s of the test")
     for member in (one for members in groups.values() for one in members):
         assert member.fault is None, member.fault
@@ -239,20 +236,6 @@ def finalise(cluster: Processes, release: LastRelease) -> None:
     cluster.start(name)
     cluster.wait_healthy()
     assert "nothing is left to finalize" in cluster.ottla("cluster", "upgrade", "status").stdout
-
-
-def print_pauses(
-    phases: list[Phase], writers: list[Writer], groups: dict[str, list[GroupReader]]
-) -> None:
-    """Print the longest pause of each client in each phase."""
-    times = {writer.name: writer.committed_at for writer in writers}
-    for name, members in groups.items():
-        times[f"group {name}"] = sorted(one for member in members for one in member.read_at)
-    for phase in phases:
-        pauses = ", ".join(f"{name} {phase.longest_pause(at):.2f} s" for name, at in times.items())
-        print(f"{phase.name} ({phase.ended_at - phase.began_at:.0f} s): longest pause of {pauses}")
-    for writer in writers:
-        print(f"{writer.name}: {writer.count} transactions, retried after {writer.errors[:20]}")
 
 
 def stored(client: Mapping[str, str], topic: str, partition: int) -> list[int]:
