@@ -151,7 +151,7 @@ _ottla_row() {
       argument='@topics' ;;
     'topic reassign')
       verbs=''
-      options='-h --help --brokers --evacuate --plan --cancel --verify --log-dir -r --replicas --dry-run --yes --execute --save --watch --throttle --log-dir-throttle --replica-alter-log-dirs-throttle --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --brokers --evacuate --plan --cancel --verify --log-dir -r --replicas --dry-run --yes --execute --save --watch --throttle --log-dir-throttle --replica-alter-log-dirs-throttle --adapt --no-wait --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--brokers= --evacuate= --plan=@file --log-dir= -r= --replicas= --save=@file --throttle= --log-dir-throttle= --replica-alter-log-dirs-throttle= --bootstrap-server= --bootstrap= --dir=@dir --profile=@topics --command-config=@file --format=table|json'
       argument='@topics' ;;
     'topic storage')

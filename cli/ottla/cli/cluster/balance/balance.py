@@ -5,46 +5,26 @@ The command makes a plan of moves. The controllers carry it out, even if the com
 
 import argparse
 import json
-import time
 from pathlib import Path
 
-import trio
-
-from ottla.cli.cluster.balance.plan_changes import (
-    cancel_plan,
-    check_idle,
-    lowest_rate,
-    start_plan,
-)
 from ottla.cli.cluster.balance.plan_progress import PlanProgress, progress_of
 from ottla.cli.cluster.balance.plan_tables import progress_json, show_plan, show_progress
-from ottla.cli.cluster.moves.move_bars import MoveBar, bars
+from ottla.cli.cluster.moves.plan_changes import cancel_plan, check_idle, stored_moves_of
+from ottla.cli.cluster.moves.plan_watch import run_plan
 from ottla.cli.cluster.moves.reassignment_plan import as_plan
-from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of
 from ottla.cli.cluster.moves.throttles import rate_of
 from ottla.cli.common import counted, print_json
 from ottla.cli.confirmation import CONFIRMATION, confirm_in_loop
 from ottla.cli.options import one_of, option
-from ottla.cli.terminal import draw_lines, is_watched, note
+from ottla.cli.terminal import note
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.insight.facts.cluster_load_driver import cluster_load
-from ottla.insight.facts.reassignments_driver import ongoing_of
 from ottla.insight.facts.replica_assignments import ReplicaAssignment
 from ottla.insight.facts.stored_plan import read_stored_plan
-from ottla.model.balance.cluster_load import BalanceLimits, ClusterLoad
-from ottla.model.balance.move_plan import BalancePlan
+from ottla.model.balance.cluster_load import BalanceLimits
 from ottla.model.balance.planner import plan_moves
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-
-LOOK_AGAIN_S = 0.5
-IDLE_LOOKS = 2
-"""Number of consecutive checks without a plan after which the plan counts as complete. The broker
-that answers the first check may not know the plan yet."""
-LEFT = (
-    "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
-    "undoes those that are not complete"
-)
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -71,57 +51,9 @@ async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
         note("the cluster is balanced, as far as its partitions may move")
         return 0
     if await confirm_in_loop(arguments, f"change {counted(len(plan.moves), 'partition')}?"):
-        await make_moves(admin, load, plan, throttle, is_waiting=not arguments.no_wait)
+        moves = stored_moves_of(plan)
+        await run_plan(admin, load, moves, throttle, is_waiting=not arguments.no_wait)
     return 0
-
-
-async def make_moves(
-    admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int, *, is_waiting: bool
-) -> None:
-    """Start the moves of a plan and, with `is_waiting`, show their progress until all are complete.
-    `throttle` is in bytes per second."""
-    await start_moves(admin, load, plan, throttle)
-    if not is_waiting:
-        note(LEFT)
-        return
-    started = time.monotonic()
-    try:
-        await watch_plan(admin, len(plan.moves))
-    except BaseException:  # an interrupted command, too: the moves continue without it
-        note(LEFT)
-        raise
-    seconds = time.monotonic() - started
-    note(f"{counted(len(plan.moves), 'partition')} changed in {seconds:.1f} s")
-
-
-async def start_moves(admin: Admin, load: ClusterLoad, plan: BalancePlan, throttle: int) -> None:
-    """Start the moves of a plan, under a throttle that is not below the rate of the producers."""
-    copied = {move.at for move in plan.moves if move.adding}
-    produced = [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
-    lowest = lowest_rate(produced, throttle)
-    await start_plan(admin, plan, rate_max=throttle, rate_min=lowest)
-
-
-async def watch_plan(admin: Admin, total: int) -> None:
-    """Draw the progress of the plan in the cluster until all its `total` moves are complete."""
-    line_count, idle_looks = 0, 0
-    while idle_looks < IDLE_LOOKS:
-        stored = await read_stored_plan(admin)
-        idle_looks = 0 if stored.moves else idle_looks + 1
-        if stored.moves and is_watched():
-            planned = {move.at for move in stored.moves}
-            moving = [one for one in await ongoing_of(admin, ()) if one.at in planned]
-            parts = await copied_parts_of(admin, moving)
-            drawn = [
-                MoveBar(parts[one.at], one.name, ",".join(map(str, one.target))) for one in moving
-            ]
-            waiting = [MoveBar(0.0, str(one.at), "") for one in stored.moves if one.at not in parts]
-            lines = bars([*drawn, *waiting], max(total, len(planned)), "partition")
-            draw_lines(lines, line_count_before=line_count)
-            line_count = len(lines)
-        await trio.sleep(LOOK_AGAIN_S)
-    if is_watched():
-        draw_lines([], line_count_before=line_count)
 
 
 async def _status(admin: Admin, arguments: argparse.Namespace) -> int:

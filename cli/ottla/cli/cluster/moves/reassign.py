@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from ottla.cli.cluster.moves.adapted_moves import check_adaptable, make_adapted
 from ottla.cli.cluster.moves.directory_moves import move_directories
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
 from ottla.cli.cluster.moves.reassignment_plan import (
@@ -51,6 +52,10 @@ DRAW_AGAIN_S = 0.5
 async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
     """Plan, start, watch or cancel reassignments, as the options request. Returns the exit code."""
     rate = rate_asked_for(arguments)
+    if arguments.adapt and not (
+        arguments.brokers or arguments.plan or arguments.evacuate is not None
+    ):
+        raise ConfigError("--adapt", "belongs to --brokers, --evacuate or --plan")
     if arguments.cancel:
         return await _cancel(admin, arguments)
     if arguments.verify:
@@ -60,6 +65,8 @@ async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
     if not arguments.brokers and not arguments.plan and arguments.evacuate is None:
         return await _status(admin, arguments, rate)
     moves = await _planned(admin, arguments)
+    if arguments.adapt:
+        await check_adaptable(admin, moves)
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(as_plan(move.after for move in moves)) + "\n")
     if not moves:
@@ -68,7 +75,13 @@ async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.yes:
         await _show_plan(admin, arguments, moves, [])
-    if await confirm_in_loop(arguments, f"move {counted(len(moves), 'partition')}?"):
+    if not await confirm_in_loop(arguments, f"move {counted(len(moves), 'partition')}?"):
+        return 0
+    if arguments.adapt:
+        if arguments.yes:
+            await _show_plan(admin, arguments, moves, [])
+        await make_adapted(admin, moves, rate, is_waiting=not arguments.no_wait)
+    else:
         moving = [MovingReplicas(one.at, one.before.replicas, one.adding) for one in moves]
         async with throttled(admin, moving, rate) as throttle:
             refusals = await start(admin, moves)

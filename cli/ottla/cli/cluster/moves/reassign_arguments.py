@@ -41,6 +41,11 @@ REASSIGN = admin_verb(
         "--log-dir-throttle --replica-alter-log-dirs-throttle RATE",
         "with --log-dir: limit in bytes per second on each broker (default: none)",
     ),
+    option(
+        "--adapt",
+        "let the controllers make the moves, two at a time on a broker, below the throttle "
+        "(default: 20M) while producers wait longer than before",
+    ),
     option("--no-wait", "return when the reassignments have started"),
     description="Without --brokers, --evacuate, --plan, --log-dir, --cancel or --verify it "
     "shows what moves between brokers now. A throttle must be above what is produced to the "

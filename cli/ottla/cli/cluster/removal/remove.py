@@ -8,8 +8,8 @@ import argparse
 
 import trio
 
-from ottla.cli.cluster.balance.balance import start_moves, watch_plan
-from ottla.cli.cluster.balance.plan_changes import check_idle
+from ottla.cli.cluster.moves.plan_changes import check_idle, start_plan, stored_moves_of
+from ottla.cli.cluster.moves.plan_watch import watch_plan
 from ottla.cli.cluster.moves.reassign import watch_moves
 from ottla.cli.cluster.moves.throttles import rate_of
 from ottla.cli.cluster.removal.cordon import set_cordon
@@ -107,7 +107,7 @@ async def _move_away(
             if not moving:
                 return moved
             if found.plan.moves:
-                await start_moves(admin, found.load, found.plan, throttle)
+                await start_plan(admin, found.load, stored_moves_of(found.plan), throttle)
         await _watch(admin, broker_id, moving, ends_at_s)
         moved |= moving
     raise RefusedError(

@@ -4,13 +4,15 @@ The controllers make the moves of the plan. Neither the end of this command nor 
 controller stops them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ottla.client.admin import Admin
 from ottla.insight.facts.stored_plan import read_stored_plan
+from ottla.model.balance.cluster_load import ClusterLoad
 from ottla.model.balance.move_plan import BalancePlan
 from ottla.model.balance.plan_text import StoredMove, moves_text
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import TopicPartition
 from ottla.model.settings.balance import (
     BALANCE_PLAN,
     BALANCE_RATE_MAX,
@@ -34,10 +36,19 @@ async def check_idle(admin: Admin) -> None:
         )
 
 
-async def start_plan(admin: Admin, plan: BalancePlan, *, rate_max: int, rate_min: int) -> None:
-    """Store a plan in the cluster, so that the controllers make its moves. `rate_max` and
-    `rate_min` bound the throttle, in bytes per second."""
-    moves = [StoredMove(move.at, move.before, move.after) for move in plan.moves]
+def stored_moves_of(plan: BalancePlan) -> list[StoredMove]:
+    """Return the moves of a plan in the form in which the cluster stores them."""
+    return [StoredMove(move.at, move.before, move.after) for move in plan.moves]
+
+
+async def start_plan(
+    admin: Admin, load: ClusterLoad, moves: Sequence[StoredMove], rate_max: int
+) -> None:
+    """Store moves in the cluster, so that the controllers make them. `rate_max` is the highest
+    throttle, in bytes per second; the lowest one is above the rate of the producers in `load`."""
+    rate_min = lowest_rate(
+        produce_rates(load, {move.at for move in moves if move.adding}), rate_max
+    )
     changes = {
         BALANCE_PLAN: moves_text(moves),
         BALANCE_RATE_MAX: str(rate_max),
@@ -55,6 +66,11 @@ async def start_plan(admin: Admin, plan: BalancePlan, *, rate_max: int, rate_min
 async def cancel_plan(admin: Admin) -> None:
     """Cancel the moves of the plan in progress, and end their throttle."""
     await admin.alter_broker_configs(None, {BALANCE_PLAN: None})
+
+
+def produce_rates(load: ClusterLoad, copied: Collection[TopicPartition]) -> list[int]:
+    """Return the rates of the producers of partitions that are copied, in bytes per second."""
+    return [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
 
 
 def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
