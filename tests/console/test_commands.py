@@ -36,8 +36,6 @@ NOT_BUILT = (
     "ottla quorum add",
     "ottla quorum replace",
     "ottla share redrive",
-    "ottla topic elect",
-    "ottla topic trim",
 )
 """Commands without a page so far."""
 

@@ -66,6 +66,33 @@ async def test_a_topic_from_its_creation_to_its_end(ottla_cluster: ClusterUnderT
         ]
 
 
+async def test_records_are_deleted_before_an_offset_or_all(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    async with (
+        console_of(ottla_cluster) as (browser, admin),
+        open_producer(ottla_cluster.bootstrap) as producer,
+    ):
+        await admin.create_topic("t", partition_count=2)
+        for number in range(5):
+            await producer.send("t", b"%d" % number, partition=1)
+        await producer.flush()
+        form = {"confirm": "t", "partition": "1", "before": "3"}
+        refused = await browser.post("/topics/t/trim", {**form, "confirm": "x"})
+        assert refused.status_code == 400
+        html = await browser.act("/topics/t/trim", form)
+        assert "It now begins in partition 1 at 3." in html
+        refused = await browser.post("/topics/t/trim", {**form, "before": "9"})
+        assert "partition 1: " in refused.text
+        assert refused.status_code == 409
+        refused = await browser.post("/topics/t/trim", {**form, "before": ""})
+        assert refused.status_code == 400
+        html = await browser.act("/topics/t/trim", {"confirm": "t", "all": "1"})
+        assert "partition 0 at 0, 1 at 5." in html
+        html = await browser.act("/topics/t/elect")
+        assert "0 partitions of topic t got another leader." in html
+
+
 async def test_a_refused_change_shows_the_reason(ottla_cluster: ClusterUnderTest) -> None:
     async with console_of(ottla_cluster) as (browser, admin):
         await admin.create_topic("t")

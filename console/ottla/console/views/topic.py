@@ -22,7 +22,8 @@ from ottla.console.views.topics import PARTITIONS_MAX, TOPIC_PATH, replica_direc
 from ottla.insight.facts.log_dirs_driver import BrokerDirectories
 from ottla.insight.rules.config_losses import losses_of
 from ottla.insight.rules.traffic_rates import TopicRates
-from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.amounts import counted
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.values import frozen
@@ -32,7 +33,11 @@ LIVE_S = 5.0
 """Interval of the live part in seconds."""
 SETTINGS_PATH = "/topics/{topic}/settings"
 COUNT_DIGITS_MAX = 9
+OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767
+ALL = -1
+"""Offset that stands for the end of a partition in DeleteRecords."""
+SHOWN = 5
 PARTITION_SORTS = {"partition": lambda one: one.partition}
 
 
@@ -275,11 +280,62 @@ async def add_partitions(request: PageRequest) -> PageView:
     )
 
 
+async def trim(request: PageRequest) -> PageView:
+    """Delete the records before an offset of one partition, or all records of the topic."""
+    name = request.path["topic"]
+    if request.form.get("all"):
+        described = await describe(request.admin, name)
+        before = {TopicPartition(name, one.partition): ALL for one in described.partitions}
+    else:
+        partition = _number("partition", request.form.get("partition", ""))
+        offset = _number("before", request.form.get("before", ""), digits_max=OFFSET_DIGITS_MAX)
+        before = {TopicPartition(name, partition): offset}
+    outcomes = await request.admin.try_delete_records(before)
+    refusals = {at: one for at, one in outcomes.items() if isinstance(one, RefusedError)}
+    for at, refusal in refusals.items():
+        raise RefusedError(refusal.code, f"partition {at.partition}: {refusal.message}")
+    begins = ", ".join(f"{at.partition} at {one}" for at, one in list(outcomes.items())[:SHOWN])
+    return PageView(
+        context={},
+        location=address(TOPIC_PATH, request.path),
+        notice=f"Records of topic {name} were deleted. It now begins in partition {begins}"
+        f"{', …' if len(outcomes) > SHOWN else ''}.",
+    )
+
+
+async def elect(request: PageRequest) -> PageView:
+    """Give the leadership of each partition of a topic to its first replica."""
+    name = request.path["topic"]
+    described = await describe(request.admin, name)
+    places = [TopicPartition(name, one.partition) for one in described.partitions]
+    outcomes = await request.admin.try_elect_leaders(places)
+    refusals = {
+        at: one
+        for at, one in outcomes.items()
+        if one is not None and one.code is not ErrorCode.ELECTION_NOT_NEEDED
+    }
+    for at, refusal in refusals.items():
+        raise RefusedError(refusal.code, f"partition {at.partition}: {refusal.message}")
+    count = sum(one is None for one in outcomes.values())
+    return PageView(
+        context={},
+        location=address(TOPIC_PATH, request.path),
+        notice=f"{counted(count, 'partition')} of topic {name} got another leader.",
+    )
+
+
 async def delete(request: PageRequest) -> PageView:
     """Delete a topic and its records."""
     name = request.path["topic"]
     await request.admin.delete_topic(name)
     return PageView(context={}, location="/topics", notice=f"Topic {name} was deleted.")
+
+
+def _number(name: str, text: str, *, digits_max: int = COUNT_DIGITS_MAX) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= digits_max):
+        raise ConfigError(name, f"is {text[:50]!r}; it must be a number from 0 on")
+    return int(text)
 
 
 def _rows(settings: Mapping[str, ConfigEntry]) -> list[SettingRow]:
@@ -309,6 +365,20 @@ PAGES = (
                 path="/topics/{topic}/partitions/add",
                 command="ottla topic add-partitions {topic} --to {total}",
                 run=add_partitions,
+            ),
+            Action(
+                name="topic-elect",
+                path="/topics/{topic}/elect",
+                command="ottla topic elect {topic}",
+                run=elect,
+            ),
+            Action(
+                name="topic-trim",
+                path="/topics/{topic}/trim",
+                command="ottla topic trim {topic} --before {offset}",
+                run=trim,
+                role=UserRole.ADMIN,
+                confirms="topic",
             ),
             Action(
                 name="topic-delete",
