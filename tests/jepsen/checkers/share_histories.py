@@ -29,14 +29,17 @@ class Record:
     """One record, as the leader sees it."""
 
     value: int
+    sent_ms: int = 0
     count: int = 0
     durable_count: int = 0
     owner: str | None = None
     until_ms: int = 0
     is_settled: bool = False
+    ready_ms: int = 0
+    """End of the back-off."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Queue:
     """The leader of one share partition. `bug` names a defect."""
 
@@ -85,6 +88,10 @@ class Queue:
             if record.owner is not None and is_over and self.bug != "late acknowledgement":
                 self.release(record)
 
+    def timing(self, offset: int, now_ms: int) -> list[Json]:
+        """Return the part of a recorded delivery that is about its due time."""
+        return []
+
     def fail_over(self) -> None:
         for record in self.records:
             if not record.is_settled:
@@ -103,9 +110,13 @@ class Queue:
 class QueueHistory:
     """A random history of one queue."""
 
+    queue_class: type[Queue] = Queue
+    records_max = RECORDS_MAX
+    send_share = 0.3
+
     def __init__(self, seed: int, *, bug: str = "", seconds: int = 40, threads: int = 4) -> None:
         self.rng = Random(seed)
-        self.queue = Queue(self.rng, bug)
+        self.queue = self.queue_class(self.rng, bug)
         self.now_ms = 0
         self._events: list[Event] = []
         self._due: list[tuple[int, int, Callable[[], None]]] = []
@@ -173,9 +184,9 @@ class QueueHistory:
         if self._in_hand.get(member):
             delay_ms = 8_000 if draw < 0.05 else self.rng.randrange(1, 1_500)
             self._at(delay_ms, lambda: self._acknowledge(member))
-        elif draw < 0.3 and len(self.queue.records) < RECORDS_MAX:
+        elif draw < self.send_share and len(self.queue.records) < self.records_max:
             self._send(member)
-        elif draw < 0.4:
+        elif draw < self.send_share + 0.1:
             self._describe(member)
         else:
             self._take(member)
@@ -184,7 +195,7 @@ class QueueHistory:
         value = next(self._values)
 
         def effect() -> Json:
-            self.queue.records.append(Record(value))
+            self.queue.records.append(Record(value, self.now_ms))
             return [["send", KEY, [len(self.queue.records) - 1, value]]]
 
         self._does("send", [["send", KEY, value]], effect, lambda _: self._next(member))
@@ -195,7 +206,16 @@ class QueueHistory:
         def effect() -> Json:
             found = self.queue.take(member, self.now_ms)
             age_ms = self.now_ms + 200 - asked_ms if self.rng.random() < 0.8 else None
-            values = [[at, self.queue.records[at].value, times, age_ms] for at, times in found]
+            values = [
+                [
+                    at,
+                    self.queue.records[at].value,
+                    times,
+                    age_ms,
+                    *self.queue.timing(at, self.now_ms),
+                ]
+                for at, times in found
+            ]
             return {"group": GROUP, "member": member, "keys": {KEY: values} if values else {}}
 
         def then(found: Json) -> None:

@@ -20,6 +20,7 @@ metadata.py     topics created, changed and deleted, as every broker describes t
 producer_ids.py uniqueness of producer ids and epochs
 list_offsets.py end offsets above every acknowledged record
 share_reading.py  index of a history of share groups by record
+share_order.py   keys, delays, back-offs and priorities of share groups
 shares.py       deliveries and acknowledgements of share groups, and their start offsets
 availability.py share of operations that succeed, and recovery times after faults
 servers.py      errors that the harness found in the servers' logs and directories

@@ -60,6 +60,9 @@ class DeliveryToMember:
     """Delivery count of the record that the member received."""
     earliest_ns: int
     """Time in ns before which the broker cannot have acquired the record for this delivery."""
+    early_ms: int | None = None
+    """Time in ms from the receipt of the record, by the member's clock, to its due time. Negative
+    if it was due before; None if the record has no delay."""
     acks: list[ShareAck] = field(default_factory=list)
 
     @property
@@ -179,12 +182,12 @@ class ShareReading:
         assert operation.completion is not None
         done_ns = operation.completion.time_ns
         for key, records in value["keys"].items():
-            for offset, content, count, age_ms in records:
+            for offset, content, count, age_ms, *early in records:
                 earliest_ns = self._joined_ns.get(member, 0)
                 if age_ms is not None:
                     earliest_ns = max(earliest_ns, done_ns - age_ms * NS_PER_MS)
                 place = RecordPlace(group, key, offset)
-                delivery = DeliveryToMember(operation, place, member, count, earliest_ns)
+                delivery = DeliveryToMember(operation, place, member, count, earliest_ns, *early)
                 self.deliveries.setdefault(place, []).append(delivery)
                 self.values.setdefault((key, offset), set()).add(content)
                 self._newest[member, place] = delivery

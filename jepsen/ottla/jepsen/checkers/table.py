@@ -11,6 +11,7 @@ from ottla.jepsen.checkers.metadata import check_metadata
 from ottla.jepsen.checkers.offsets import check_offsets
 from ottla.jepsen.checkers.producer_ids import check_producer_ids
 from ottla.jepsen.checkers.servers import check_servers
+from ottla.jepsen.checkers.share_order import check_share_order
 from ottla.jepsen.checkers.shares import check_shares
 from ottla.jepsen.checkers.transactions import check_transactions
 from ottla.jepsen.checkers.verdict import Checker, RunFacts, Verdict, combined
@@ -29,6 +30,7 @@ CHECKERS: Mapping[str, Checker] = {
     "transactions": check_transactions,
     "list-offsets": check_list_offsets,
     "shares": check_shares,
+    "share-order": check_share_order,
     "availability": check_availability,
     "servers": check_servers,
 }

@@ -128,6 +128,8 @@ class RunFacts:
     """Duration of the acquisition locks of share groups in ms."""
     delivery_count_limit: int = 5
     """Maximum number of deliveries of a record, after which share groups archive the record."""
+    share_backoff_ms: int = 0
+    """Shortest back-off of share groups after a failed attempt, in ms. 0 means none."""
     steps_max: int = 2_000_000
     """Maximum number of steps of the search for a sequential order of one object. Beyond it, the
     verdict is "unknown"."""

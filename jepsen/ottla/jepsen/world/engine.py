@@ -162,6 +162,7 @@ ENGINES: dict[str, dict[str, str]] = {
         ),
         "throttled": "ottla.jepsen.world.whole.throttles:ThrottledCluster",
         "shares": "ottla.jepsen.world.whole.shares:SharesOfCluster",
+        "ordered-shares": "ottla.jepsen.world.whole.ordered_shares:OrderedSharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
         "transactions-coordinators": (
             "ottla.jepsen.world.whole.transactions:CoordinatorsOfCluster"

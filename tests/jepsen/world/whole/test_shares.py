@@ -12,8 +12,8 @@ SEEDS = (5, 11, 12)[: length(2, 3)]
 BUDGET = 8_000
 
 
-def run(seed: int) -> RunOutcome:
-    return make_engine("whole", "shares").run(Chance(seed), budget=BUDGET)
+def run(seed: int, subject: str = "shares") -> RunOutcome:
+    return make_engine("whole", subject).run(Chance(seed), budget=BUDGET)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -26,3 +26,11 @@ def test_a_share_group_settles_every_record_once_under_faults(explored: Any, see
     # Members draw their ids from the seed, too.
     again = run(seed)
     assert (again.trace_hash, again.figures) == (outcome.trace_hash, outcome.figures)
+
+
+def test_a_share_group_keeps_order_delays_and_back_offs_under_faults(explored: Any) -> None:
+    outcome = run(1, "ordered-shares")
+    explored("C ordered shares", outcome)
+    assert outcome.violation is None
+    assert outcome.rare["a delayed record is delivered"] > 0
+    assert run(1, "ordered-shares").trace_hash == outcome.trace_hash

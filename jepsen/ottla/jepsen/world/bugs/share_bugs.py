@@ -371,7 +371,13 @@ _row = partial(walk_mutant, subject="shares")
 
 
 def _of_cluster(
-    name: str, sentence: str, plant: Plant, seed_count: int = 60, *, is_quick: bool = False
+    name: str,
+    sentence: str,
+    plant: Plant,
+    seed_count: int = 60,
+    *,
+    subject: str = "shares",
+    is_quick: bool = False,
 ) -> Mutant:
     """Return a mutant that simulations of whole clusters find. `seed_count` is the number of seeds
     within which they do."""
@@ -379,7 +385,7 @@ def _of_cluster(
         name=name,
         sentence=sentence,
         engine="whole",
-        subject="shares",
+        subject=subject,
         plant=plant,
         seed_count=seed_count,
         is_quick=is_quick,
@@ -478,5 +484,19 @@ CLUSTERED: tuple[Mutant, ...] = (
         _answered_uncommitted,
     ),
     _of_cluster("cluster-share-letters", "no dead letter is sent", _letters_not_sent),
+    _of_cluster(
+        "cluster-share-key-freed",
+        "a release lets the next record of a key pass",
+        _release_frees_the_key,
+        subject="ordered-shares",
+        is_quick=True,
+    ),
+    _of_cluster(
+        "cluster-share-early",
+        "delayed records are delivered early",
+        _delayed_by_another_clock,
+        subject="ordered-shares",
+        is_quick=True,
+    ),
 )
 MUTANTS = WALKED + CLUSTERED

@@ -7,6 +7,7 @@ offsets. All operations are checked at the end (`checkers.shares`).
 
 from collections import Counter
 from math import ceil
+from typing import ClassVar
 
 import trio
 
@@ -63,6 +64,9 @@ DESCRIBED_ONE_IN = 12
 class ShareWorkload(ClientWorkload):
     """The clients of a run with a share group."""
 
+    group_settings: ClassVar[dict[str, str]] = GROUP_SETTINGS
+    work_s_max: float = WORK_S_MAX
+    """Longest time, in seconds, that a member works on the records of one poll."""
     counts: Counter[str]
     """Numbers of rare events, by their names."""
     _ends: dict[TopicPartition, int]
@@ -79,7 +83,7 @@ class ShareWorkload(ClientWorkload):
                 configs=LETTER_CONFIGS,
             )
             group = ConfigResource(ConfigKind.GROUP, self.group)
-            await admin.alter_configs(group, GROUP_SETTINGS)
+            await admin.alter_configs(group, self.group_settings)
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
         """Read every partition from its start to the given end offset, and record the end offsets
@@ -153,7 +157,7 @@ class ShareWorkload(ClientWorkload):
             held = await self._take(consumer, of_member, 1 + chance.below(RECORDS_MAX))
             while held:
                 if not self.is_quiet:
-                    await trio.sleep(WORK_S_MAX * chance.random())
+                    await trio.sleep(self.work_s_max * chance.random())
                     if chance.below(LATE_ONE_IN) == 0:
                         await trio.sleep(LOCK_MS / 1_000 * (0.8 + chance.random()))
                 if is_careless:
@@ -172,12 +176,17 @@ class ShareWorkload(ClientWorkload):
             value = record.value or b""
             age_ms = ceil((trio.current_time() - record._acquired.requested_s) * 1_000)
             row = [int(record.offset), value.decode(), record.delivery_count, age_ms]
+            row += self._timing(record)
             keys.setdefault(key_of(at), []).append(row)
             self._history.on_read(at, value, record.offset)
             if record.delivery_count > 1:
                 self.counts["a record is delivered again"] += 1
         events.ends(begun, {**of_member, "keys": keys})
         return records
+
+    def _timing(self, record: ShareRecord) -> list[Json]:
+        """Return the part of a recorded delivery that is about its due time."""
+        return []
 
     async def _settle(
         self, held: list[ShareRecord], of_member: dict[str, Json], chance: Chance

@@ -72,7 +72,7 @@ class SharesOfCluster(WholeCluster):
         "slow disk",
     )
     workload = ShareWorkload
-    checkers = ("log", "shares")
+    checkers: tuple[str, ...] = ("log", "shares")
     facts: ClassVar[dict[str, Json]] = {
         "lock_ms": LOCK_MS,
         "delivery_count_limit": DELIVERY_COUNT_LIMIT,

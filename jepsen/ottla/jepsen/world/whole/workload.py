@@ -121,8 +121,11 @@ class ClientWorkload:
                     topic,
                     partition_count=self._plan.partition_count,
                     replication_factor=replication_factor,
-                    configs=COMPACTED_CONFIGS if self._plan.record_key_count else None,
+                    configs=self._topic_configs(),
                 )
+
+    def _topic_configs(self) -> dict[str, str] | None:
+        return COMPACTED_CONFIGS if self._plan.record_key_count else None
 
     async def unsettled(self) -> list[str]:
         """Return a description of each client operation that must still end before the final
@@ -250,6 +253,7 @@ class ClientWorkload:
                     value,
                     key=self._record_key(value),
                     partition=at.partition,
+                    headers=self._record_headers(value),
                     timestamp_ms=machine_time_ms() - self._plan.age_ms,
                 )
                 waiting[number] = None
@@ -263,6 +267,7 @@ class ClientWorkload:
             value,
             key=self._record_key(value),
             partition=at.partition,
+            headers=self._record_headers(value),
             timestamp_ms=machine_time_ms(),
         )
         self._history.on_acknowledged(at, value, (await delivery).offset)
@@ -270,6 +275,9 @@ class ClientWorkload:
     def _record_key(self, value: bytes) -> bytes | None:
         count = self._plan.record_key_count
         return b"%d" % record_key_of(value.decode(), count) if count else None
+
+    def _record_headers(self, value: bytes) -> Sequence[tuple[str, bytes]]:
+        return ()
 
     # ---- consumers
 
