@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-pytestmark = pytest.mark.cluster
-
 RECORD_COUNT = int(os.environ.get("OTTLA_SHARE_RECORDS", "3000"))
 WORKER_COUNT = int(os.environ.get("OTTLA_SHARE_WORKERS", "4"))
 PARTITION_COUNT = 4
 TOPIC, GROUP = "jobs", "workers"
-WORKER_KILL_S, BROKER_KILL_S = 4.0, 20.0
+WORKER_KILL_S, BROKER_KILL_S = 4.0 if RECORD_COUNT < 10_000 else 20.0, 20.0
 SETTLED_TIMEOUT_S = 120.0 + RECORD_COUNT / 200
+LOOK_SHARE = 0.1
+"""Share of the time in which the workers' files are read: a run of millions of records would
+otherwise read all the time."""
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(int(SETTLED_TIMEOUT_S) + 240)]
 SETTINGS = {
     "group.share.record.lock.duration.ms": "15000",
     "group.share.min.record.lock.duration.ms": "15000",
@@ -52,6 +54,10 @@ class Workers:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.killed: set[str] = set()
         self._made_count = 0
+        self._ends: dict[Path, int] = {}
+        """Number of bytes of each file that were read."""
+        self._last: dict[tuple[int, int], dict[tuple[str, int], Delivery]] = defaultdict(dict)
+        self._settled: set[tuple[int, int]] = set()
         directory.mkdir()
 
     def start(self) -> None:
@@ -85,18 +91,29 @@ class Workers:
         """Return the ends of what the workers wrote on their standard error."""
         return {path.read_text()[-500:] for path in self.directory.glob("*.errors")}
 
-    def deliveries(self) -> dict[tuple[int, int], list[Delivery]]:
-        """Return what the workers have written, by partition and offset."""
-        last: dict[tuple[int, int], dict[tuple[str, int], Delivery]] = defaultdict(dict)
+    def read(self) -> int:
+        """Read what the workers have written since the last call. Returns the number of settled
+        records."""
         for path in self.directory.glob("worker-*[0-9]"):
-            for line in path.read_text().splitlines(keepends=True):
+            with path.open("rb") as file:
+                file.seek(self._ends.get(path, 0))
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._ends[path] = self._ends.get(path, 0) + len(whole)
+            for line in whole.decode().splitlines():
                 words = line.split()
-                if line.endswith("\n") and len(words) == 6:
+                if len(words) == 6:
                     partition, offset, count, outcome, begin_ns, state = words
                     delivery = Delivery(path.name, int(count), outcome, int(begin_ns), state)
-                    of_record = last[int(partition), int(offset)]
-                    of_record[path.name, delivery.begin_ns] = delivery
-        return {at: list(of_record.values()) for at, of_record in last.items()}
+                    at = int(partition), int(offset)
+                    self._last[at][path.name, delivery.begin_ns] = delivery
+                    is_settled = any(map(is_final, self._last[at].values()))
+                    (self._settled.add if is_settled else self._settled.discard)(at)
+        return len(self._settled)
+
+    def deliveries(self) -> dict[tuple[int, int], list[Delivery]]:
+        """Return the deliveries that were read, by partition and offset."""
+        return {at: list(of_record.values()) for at, of_record in self._last.items()}
 
 
 def send_all(bootstrap: str) -> None:
@@ -138,12 +155,16 @@ def run_until_settled(
     begun = time.monotonic()
     next_worker, next_broker = begun + WORKER_KILL_S, begun + BROKER_KILL_S / 4
     dead: str | None = None
+    next_look, settled = begun, 0
     while True:
         time.sleep(0.5)
         now = time.monotonic()
-        deliveries = workers.deliveries()
-        settled = sum(any(map(is_final, each)) for each in deliveries.values())
+        if now >= next_look:
+            settled = workers.read()
+            took_s = time.monotonic() - now
+            next_look = now + took_s / LOOK_SHARE
         if settled == RECORD_COUNT and dead is None and lag_of(cluster) == 0:
+            workers.read()
             return workers.deliveries()
         assert now - begun < SETTLED_TIMEOUT_S, f"{settled} of {RECORD_COUNT}: {workers.errors()}"
         if now >= next_worker:
