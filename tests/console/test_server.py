@@ -1,13 +1,16 @@
 """The console's server over a real cluster: logins of its users, rights, and hostile browsers."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import httpx2
 import pytest
 import trio
+import trustme
 
 from ottla.client.admin import open_admin
 from ottla.client.network.login import LOGIN
@@ -63,8 +66,9 @@ async def test_users_of_the_cluster_sign_in_with_their_own_rights() -> None:
                 assert (await http.post("/login", data=right)).status_code == 303
                 page = (await http.get("/")).text
                 assert "alice (operator)" in page
-                # She may describe nothing, although the cluster's administrator could.
-                assert "authoriz" in page.lower()
+                # She may not list users, although the cluster's administrator may.
+                users = (await http.get("/users")).text
+                assert "alice&#39; lacks the right to describe on the cluster" in users
                 found = TOKEN.search(page)
                 assert found
                 assert (await http.post("/logout", data={"csrf": found[1]})).status_code == 303
@@ -108,3 +112,42 @@ async def test_slow_and_wrong_browsers_are_dropped_and_others_served(
                     await stream.aclose()
                 assert (await large.receive_some(1_024)).split(b"\r\n")[0] == b"HTTP/1.1 431 "
                 await large.aclose()
+
+
+async def test_https_serves_pages_and_secure_cookies(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    path = tmp_path / "console.pem"
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(path))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    used = replace(settings(AccessKind.KEY), certificate=str(path), key=str(path), link_key="k")
+    with trio.fail_after(TIMEOUT_S):
+        async with (
+            open_test_cluster() as cluster,
+            open_server(cluster, used) as (port, address),
+            httpx2.AsyncClient(verify=context) as http,
+        ):
+            assert address == f"https://127.0.0.1:{port}/login?key=k"
+            answer = await http.get(address)
+            assert answer.headers["set-cookie"].startswith("__Host-ottla=")
+            assert "Secure" in answer.headers["set-cookie"]
+            page = await http.get(f"https://127.0.0.1:{port}/explain")
+            assert page.status_code == 200
+            assert "strict-transport-security" in page.headers
+
+
+async def test_a_browser_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_driver, "UNREAD_MS", 500)
+    request = b"GET /static/uPlot.iife.min.js HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"
+    with trio.fail_after(TIMEOUT_S):
+        async with (
+            open_test_cluster() as cluster,
+            open_server(cluster, settings(AccessKind.OPEN)) as (port, _),
+        ):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            with pytest.raises(trio.BrokenResourceError):
+                while True:
+                    await stream.send_all(request % port)
+                    await trio.sleep(0.01)
+            await stream.aclose()
