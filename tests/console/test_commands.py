@@ -30,8 +30,6 @@ NOT_BUILT = (
     "ottla broker drain",
     "ottla broker remove",
     "ottla broker unregister",
-    "ottla cluster upgrade finalize",
-    "ottla cluster upgrade status",
     "ottla doctor retention",
     "ottla quorum add",
     "ottla quorum replace",

@@ -60,7 +60,7 @@ class AdminWithoutRights:
 
     cluster = Cluster()
 
-    async def describe_features(self) -> dict[str, FeatureLevels]:
+    async def describe_features(self, _node: int | None = None) -> dict[str, FeatureLevels]:
         return {"ottla.version": FeatureLevels(1, 0, 2)}
 
     async def describe_cluster(self, **_: object) -> ClusterDescription:
@@ -95,7 +95,7 @@ async def test_a_page_without_rights_names_the_reason(page: Page) -> None:
 
 @pytest.mark.parametrize("where", OWN_ONLY)
 async def test_requests_of_ottla_are_marked_on_other_clusters(where: str) -> None:
-    async def features() -> dict[str, FeatureLevels]:
+    async def features(_node: int | None = None) -> dict[str, FeatureLevels]:
         return {"kraft.version": FeatureLevels(1, 0, 1)}
 
     admin = AdminWithoutRights()

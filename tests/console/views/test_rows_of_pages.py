@@ -19,7 +19,7 @@ from ottla.client.admin_parts.admin_brokers import (
     ReplicaOnDisk,
 )
 from ottla.client.admin_parts.admin_cleaner import CleanerDescription, CleaningPass, LogCleaning
-from ottla.client.admin_parts.admin_cluster import QuorumDescription, QuorumReplica
+from ottla.client.admin_parts.admin_cluster import FeatureLevels, QuorumDescription, QuorumReplica
 from ottla.client.admin_parts.admin_configs import ConfigEntry
 from ottla.client.admin_parts.admin_replicas import ActiveProducer, Reassignment
 from ottla.client.admin_parts.admin_telemetry import PushedMetrics, TailedMetrics
@@ -78,6 +78,40 @@ def test_the_copied_part_of_a_move_follows_from_sizes() -> None:
     assert copied_part({1: 100, 2: 200}, (2,)) == 1.0  # A copy may have an older, larger log.
     assert copied_part({2: 25}, (2,)) is None
     assert copied_part({}, ()) == 1.0
+
+
+async def test_an_upgrade_is_finalized_at_levels_that_all_brokers_support() -> None:
+    finalized = {"ottla.version": 1, "metadata.version": 30}
+    changed: list[dict[str, int]] = []
+
+    async def describe_features(node: int | None = None) -> dict[str, FeatureLevels]:
+        newest = 33 if node == 1 else 32
+        return {
+            "ottla.version": FeatureLevels(finalized["ottla.version"], 0, 1),
+            "metadata.version": FeatureLevels(finalized["metadata.version"], 7, newest),
+        }
+
+    async def describe_cluster(**_: object) -> ClusterDescription:
+        brokers = tuple(BrokerDescription(NodeId(node), "127.0.0.1", node, None) for node in (1, 2))
+        return ClusterDescription("id", NodeId(1), brokers)
+
+    async def update_features(levels: dict[str, int], **_: object) -> None:
+        changed.append(levels)
+        finalized.update(levels)
+
+    admin = FakeAdmin(
+        describe_features=describe_features,
+        describe_cluster=describe_cluster,
+        update_features=update_features,
+    )
+    async with open_browser(admin) as browser:
+        html = await browser.get("/features")
+        assert "metadata.version to 32" in html
+        where = "/features/upgrades/finalize"
+        html = await browser.act(where, {"confirm": "finalize"})
+        assert changed == [{"metadata.version": 32}]
+        assert "metadata.version to" not in html
+        assert (await browser.post(where, {"confirm": "finalize"})).status_code == 409
 
 
 async def test_moves_show_what_was_copied_and_what_waits() -> None:

@@ -1,7 +1,10 @@
 """Features: the finalized levels of the cluster (KIP-584), and the levels that brokers support."""
 
+from collections.abc import Mapping
+
+from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
-from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt
+from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt, attempt_each
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
@@ -16,9 +19,14 @@ from ottla.console.sheets import (
     sheet_view,
     text,
 )
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.ids import NodeId
 
 LEVEL_DIGITS_MAX = 5
+BROKERS_MAX = 100
+FINALIZED_TOGETHER = ("ottla.version", "metadata.version")
+"""Features whose levels are raised after an upgrade of all nodes. Others change the capabilities of
+clients, and are raised one at a time."""
 COLUMNS = (
     Column(title="Feature"),
     Column(title="Finalized level", is_number=True),
@@ -33,12 +41,16 @@ async def features(request: PageRequest) -> PageView:
     if isinstance(found, Absence):
         return sheet_view("Features", [found.part(request.user)])
     names = tuple((name, name) for name in sorted(found))
+    levels, absent = await _levels(request.admin)
     parts: list[SheetPart] = [
         TablePart(
             title="Features",
             columns=COLUMNS,
             rows=tuple(_row(name, one) for name, one in sorted(found.items())),
         ),
+        _releases(levels),
+        *(one.part(request.user) for one in absent),
+        *_finalization(levels, is_complete=not absent),
         _form("feature-upgrade", "Raise a level", "Raise", names, {}),
         _form("feature-downgrade", "Lower a level", "Lower", names, {"change": "downgrade"}),
     ]
@@ -48,6 +60,81 @@ async def features(request: PageRequest) -> PageView:
         lead="A new release works at the old levels until they are raised. Raising cannot always "
         "be undone.",
     )
+
+
+async def finalize(request: PageRequest) -> PageView:
+    """Raise the levels of an upgrade to the highest ones that all brokers support."""
+    levels, absent = await _levels(request.admin)
+    if absent:
+        raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"{absent[0].thing}: {absent[0].reason}")
+    wanted = raisable(levels)
+    if not wanted:
+        raise RefusedError(
+            ErrorCode.INVALID_UPDATE_VERSION, "the levels are the highest of all brokers already"
+        )
+    await request.admin.update_features(wanted, kind=FeatureUpdateKind.UPGRADE)
+    said = ", ".join(f"{name} {level}" for name, level in wanted.items())
+    return PageView(context={}, location="/features", notice=f"The upgrade is finalized: {said}.")
+
+
+def raisable(levels: Mapping[NodeId, Mapping[str, FeatureLevels]]) -> dict[str, int]:
+    """Return the levels to which an upgrade can be finalized: the highest ones that all brokers
+    support, where they are higher than the finalized ones."""
+    found: dict[str, int] = {}
+    for name in FINALIZED_TOGETHER:
+        known = [one[name] for one in levels.values() if name in one]
+        if known and len(known) == len(levels):
+            highest = min(one.supported_max for one in known)
+            if highest > max(one.finalized for one in known):
+                found[name] = highest
+    return found
+
+
+async def _levels(
+    admin: Admin,
+) -> tuple[dict[NodeId, dict[str, FeatureLevels]], list[Absence]]:
+    return await attempt_each(admin, "the features", admin.describe_features, CLUSTER_DESCRIBE)
+
+
+def _releases(levels: Mapping[NodeId, Mapping[str, FeatureLevels]]) -> TablePart:
+    rows = tuple(
+        (
+            count(int(node)),
+            *(
+                count(one[name].supported_max if name in one else None)
+                for name in FINALIZED_TOGETHER
+            ),
+        )
+        for node, one in list(levels.items())[:BROKERS_MAX]
+    )
+    return TablePart(
+        title="Highest levels that each broker supports",
+        columns=(
+            Column(title="Broker", is_number=True),
+            *(Column(title=name, is_number=True) for name in FINALIZED_TOGETHER),
+        ),
+        rows=rows,
+        empty="No broker answers.",
+    )
+
+
+def _finalization(
+    levels: Mapping[NodeId, Mapping[str, FeatureLevels]], *, is_complete: bool
+) -> list[SheetPart]:
+    wanted = raisable(levels)
+    if not wanted or not is_complete:
+        return []
+    said = ", ".join(f"{name} to {level}" for name, level in wanted.items())
+    return [
+        FormPart(
+            title="Finalize the upgrade",
+            button="Finalize the upgrade",
+            action="upgrade-finalize",
+            values={"change": "finalize"},
+            hint=f"All brokers run the new release. This raises {said}; afterwards the nodes may "
+            "not return to the former release.",
+        )
+    ]
 
 
 async def upgrade(request: PageRequest) -> PageView:
@@ -111,10 +198,19 @@ PAGES = (
         path="/features",
         title="Features",
         command="ottla cluster features describe",
+        covers=("ottla cluster upgrade status",),
         view=features,
         section="Operations",
         key="y",
         actions=(
+            Action(
+                name="upgrade-finalize",
+                path="/features/upgrades/{change}",
+                command="ottla cluster upgrade finalize",
+                run=finalize,
+                role=UserRole.ADMIN,
+                confirms="change",
+            ),
             Action(
                 name="feature-upgrade",
                 path="/features/upgrade",

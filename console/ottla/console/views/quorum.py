@@ -252,6 +252,7 @@ def _observers(request: PageRequest, found: SurveyedQuorum) -> TablePart:
         ),
         (_replica_row(one, "observer") for one in page.rows),
         empty="No broker replicates the metadata log now.",
+        search_label="Search observers",
     )
 
 

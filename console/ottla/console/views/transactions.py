@@ -207,6 +207,7 @@ async def of_topic(request: PageRequest) -> PageView:
             ),
             (_producer_row(at, one, lost, known) for at, one in page.rows),
             empty="No producer with a sequence has written to this topic recently.",
+            search_label="Search producers",
         )
     )
     if not found:
