@@ -302,6 +302,7 @@ async def test_the_key_of_the_printed_address_begins_a_session(tmp_path: Any) ->
         assert (await http.post("/change")).status_code == 401
         assert (await http.get(f"/login?key={'k' * 64}")).status_code == 303
         assert "role=OPERATOR" in (await http.get("/")).text
+        assert [one["role"] for one in console.audit.lines] == ["operator"]
 
 
 def proxy_gate() -> ProxyGate:

@@ -78,6 +78,14 @@ class KeyGate:
             notices=deque(maxlen=NOTICES_MAX),
         )
         secret = self._table.begin(signed, lambda: None, self._seams.now_ms())
+        self._seams.audit(
+            action="login",
+            user="",
+            role=self._role.name.lower(),
+            host=request.client.host if request.client else "",
+            values={},
+            outcome="done",
+        )
         response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
         self._cookies.begin(response, secret)
         return response
