@@ -1,0 +1,85 @@
+"""Topics, records, groups and users that give each screen of the console something to show."""
+
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import trio
+
+from ottla.client import ConsumerConfig, ProducerConfig, open_admin, open_consumer, open_producer
+from ottla.client.admin import Admin
+from ottla.model.ids import TopicPartition
+from ottla.model.security.acls import (
+    AclEntry,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+
+T = TypeVar("T")
+
+TOPICS = {"orders": 3, "clicks": 2, "payments": 1}
+HOSTILE = "<script>alert(1)</script>\x1b[31m\"'\u202e{{7*7}}"
+"""Name of a group, key and value of a record."""
+GROUP = "billing"
+QUEUE = "pickers"
+USER = "alice"
+TRANSACTION = "bank"
+REPORT = "run-1"
+ACL = AclEntry(
+    resource_type=ResourceType.TOPIC,
+    resource_name="orders",
+    pattern_type=PatternType.LITERAL,
+    principal=f"User:{USER}",
+    host="*",
+    operation=AclOperation.READ,
+    permission=AclPermission.ALLOW,
+)
+TIMEOUT_S = 60.0
+
+
+def ask(bootstrap: str, question: Callable[[Admin], Awaitable[T]]) -> T:
+    """Return the answer of an admin client. It runs in a thread of its own, because the browser's
+    driver has an event loop in this one."""
+
+    async def run() -> T:
+        with trio.fail_after(TIMEOUT_S):
+            async with open_admin(bootstrap) as admin:
+                return await question(admin)
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(trio.run, run).result()
+
+
+def fill(bootstrap: str) -> None:
+    """Create the data. It may exist already."""
+
+    async def create(admin: Admin) -> None:
+        known = set(await admin.list_topics())
+        for name, count in TOPICS.items():
+            if name not in known:
+                await admin.create_topic(name, partition_count=count)
+        async with open_producer(bootstrap) as producer:
+            for number in range(120):
+                value = b'{"id": %d, "total": 17.5, "lines": [1, 2]}' % number
+                await producer.send("orders", value, key=b"k%d" % number)
+            await (await producer.send("clicks", HOSTILE.encode(), key=HOSTILE.encode()))
+            await (await producer.send("clicks", b"\xff\x00\xfe" * 40, partition=0))
+        orders = TopicPartition("orders", 0)
+        await admin.alter_group_offsets(HOSTILE, {orders: 0})
+        await admin.alter_share_group_offsets(QUEUE, {orders: 0})
+        config = ConsumerConfig(group_id=GROUP, auto_offset_reset="earliest")
+        async with open_consumer(bootstrap, config) as consumer:
+            consumer.subscribe(["orders"])
+            while not await consumer.poll():
+                pass
+            await consumer.commit()
+        await admin.alter_group_offsets(GROUP, {orders: 1})
+        transactional = ProducerConfig(transactional_id=TRANSACTION)
+        async with open_producer(bootstrap, transactional) as producer, producer.transaction():
+            await (await producer.send("payments", b"1"))
+        await admin.create_acls([ACL])
+        await admin.set_password(USER, "SCRAM-SHA-512", "a password of alice")
+
+    ask(bootstrap, create)

@@ -1,0 +1,105 @@
+"""Changes that a reader makes in the forms of the screens, checked by the admin client."""
+
+from ottla.client.admin import Admin
+from ottla.model.ids import TopicPartition
+from ottla.model.security.acls import AclFilter
+from tests.console.browser.busy_data import ask
+from tests.console.browser.conftest import OpenTab
+
+
+def test_a_topic_is_created_changed_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
+    tab = open_tab()
+    tab.open("/topics")
+    tab.submit("/topics/create", {"name": "news", "partitions": "2"})
+    assert "Topic news was created." in tab.text()
+    tab.open("/topics/news")
+    tab.submit("/topics/news/partitions/add", {"total": "3"})
+    described = ask(bootstrap, lambda admin: admin.describe_topic("news"))
+    assert len(described.partitions) == 3
+    tab.open("/topics/news/settings")
+    tab.submit("/topics/news/settings/alter", {"key": "max.message.bytes", "value": "5000"})
+    configs = ask(bootstrap, lambda admin: admin.topic_configs("news"))
+    assert configs["max.message.bytes"].value == "5000"
+    tab.open("/topics/news/records")
+    record = {"value": '{"a": 1}', "key": "k", "no_key": ""}
+    tab.submit("/topics/news/records/produce", record)
+    tab.open("/topics/news/records?from=oldest&filter=value.a+%3D+1")
+    assert '"a"' in tab.text()
+    tab.open("/topics/news")
+    button = tab.tab.locator('form[action="/topics/news/delete"] button[type=submit]')
+    assert button.is_disabled()
+    tab.submit("/topics/news/delete", {"confirm": "news"})
+    assert "news" not in ask(bootstrap, lambda admin: admin.list_topics())
+
+
+def test_a_group_is_reset_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
+    orders = TopicPartition("orders", 0)
+
+    async def create(admin: Admin) -> None:
+        await admin.alter_group_offsets("reports", {orders: 2})
+
+    ask(bootstrap, create)
+    tab = open_tab()
+    tab.open("/groups")
+    with tab.tab.expect_navigation():
+        tab.tab.locator("#rows").get_by_role("link", name="reports", exact=True).click()
+    tab.open("/groups/reports/reset?to=earliest")
+    tab.submit("/groups/reports/reset", {})
+    offsets = ask(bootstrap, lambda admin: admin.group_offsets("reports"))
+    assert offsets[orders].offset == 0
+    tab.open("/groups/reports/reset")
+    tab.submit("/groups/reports/delete", {"confirm": "reports"})
+    groups = ask(bootstrap, lambda admin: admin.list_groups())
+    assert "reports" not in {one.group_id for one in groups}
+
+
+def test_a_limit_is_set_and_removed(open_tab: OpenTab, bootstrap: str) -> None:
+    tab = open_tab()
+    limit = {"user": "bob", "key": "producer_byte_rate", "value": "5000"}
+    for value, expected in (("5000", [5000.0]), ("", [])):
+        tab.open("/quotas")
+        tab.submit("/quotas/change", limit | {"value": value})
+        quotas = ask(bootstrap, lambda admin: admin.describe_quotas())
+        found = [
+            one.get("producer_byte_rate") for owner, one in quotas.items() if "bob" in str(owner)
+        ]
+        assert found == expected
+
+
+def test_a_user_and_its_acl_are_created_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
+    tab = open_tab()
+    tab.open("/users")
+    tab.submit("/users-password", {"user": "carol", "password": "a long password"})
+    assert "carol" in ask(bootstrap, lambda admin: admin.describe_users())
+    tab.open("/acls")
+    acl = {"principal": "carol", "operation": "read", "resource": "topic", "name": "clicks"}
+    tab.submit("/acls", acl)
+    entries = ask(bootstrap, lambda admin: admin.describe_acls(AclFilter(principal="User:carol")))
+    assert [one.resource_name for one in entries] == ["clicks"]
+    tab.open("/acls?q=carol")
+    with tab.tab.expect_navigation():
+        tab.tab.locator('#rows a[href^="/acl?"]').first.click()
+    tab.submit("/acls/User%3Acarol/delete", {"confirm": "User:carol"})
+    assert not ask(bootstrap, lambda admin: admin.describe_acls(AclFilter(principal="User:carol")))
+    tab.open("/users/carol")
+    tab.submit("/users/carol/delete", {"confirm": "carol"})
+    assert "carol" not in ask(bootstrap, lambda admin: admin.describe_users())
+
+
+def test_a_subscription_to_metrics_is_set_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
+    tab = open_tab()
+    for action, expected in (("set", ["latencies"]), ("delete", [])):
+        tab.open("/telemetry")
+        tab.submit(f"/telemetry-subscriptions/{action}", {"name": "latencies"})
+        found = ask(bootstrap, lambda admin: admin.list_metrics_subscriptions())
+        assert [one.name for one in found] == expected
+
+
+def test_a_refused_change_shows_its_reason(open_tab: OpenTab, bootstrap: str) -> None:
+    tab = open_tab()
+    tab.open("/topics")
+    tab.submit("/topics/create", {"name": "orders"})
+    assert "TOPIC_ALREADY_EXISTS" in tab.text()
+    tab.open("/compaction")
+    tab.submit("/compaction/run", {"topic": "orders", "partition": "0", "broker": "1"})
+    assert "orders" in tab.text()
