@@ -133,6 +133,45 @@ def concluded(
     )
 
 
+class NameArgument(str):
+    """Name that a user has chosen, such as that of a topic, as an argument of a command."""
+
+    __slots__ = ()
+
+
 def command(*words: object) -> str:
-    """Return a command of `ottla` with its arguments quoted for a shell."""
-    return shlex.join(["ottla", *map(str, words)])
+    """Return a command of `ottla` with its arguments quoted for a shell.
+
+    A `NameArgument` that begins with a dash would be read as an option. It is joined to the option
+    before it, as in `--group=-g`. If it is no value of an option, all names that are none follow at
+    the end, after `--`.
+    """
+    shown, positional = ["ottla"], list[str]()
+    has_dash = any(isinstance(word, NameArgument) and str(word).startswith("-") for word in words)
+    is_option_last = False
+    for word in words:
+        text = str(word)
+        if isinstance(word, NameArgument) and is_option_last and text.startswith("-"):
+            shown[-1] += f"={text}"
+        elif isinstance(word, NameArgument) and has_dash and not is_option_last:
+            positional.append(text)
+        else:
+            shown.append(text)
+        is_option_last = not isinstance(word, NameArgument) and text.startswith("-")
+    return " ".join(map(_quoted, [*shown, *(["--", *positional] if positional else ())]))
+
+
+def _quoted(word: str) -> str:
+    """Return a word quoted for a shell. Unprintable characters are written as escape sequences in
+    `$'…'`, which bash, zsh and POSIX 2024 read: a terminal would act on the characters."""
+    if word.isprintable():
+        return shlex.quote(word)
+    shown = (
+        f"\\{char}"
+        if char in "\\'"
+        else char
+        if char.isprintable()
+        else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in word
+    )
+    return f"$'{''.join(shown)}'"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.cli.cluster.explain import lines_of
 from ottla.cli.main import COMMANDS
 from ottla.cli.parser import Parser
 from ottla.cli.verbs import declare
@@ -49,15 +50,15 @@ from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 VALUES = {
     "denial": {"user": "alice", "operation": "read", "topic": "orders-1", "host": "10.0.0.7"},
-    "lag": {"group": "g"},
+    "lag": {"group": "--yes"},
     "rebalance": {"group": "g"},
     "transaction": {"topic": "t"},
-    "delivery": {"group": "g"},
+    "delivery": {"group": "-g"},
     "unavailable": {"topic": "t"},
     "plan": {"change": "balance"},
 }
 CHANGES = next(one.choices for one in answer_of("plan").parameters if one.name == "change")
-NAMES = st.sampled_from(["t", "orders", "a'; rm -rf ~", "x\x1b[2J", ""])
+NAMES = st.sampled_from(["t", "orders", "a'; rm -rf ~", "x\x1b[2J\u202e\n", "--yes", "-h", ""])
 PLACES = st.builds(TopicPartition, NAMES, st.integers(0, 2))
 SMALL = st.integers(0, 5)
 PARTITION_SETS = st.frozensets(PLACES, max_size=3)
@@ -265,6 +266,8 @@ def test_rules_are_total_and_deterministic(name: str, facts: ClusterFacts) -> No
         assert not cause.summary.endswith(".")
         assert cause.fix or cause.more or cause.remedy
     check_commands(found)
+    # A terminal would act on control characters in names.
+    assert all(line.isprintable() for line in lines_of(found))
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -19,6 +19,7 @@ from ottla.console.sheets import (
 )
 from ottla.insight.answers import ANSWERS, Answer, Parameter
 from ottla.insight.answers_driver import answer
+from ottla.insight.explanation import NameArgument
 from ottla.insight.explanation import command as command_of
 from ottla.model.errors import ConfigError
 
@@ -106,9 +107,9 @@ def _command(asked: Answer, values: dict[str, str]) -> str:
     for one in asked.parameters:
         value = values[one.name]
         if one.is_required:
-            words.append(value or one.name.upper())
+            words.append(NameArgument(value or one.name.upper()))
         elif value:
-            words += [f"--{one.name.replace('_', '-')}", value]
+            words += [f"--{one.name.replace('_', '-')}", NameArgument(value)]
     return command_of("explain", asked.name, *words)
 
 

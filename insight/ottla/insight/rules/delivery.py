@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from ottla.client.admin_parts.admin_share_groups import ShareRecordCounts
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.model.amounts import counted, moment
 from ottla.model.ids import TopicPartition
@@ -27,13 +34,15 @@ def _no_members(facts: ClusterFacts, group: str) -> Iterator[Cause]:
             summary=f"{counted(lag, 'record')} wait, and the share group has no members",
             evidence=(Evidence("records", lag), Evidence("state", facts.share_group.state)),
             remedy="start a consumer of the group",
-            fix=command("consume", *_topics(facts), "--share", group),
-            more=command("share", "describe", group),
+            fix=command("consume", *_topics(facts), "--share", NameArgument(group)),
+            more=command("share", "describe", NameArgument(group)),
         )
 
 
-def _topics(facts: ClusterFacts) -> list[str]:
-    return sorted({at.topic for at in facts.share_offsets or {}}) or ["TOPIC"]
+def _topics(facts: ClusterFacts) -> list[NameArgument]:
+    return list(
+        map(NameArgument, sorted({at.topic for at in facts.share_offsets or {}}) or ["TOPIC"])
+    )
 
 
 def _waiting(facts: ClusterFacts, group: str) -> Iterator[Cause]:
@@ -50,19 +59,24 @@ def _waiting(facts: ClusterFacts, group: str) -> Iterator[Cause]:
                 summary=f"no member fetches {at}, where {counted(offset.lag, 'record')} wait",
                 evidence=(Evidence("partition", str(at)), Evidence("records", offset.lag)),
                 remedy="its members hang, or do not subscribe to the topic",
-                more=command("share", "describe", group),
+                more=command("share", "describe", NameArgument(group)),
             )
+
+
+def _reset_past(at: TopicPartition, start: int | None, group: NameArgument) -> str:
+    """Return a command that skips the first unread record of a partition."""
+    place = NameArgument(f"{at.topic}:{at.partition}")
+    offset = 0 if start is None else start + 1
+    return command("share", "reset", group, "--topic", place, "--to-offset", offset)
 
 
 def _of_partition(
     at: TopicPartition, start: int | None, counts: ShareRecordCounts, group: str
 ) -> Iterator[Cause]:
-    more = command("share", "describe", group)
-    place = f"{at.topic}:{at.partition}"
-    look = command("consume", at.topic, "-p", at.partition, "-o", start or 0, "-c", 1)
-    skip = command(
-        "share", "reset", group, "--topic", place, "--to-offset", 0 if start is None else start + 1
-    )
+    name, topic = NameArgument(group), NameArgument(at.topic)
+    more = command("share", "describe", name)
+    look = command("consume", topic, "-p", at.partition, "-o", start or 0, "-c", 1)
+    skip = _reset_past(at, start, name)
     evidence = (Evidence("partition", str(at)), Evidence("start offset", start))
     if counts.acquired_count:
         yield Cause(
@@ -72,7 +86,7 @@ def _of_partition(
             evidence=(*evidence, Evidence("acquired records", counts.acquired_count)),
             remedy="end the member that hangs; locks expire after the group's "
             f"{LOCK}, which the command shortens",
-            fix=command("config", "set", "--group", group, f"{LOCK}=15000"),
+            fix=command("config", "set", "--group", name, f"{LOCK}=15000"),
             more=more,
         )
     if counts.backoff_count:
@@ -94,7 +108,7 @@ def _of_partition(
             kind="records-delayed",
             summary=f"{counted(counts.delayed_count, 'record')} in {at} are not due yet{until}",
             evidence=(*evidence, Evidence("delayed records", counts.delayed_count)),
-            fix=command("config", "set", "--topic", at.topic, "ottla.share.delay.ms=0"),
+            fix=command("config", "set", "--topic", topic, "ottla.share.delay.ms=0"),
             more=more,
         )
     if counts.key_count:
@@ -105,7 +119,12 @@ def _of_partition(
             remedy="the records before them must be acknowledged first, or more records of a key "
             "be allowed at once",
             fix=command(
-                "config", "set", "--group", group, "--unset", "ottla.share.key.concurrency"
+                "config",
+                "set",
+                "--group",
+                NameArgument(group),
+                "--unset",
+                "ottla.share.key.concurrency",
             ),
             more=more,
         )

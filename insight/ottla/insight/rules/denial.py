@@ -2,7 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.acl_facts import AclFacts
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.rules.acl_text import operation_named, principal_of, sentence_of, word_of
@@ -49,7 +56,7 @@ class DeniedRequest:
         """Options of a command that name the resource."""
         if self.kind is ResourceType.CLUSTER:
             return ("--cluster",)
-        return (f"--{self.kind.name.lower().replace('_', '-')}", self.name)
+        return (f"--{self.kind.name.lower().replace('_', '-')}", NameArgument(self.name))
 
 
 def explain_denial(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
@@ -99,8 +106,8 @@ def request_of(values: Mapping[str, str]) -> DeniedRequest:
 
 
 def _denying_entry(request: DeniedRequest, entry: AclEntry) -> Cause:
-    words = ["acl", "delete", "--principal", entry.principal, *_pattern_words(entry)]
-    words += ["--operation", word_of(entry.operation), "--host", entry.host]
+    words = ["acl", "delete", "--principal", NameArgument(entry.principal), *_pattern_words(entry)]
+    words += ["--operation", word_of(entry.operation), "--host", NameArgument(entry.host)]
     return Cause(
         kind="denied-by-entry",
         summary=sentence_of(entry),
@@ -167,7 +174,7 @@ def _near(request: DeniedRequest, entry: AclEntry, kind: str, summary: str) -> C
         summary=summary,
         evidence=_evidence(entry),
         fix=_creation(request),
-        more=command("acl", "list", "--principal", request.principal),
+        more=command("acl", "list", "--principal", NameArgument(request.principal)),
     )
 
 
@@ -181,7 +188,8 @@ def _no_entry(request: DeniedRequest) -> Cause:
 
 
 def _creation(request: DeniedRequest) -> str:
-    user = request.principal.removeprefix("User:")
+    name = request.principal.removeprefix("User:")
+    user = NameArgument(request.principal if ":" in name else name)
     operation = word_of(request.operation)
     return command(
         "acl", "create", "--allow", user, *request.resource_words, "--operation", operation

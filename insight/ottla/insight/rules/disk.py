@@ -3,7 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.model.amounts import amount
 from ottla.model.errors import ErrorCode
@@ -35,6 +42,7 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
             if directory.state not in (FULL, FILLING):
                 continue
             biggest = _biggest_topic(facts, broker.id, directory.path)
+            trimmed = NameArgument(biggest or "TOPIC")
             is_full = directory.state == FULL
             effect = "refuses records" if is_full else "will refuse records once it is full"
             found.append(
@@ -52,7 +60,7 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
                         ),
                         remedy="delete records, move replicas away or enlarge the volume "
                         f"({amount(directory.usable_bytes)} are free)",
-                        fix=command("topic", "trim", biggest or "TOPIC", "--before-time", "36h"),
+                        fix=command("topic", "trim", trimmed, "--before-time", "36h"),
                         more=command("broker", "logdirs", broker.id, "--replicas"),
                     ),
                 )

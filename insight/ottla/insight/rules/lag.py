@@ -4,7 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from ottla.client.admin_parts.admin_groups import GroupMemberDescription, GroupType
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.lags_driver import TimedLag
 from ottla.insight.rules.disk import FULL, disk_causes
@@ -26,7 +33,9 @@ def explain_lag(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
     lag = sum(one.lag or 0 for one in behind)
     notes = kind_notes(facts.group)
     if facts.group is not None and facts.group.type is GroupType.SHARE:
-        notes.append(f"'{command('explain', 'delivery', group)}' shows why its records wait")
+        notes.append(
+            f"'{command('explain', 'delivery', NameArgument(group))}' shows why its records wait"
+        )
     if facts.lags is not None:
         notes.append(f"{counted(lag, 'record')} in {counted(len(behind), 'partition')} unread")
     return concluded(
@@ -73,8 +82,10 @@ def _of_members(facts: ClusterFacts, group: str, behind: list[TimedLag]) -> Iter
             summary="the group has no members, so its records are not read",
             evidence=(Evidence("state", facts.group.state),),
             remedy="start its consumers",
-            fix=command("consume", behind[0].at.topic, "--group", group),
-            more=command("group", "describe", group),
+            fix=command(
+                "consume", NameArgument(behind[0].at.topic), "--group", NameArgument(group)
+            ),
+            more=command("group", "describe", NameArgument(group)),
         )
         return
     owners = {at: member for member in facts.group.members for at in member.assignment}
@@ -104,14 +115,17 @@ def _unassigned(group: str, one: TimedLag) -> Cause:
         evidence=_evidence(one),
         remedy="its members do not subscribe to the topic any longer: subscribe, or delete the "
         "committed offsets",
-        fix=command("group", "offset-delete", group, "--topic", _place(one.at)),
-        more=command("group", "members", group),
+        fix=command(
+            "group", "offset-delete", NameArgument(group), "--topic", NameArgument(_place(one.at))
+        ),
+        more=command("group", "members", NameArgument(group)),
     )
 
 
 def _stuck(facts: ClusterFacts, group: str, member: GroupMemberDescription, one: TimedLag) -> Cause:
+    topic, place = NameArgument(one.at.topic), NameArgument(_place(one.at))
     skip = command(
-        "group", "reset", group, "--topic", _place(one.at), "--to-offset", one.committed + 1
+        "group", "reset", NameArgument(group), "--topic", place, "--to-offset", one.committed + 1
     )
     return Cause(
         kind="no-progress",
@@ -123,7 +137,7 @@ def _stuck(facts: ClusterFacts, group: str, member: GroupMemberDescription, one:
         remedy="look at that record and correct the consumer; to skip it, stop the members and "
         "reset the group",
         fix=skip,
-        more=command("consume", one.at.topic, "-p", one.at.partition, "-o", one.committed, "-c", 1),
+        more=command("consume", topic, "-p", one.at.partition, "-o", one.committed, "-c", 1),
     )
 
 
@@ -137,11 +151,13 @@ def _slow(
     partitions = sum(one.at.topic == topic for one in facts.lags or ())
     has_spare = len(facts.group.members) < partitions
     remedy = f"start more consumers: {len(facts.group.members)} share {partitions} partitions"
-    fix = command("consume", topic, "--group", group)
+    fix = command("consume", NameArgument(topic), "--group", NameArgument(group))
     if not has_spare:
         remedy = "every partition has a consumer of its own: make the consumer faster, or add "
         remedy += "partitions and consumers"
-        fix = command("topic", "add-partitions", topic, "--to", 2 * max(1, partitions))
+        fix = command(
+            "topic", "add-partitions", NameArgument(topic), "--to", 2 * max(1, partitions)
+        )
     return Cause(
         kind="slow-consumer",
         summary=f"member {member.member_id} (client {member.client_id} at "
@@ -153,7 +169,7 @@ def _slow(
         ),
         remedy=remedy,
         fix=fix,
-        more=command("group", "lag", group),
+        more=command("group", "lag", NameArgument(group)),
     )
 
 

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 
 from ottla.client.admin_parts.admin_groups import GroupDescription, GroupType
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.group_kinds import MEANINGS, kind_of
 from ottla.model.amounts import counted
@@ -43,7 +50,7 @@ def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
     the group is unknown or has no members."""
     if group is None or not group.members:
         return []
-    more = command("group", "members", group.group_id)
+    more = command("group", "members", NameArgument(group.group_id))
     if group.type is GroupType.CLASSIC:
         reason = CLASSIC_STATES.get(group.state)
         if reason is None:
@@ -73,7 +80,7 @@ def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
                     Evidence("group epoch", group.group_epoch),
                     Evidence("epoch of the assignment", group.assignment_epoch),
                 ),
-                more=command("group", "describe", group.group_id),
+                more=command("group", "describe", NameArgument(group.group_id)),
             )
         ]
     if group.type is GroupType.SHARE:

@@ -4,7 +4,14 @@ replication and of moves between log directories. Pure."""
 from collections.abc import Iterator, Mapping
 
 from ottla.client.admin_parts.admin_quotas import QuotaOwner, QuotaUsage
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.survey_driver import LOG_DIRS_THROTTLE, MOVING_METRIC, Survey
 from ottla.model.amounts import amount, duration
@@ -78,14 +85,14 @@ def _usage_cause(facts: ClusterFacts, one: QuotaUsage) -> Cause:
 
 
 def _named(option: str, value: str) -> tuple[str, ...]:
-    return (option, value) if value else ()
+    return (option, NameArgument(value)) if value else ()
 
 
 def _owner_words(owner: QuotaOwner) -> list[str]:
     return [
         word
         for part in owner
-        for word in (f"--{part.type}", DEFAULT if part.is_default else part.name)
+        for word in (f"--{part.type}", DEFAULT if part.is_default else NameArgument(part.name))
     ]
 
 

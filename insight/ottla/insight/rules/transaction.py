@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.hanging import LATE_MS, OpenTransaction, hanging_of
 from ottla.model.amounts import duration, moment
@@ -45,7 +52,7 @@ def _hanging(facts: ClusterFacts, one: OpenTransaction) -> Cause:
         summary=f"a transaction in {one.at} is open and no coordinator will end it",
         evidence=_evidence(facts, one),
         fix=_abort(one),
-        more=command("txn", "find-hanging", one.at.topic),
+        more=command("txn", "find-hanging", NameArgument(one.at.topic)),
     )
 
 
@@ -63,7 +70,7 @@ def _owned(facts: ClusterFacts, one: OpenTransaction) -> Cause:
             kind="open-transaction",
             summary=f"a transaction in {one.at} is open",
             evidence=_evidence(facts, one),
-            more=command("txn", "producers", f"{one.at.topic}:{one.at.partition}"),
+            more=command("txn", "producers", NameArgument(f"{one.at.topic}:{one.at.partition}")),
         )
     ends = ""
     if owner.start_ms is not None:
@@ -80,14 +87,14 @@ def _owned(facts: ClusterFacts, one: OpenTransaction) -> Cause:
             Evidence("timeout in ms", owner.timeout_ms),
         ),
         remedy=f"its producer must commit or abort it; the coordinator {ends}" if ends else "",
-        fix=f"{_abort(one)} --force",
-        more=command("txn", "describe", owner.transactional_id),
+        fix=_abort(one, "--force"),
+        more=command("txn", "describe", NameArgument(owner.transactional_id)),
     )
 
 
-def _abort(one: OpenTransaction) -> str:
-    name = f"{one.at.topic}:{one.at.partition}"
-    return command("txn", "abort", name, "--start-offset", one.producer.transaction_start)
+def _abort(one: OpenTransaction, *options: str) -> str:
+    name = NameArgument(f"{one.at.topic}:{one.at.partition}")
+    return command("txn", "abort", name, "--start-offset", one.producer.transaction_start, *options)
 
 
 def _evidence(facts: ClusterFacts, one: OpenTransaction) -> tuple[Evidence, ...]:

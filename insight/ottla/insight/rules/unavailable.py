@@ -3,7 +3,14 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from ottla.insight.explanation import Cause, Evidence, Explanation, command, concluded
+from ottla.insight.explanation import (
+    Cause,
+    Evidence,
+    Explanation,
+    NameArgument,
+    command,
+    concluded,
+)
 from ottla.insight.facts.cluster_facts import ClusterFacts
 from ottla.insight.facts.survey_driver import Survey, SurveyedBroker, SurveyedPartition
 from ottla.insight.rules.disk import FULL, disk_causes
@@ -107,7 +114,9 @@ def _leaderless(
         remedy=f"start {_ids(nodes)} again; only if its disk is lost, 'ottla topic elect "
         "--unclean' elects another replica, which may lack records",
         fix=command("server", f"broker-{nodes[0]}.properties") if nodes else "",
-        more=command("topic", "elect", first.topic, "-p", number, "--unclean", "--dry-run"),
+        more=command(
+            "topic", "elect", NameArgument(first.topic), "-p", number, "--unclean", "--dry-run"
+        ),
     )
 
 
@@ -133,7 +142,7 @@ def _under(
         ),
         remedy=f"start {_ids(down)} again" if down else "wait until the replicas have caught up",
         fix=fix or command("explain", "throttle"),
-        more=command("topic", "describe", first.topic),
+        more=command("topic", "describe", NameArgument(first.topic)),
     )
 
 
