@@ -6,12 +6,12 @@ Keys, shared addresses, live parts and searches are tested with the screens that
 import pytest
 
 from ottla.console.page_types import Page
-from tests.console.browser.conftest import WAIT_MS, OpenTab
+from tests.console.browser.conftest import OpenTab
 from tests.console.browser.screens import IDS, SCREENS
 from tests.console.browser.watched_page import PHONE_WIDTH
 
 DARK = "rgb(18, 25, 27)"
-LIGHT = "rgb(247, 249, 250)"
+LIGHT = "rgb(247, 248, 248)"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -96,11 +96,7 @@ def test_the_menu_of_a_phone_opens_and_leads_to_a_page(open_tab: OpenTab) -> Non
 def test_the_overview_is_renewed_without_a_reload(open_tab: OpenTab) -> None:
     tab = open_tab()
     tab.open("/")
-    state = tab.tab.locator("[data-live-state]")
-    tab.tab.wait_for_function(
-        "document.querySelector('[data-live-state]').textContent === 'Live'", timeout=WAIT_MS
-    )
-    assert state.inner_text() == "Live"
+    tab.tab.locator("[data-live-state]", has_text="Live").wait_for()
 
 
 def test_an_unknown_address_is_a_page_with_a_way_on(open_tab: OpenTab) -> None:
