@@ -1,7 +1,11 @@
 """Parsing of settings changes and of points in time, and the effect of a change."""
 
+import time
+from argparse import Namespace
+
 import pytest
 
+from ottla.cli.groups import group_reset
 from ottla.cli.topics.config_changes import (
     Change,
     Entity,
@@ -100,6 +104,9 @@ NOW_MS = 1_800_000_000_000
         ("2026-07-31T12:00", 1_785_499_200_000),
         ("2026-07-31T12:00:00.250Z", 1_785_499_200_250),
         ("2026-07-31T12:00+02:00", 1_785_492_000_000),
+        ("1969-12-31T00:00", 0),
+        ("999999w", 0),
+        ("9223372036854775807", 2**63 - 1),
     ],
 )
 def test_a_time_is_a_date_a_duration_ago_or_milliseconds(text: str, moment_ms: int) -> None:
@@ -107,7 +114,22 @@ def test_a_time_is_a_date_a_duration_ago_or_milliseconds(text: str, moment_ms: i
     assert parse_time("--at", text, NOW_MS) == moment_ms
 
 
-@pytest.mark.parametrize("text", ["yesterday", "5y", "2026-13-01", ""])
+def test_a_time_without_a_zone_is_utc_wherever_the_command_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        given = Namespace(to_datetime="2026-07-31T12:00", by_duration=None)
+        assert group_reset.reset_time_ms(given) == 1_785_499_200_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "5y", "2026-13-01", "", "9223372036854775808", "1" * 5_000, "١s"]
+)
 def test_what_is_no_time_is_refused_with_what_it_must_be(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--at: is .*36h"):
         parse_time("--at", text, NOW_MS)

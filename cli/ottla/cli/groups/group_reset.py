@@ -3,7 +3,6 @@
 import argparse
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from ottla.insight.facts.group_view import committed_offsets
 from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, plan_given, plan_reset
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
+from ottla.model.points_in_time import parse_time
 
 COLUMNS = ("TOPIC", "PARTITION", "FROM", "TO", "DIFFERENCE")
 
@@ -150,7 +150,7 @@ async def _planned(
     if given is not None:
         wanted = {at: given[at] for at in partitions if at in given}
         return await plan_given(admin, before, wanted)
-    since_ms = _since_ms(arguments)
+    since_ms = reset_time_ms(arguments)
     if since_ms is not None:
         return await plan_reset(admin, before, partitions, ResetTo.TIME, since_ms)
     if arguments.shift_by is not None:
@@ -172,11 +172,11 @@ def _note_limit(row: ResetRow, command: str) -> None:
         )
 
 
-def _since_ms(arguments: argparse.Namespace) -> int | None:
+def reset_time_ms(arguments: argparse.Namespace) -> int | None:
     """Return the time in ms from which records are to be read again, or None if no option gives a
     time."""
     if arguments.to_datetime is not None:
-        return _milliseconds(arguments.to_datetime)
+        return parse_time("--to-datetime", arguments.to_datetime, _wall_ms())
     if arguments.by_duration is not None:
         back_ms = parse_reset_duration("--by-duration", arguments.by_duration)
         return max(0, _wall_ms() - back_ms)
@@ -185,13 +185,6 @@ def _since_ms(arguments: argparse.Namespace) -> int | None:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise ConfigError("--to-datetime", f"is {text!r}; it must be as 2026-01-31T12:00") from None
 
 
 async def _commit(admin: Admin, group: str, offsets: dict[TopicPartition, int]) -> None:

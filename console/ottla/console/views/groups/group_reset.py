@@ -24,12 +24,12 @@ from ottla.console.sheets import (
 )
 from ottla.console.views.groups.group_page import reads
 from ottla.console.views.groups.group_parts import group_address, group_links, topic_address
-from ottla.console.views.moments import parse_moment
 from ottla.insight.explanation import command as command_of
 from ottla.insight.facts.group_view import committed_offsets
 from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, plan_reset
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
+from ottla.model.points_in_time import parse_time
 
 PARTITIONS_MAX = 1_000
 """Maximum number of partitions of one reset. Larger resets name their topics one after another."""
@@ -139,7 +139,7 @@ async def planned(
     text = query.get("value", "").strip()
     value = 0
     if to is ResetTo.TIME:
-        value = parse_moment("value", text, now_ms)
+        value = parse_time("value", text, now_ms)
     elif to in (ResetTo.OFFSET, ResetTo.SHIFT):
         value = whole_number("value", text)
     return await plan_reset(admin, before, partitions, to, value)
