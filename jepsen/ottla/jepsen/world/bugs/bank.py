@@ -24,11 +24,13 @@ DOMAINS: tuple[str, ...] = (
     "cleaner_bugs",
     "transaction_bugs",
 )
-"""Names of the modules of this package that each have a tuple `MUTANTS`."""
+"""Names of the modules of this package that have mutants (deliberate bugs). Each has a tuple
+`MUTANTS`."""
 
 
 def mutants() -> tuple[Mutant, ...]:
-    """Return the mutants of all modules in `DOMAINS`, in this order. Each has a unique name."""
+    """Return the mutants (deliberate bugs) of all modules in `DOMAINS`, in this order. Each has a
+    unique name."""
     found: list[Mutant] = []
     for domain in DOMAINS:
         rows: tuple[Mutant, ...] = import_module(f"ottla.jepsen.world.bugs.{domain}").MUTANTS
@@ -39,7 +41,7 @@ def mutants() -> tuple[Mutant, ...]:
 
 
 def mutant(name: str) -> Mutant:
-    """Return the mutant with this name. Raises RefusedError if there is none."""
+    """Return the mutant (deliberate bug) with this name. Raises RefusedError if there is none."""
     for each in mutants():
         if each.name == name:
             return each

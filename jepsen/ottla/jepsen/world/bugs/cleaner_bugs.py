@@ -37,7 +37,8 @@ def _drop_single_values() -> AbstractContextManager[None]:
 
 
 class _NoFlushDisk:
-    """A simulated disk whose fsync does nothing, so that compacted segments are never flushed."""
+    """A simulated disk whose fsync does nothing. A mutant uses it to leave compacted segments
+    unflushed."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

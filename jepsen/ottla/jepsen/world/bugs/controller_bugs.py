@@ -91,7 +91,7 @@ def _keep_the_leader_epoch() -> Iterator[None]:
 
 @contextmanager
 def _drop_a_recovery_in_silence() -> Iterator[None]:
-    """Elect a leader that may lack records, without marking the election as unclean."""
+    """Mutant: elect a leader that may lack records, without marking the election as unclean."""
     original = partition_change.elect
 
     def elect(*arguments: Any, **named: Any) -> ElectionResult:
@@ -294,7 +294,7 @@ def _sessions_are_always_valid() -> Any:
 
 
 def _count_no_contact_but_the_first() -> Any:
-    """Count the session timeout of a broker from its first heartbeat, and ignore all later
+    """Mutant: measure a broker's session timeout from its first heartbeat, and ignore all later
     heartbeats."""
 
     def touch(
@@ -326,8 +326,8 @@ def _row(
 
 
 def _registers_unsupported_levels() -> Any:
-    """Register a controller although it does not support a finalized feature level, even if it
-    returns after it was unregistered."""
+    """Mutant: register a controller although it does not support a finalized feature level, even if
+    it returns after it was unregistered."""
     from ottla.controller.membership import controllers
 
     return patched(controllers, uncovered=lambda levels, ranges: None)

@@ -111,7 +111,8 @@ def _offset_by_name(
 async def _forget_nothing(
     self: Checkpoints, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
 ) -> None:
-    """Keep the entries of deleted partitions in the checkpoint files, instead of removing them."""
+    """Keep the entries of deleted partitions in the checkpoint files, instead of removing them. A
+    mutant uses this function in place of the original."""
 
 
 async def _replace_by_name(
@@ -192,7 +193,8 @@ def _assert_closed_files_open() -> Iterator[None]:
 
 
 async def _wait_for_no_task(log: Log) -> None:
-    """Remove a log's directory without waiting for the tasks that still work on its files."""
+    """Remove a log's directory without waiting for the tasks that still work on its files. A mutant
+    uses this function in place of the original."""
 
 
 async def _remove_on(self: SegmentRemover) -> None:
@@ -247,7 +249,8 @@ def _forget_producers_by_their_records() -> Any:
 
 
 def _stay_with_the_old_log(self: ReplicaManager, at: TopicPartition, log: Log) -> None:
-    """Let a partition continue to use its old log after a move to another log directory."""
+    """Let a partition continue to use its old log after a move to another log directory. A mutant
+    uses this function in place of the original."""
 
 
 LOG_MUTANT = Mutant(
@@ -271,11 +274,9 @@ def _mutant(
     quick_budget: int = 0,
     first_seed: int = 0,
 ) -> Mutant:
-    """Return a mutant. If `quick_budget` is not 0, a run of this many events finds it, and the
-    mutant is part of every test run.
-
-    Quick mutants also enable the one fault that reveals the bug, and no other fault.
-    """
+    """Return a mutant (deliberate bug). If `quick_budget` is not 0, a run of this many events finds
+    the mutant, and the mutant is part of every test run. Such a run enables only the one fault that
+    reveals the bug."""
     return Mutant(
         name=name,
         sentence=sentence,

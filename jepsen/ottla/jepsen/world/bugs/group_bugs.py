@@ -79,8 +79,8 @@ def _removed_one_by_one() -> Any:
 
 @contextmanager
 def _unwritten(owner: type, name: str) -> Iterator[None]:
-    """During the block, let a method of the coordinator change its state without writing
-    records."""
+    """During the `with` block, let a method of the group coordinator change its state without
+    writing records."""
     original = getattr(owner, name)
 
     def change(self: Any, *arguments: Any, **more: Any) -> Any:

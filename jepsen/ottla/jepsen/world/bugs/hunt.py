@@ -11,18 +11,20 @@ from ottla.jepsen.world.runner import Job, run_many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuntResult:
-    """Result of a search for one mutant: whether an engine found it, and after how long."""
+    """Result of a search for one mutant (deliberate bug): whether an engine found it, and after how
+    many seconds."""
 
     mutant: Mutant
     run_count: int
     event_count: int
     seconds: float
     seed: int | None
-    """First seed whose run found the mutant, or None if no run did."""
+    """First seed whose run revealed the mutant (deliberate bug), or None if no run did."""
     invariant: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return the result as a row of the table of mutants, with its cells by column name."""
+        """Return the result of the search as a row of the table of mutants, with its cells by
+        column name."""
         return {
             "name": self.mutant.name,
             "sentence": self.mutant.sentence,
@@ -38,8 +40,8 @@ class HuntResult:
 
 
 def hunt(mutant: Mutant, *, cpu_seconds: float, processes: int = 1) -> HuntResult:
-    """Run seeds with the mutant applied, until a run finds it or each process has computed for
-    `cpu_seconds`. The first seed is the mutant's `first_seed`. Returns the result.
+    """Run seeds with the mutant (deliberate bug) applied, until a run finds it or each process has
+    used `cpu_seconds` of CPU time. The first seed is the mutant's `first_seed`. Returns the result.
 
     CPU time is limited, because a limit on wall-clock time ended the search for rare bugs too early
     on a busy machine.

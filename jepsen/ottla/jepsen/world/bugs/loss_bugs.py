@@ -21,8 +21,8 @@ from ottla.storage.segments.segment import Segment
 
 
 def _register_without_losses() -> Any:
-    """Register the broker without reporting lost records, if its last shutdown was clean. Kafka
-    trusts a clean shutdown in this way."""
+    """Mutant: let a broker register without reporting lost records, if its last shutdown was clean.
+    Kafka trusts a clean shutdown in this way."""
     return patched(brokers, replicas_lost=lambda image, config, broker, lost: iter(()))
 
 
@@ -61,8 +61,8 @@ def _claim_what_is_behind_a_hole() -> Any:
 
 
 def _see_no_shortfall() -> Any:
-    """Lower the high watermark to the end of a shortened log, without reporting the lost
-    records."""
+    """Mutant: lower the high watermark to the end of a log that has lost records, without reporting
+    the lost records."""
     return patched(log_losses, kind_of_shortfall=lambda promise, *, end_offset: None)
 
 

@@ -25,10 +25,8 @@ BUSY = (ErrorCode.REQUEST_TIMED_OUT, "busy")
 
 
 def _change_before_own_commit() -> Any:
-    """Change the voters before an entry of the leader's own epoch is committed.
-
-    This is the bug of the single-server changes in the raft dissertation.
-    """
+    """Mutant: change the voters before an entry of the leader's own epoch is committed. This is the
+    bug of the single-server changes in the raft dissertation."""
 
     def refusal(self: VoterChanges, replica: Replica) -> tuple[ErrorCode, str] | None:
         if self._change is not None or replica.is_log_changing:
@@ -91,8 +89,8 @@ def _removed_joins_again() -> Any:
 
 @contextmanager
 def _id_is_enough() -> Iterator[None]:
-    """Treat a controller with a new directory id as the voter with the same node id, although that
-    voter's disk is lost."""
+    """Mutant: treat a controller with a new directory id as the voter with the same node id,
+    although that voter's disk is lost."""
 
     def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
         return key.id in self
@@ -102,13 +100,14 @@ def _id_is_enough() -> Iterator[None]:
 
 
 def _unflushed_observer() -> Any:
-    """Let an observer that may become a voter acknowledge entries that it has not flushed."""
+    """Mutant: let an observer that may become a voter acknowledge entries that it has not
+    flushed."""
     return patched(QuorumIdentity, keeps_votes=property(lambda identity: identity.is_voter))
 
 
 def _wrong_state_at_its_record() -> Any:
-    """Keep the voter set of a voters record even if the log is truncated to the offset of this
-    record, which removes the record.
+    """Mutant: keep the voter set of a voters record even if the log is truncated to the offset of
+    this record, which removes the record.
 
     Kafka's controllers had no state to return to at the offset of a control record (KAFKA-17146).
     """
@@ -121,8 +120,8 @@ def _wrong_state_at_its_record() -> Any:
 
 
 def _same_change_twice() -> Any:
-    """Add a voter although its id is already in the voter set, as when an operator repeats a
-    request."""
+    """Mutant: add a voter although its id is already in the voter set, as when an operator repeats
+    a request."""
 
     def add(
         self: VoterChanges,
@@ -143,10 +142,9 @@ def _same_change_twice() -> Any:
 
 @contextmanager
 def _in_force_at_the_commit() -> Iterator[None]:
-    """Use a new voter set only from the commit of its record, not already from the append.
-
-    Partitioned replicas then count majorities of different sets (RethinkDB 2.2.3).
-    """
+    """Mutant: use a new voter set only after the commit of its record, not already after its
+    append. Replicas on both sides of a network partition then count majorities of different sets
+    (RethinkDB 2.2.3)."""
     original, adopt = Replica.__init__, Replica.adopt_voters
 
     def is_uncommitted(self: Replica) -> bool:

@@ -39,7 +39,8 @@ def _truncation_not_flushed() -> Iterator[None]:
     original = Log.truncate_to
 
     class _Lazy:
-        """A simulated disk on which fsync does nothing."""
+        """A simulated disk on which fsync does nothing. A mutant uses it for truncations of the
+        metadata log."""
 
         def __init__(self, disk: Any) -> None:
             self._disk = disk

@@ -29,15 +29,17 @@ class Mutant:
     mutant."""
     plant: Plant
     seed_count: int
-    """Number of seeds, with a margin, within which the engine finds the mutant."""
+    """Number of seeds, with a margin, within which a search engine finds the mutant."""
     first_seed: int = 0
-    """First seed with which the engine searches for the mutant."""
+    """First seed with which the search engine looks for the mutant."""
     budget: int = 0
-    """Number of events of a run. 0 means the engine's default."""
+    """Maximum number of events in each run that looks for the mutant. 0 means the search engine's
+    default."""
     is_quick: bool = False
-    """True if the mutant is found fast enough to be part of every test run."""
+    """True if a search engine finds the mutant fast enough for the mutant to be part of every test
+    run."""
     killed_by: tuple[str, ...] = ()
-    """Names of the invariants that may report the mutant. Empty means any invariant."""
+    """Names of the invariants that may reveal the mutant. Empty means any invariant."""
     equivalent: str = ""
     """Reason why the mutant is believed to behave like the original code. Empty if it behaves
     differently."""
@@ -64,7 +66,8 @@ def walk_mutant(
     is_quick: bool = True,
     killed_by: tuple[str, ...] = (),
 ) -> Mutant:
-    """Return a mutant that a random walk (a run of randomly chosen actions) can find."""
+    """Return a mutant (deliberate bug) that a random walk (a run of randomly chosen actions) can
+    find."""
     return Mutant(
         name=name,
         sentence=sentence,
@@ -79,7 +82,8 @@ def walk_mutant(
 
 @contextmanager
 def patched(owner: object, **attributes: Any) -> Iterator[None]:
-    """Replace attributes of a class or module during the `with` block."""
+    """Replace attributes of a class or module during the `with` block, and restore them at its
+    end."""
     with ExitStack() as stack:
         for name, value in attributes.items():
             stack.callback(setattr, owner, name, _own(owner, name))

@@ -115,7 +115,7 @@ def _reuse_epoch_of_the_log() -> Iterator[None]:
     original = QuorumCore._first_role
 
     class _Forgetful:
-        """A log that forgets its last epoch."""
+        """A raft log that forgets its last epoch, for a mutant that uses an epoch twice."""
 
         def __init__(self, log: Any) -> None:
             self._log = log
@@ -235,8 +235,8 @@ def _never_diverge() -> Any:
 
 
 def cut_at_own_end_of_epoch() -> Any:
-    """Truncate a diverged log to the end of the epoch in the replica's own log, instead of the
-    leader's. No invariant breaks at once, but the quorum makes no progress."""
+    """Mutant: truncate a diverged raft log to the end of the epoch in the replica's own log,
+    instead of the leader's. No invariant breaks at once, but the quorum makes no progress."""
 
     def shared_end(self: Follower, replica: Replica, diverging: OffsetAndEpoch) -> Offset:
         return replica.log.end_offset_for_epoch(diverging.epoch).offset
@@ -246,7 +246,7 @@ def cut_at_own_end_of_epoch() -> Any:
 
 @contextmanager
 def _believe_old_answers() -> Iterator[None]:
-    """Accept responses to earlier requests as if they responded to the current one."""
+    """Mutant: accept responses to earlier requests as if they responded to the current one."""
     sent: dict[Requests, dict[int, OutgoingRequest]] = {}
     original_start, original_take = Requests.start, Requests.take
 

@@ -97,7 +97,8 @@ def _forget_pending_members() -> Any:
 
 
 def _put_change_in_force_at_once() -> Any:
-    """Use a requested in-sync set before the controller has accepted it."""
+    """Mutant: let a leader use an in-sync set that it has requested before the controller has
+    accepted it."""
 
     def maximal_isr(self: Partition) -> frozenset[NodeId]:
         return self.isr if self.pending_change is None else self.pending_change.isr
@@ -287,7 +288,8 @@ def _cut_at_the_leaders_end_only() -> Any:
 
 @contextmanager
 def _cut_at_the_watermark() -> Iterator[None]:
-    """Truncate a new follower to its own high watermark, as Kafka did before KIP-101."""
+    """Mutant: truncate the log of a new follower to its own high watermark, as Kafka did before
+    KIP-101."""
     original = FollowerFetch.follow
 
     def follow(self: FollowerFetch, partition: Partition) -> None:
@@ -327,8 +329,8 @@ def _keep_a_broken_session() -> Any:
 
 @contextmanager
 def _forget_who_to_fetch() -> Iterator[None]:
-    """Send only the changes since the last request, instead of all partitions, when a fetch
-    session is opened again."""
+    """Mutant: when a follower opens a fetch session again, send only the partitions changed since
+    the last request, instead of all partitions."""
     original = FetchSessionHandler.fill
 
     def fill(self: FetchSessionHandler, request: Any) -> None:

@@ -59,7 +59,8 @@ def _pending_is_available() -> Any:
 
 @contextmanager
 def _renewed_lock_stays() -> Iterator[None]:
-    """Let acquisition locks that end after the first one end a lock duration too late."""
+    """Mutant: let acquisition locks of a share group that end after the first one end a lock
+    duration too late."""
     original = SharePartition.end_locks
 
     def end_locks(self: SharePartition, now_ms: int) -> bool:
@@ -77,8 +78,8 @@ def _renewed_lock_stays() -> Iterator[None]:
 
 @contextmanager
 def _late_acknowledgement_counts() -> Iterator[None]:
-    """Report success for acknowledgements of records that the member no longer holds, instead of
-    INVALID_RECORD_STATE."""
+    """Mutant: report success for acknowledgements of records that the share group member no longer
+    holds, instead of INVALID_RECORD_STATE."""
     original = SharePartition.acknowledge
 
     def acknowledge(self: SharePartition, member_id: str, acks: Any, now_ms: int) -> Any:
@@ -111,8 +112,8 @@ def _start_passes_unwritten() -> Any:
 
 @contextmanager
 def _start_passes_gap() -> Iterator[None]:
-    """Store the end of the last acknowledged or archived records as the start offset, although
-    earlier records are still to be delivered."""
+    """Mutant: store the end of the last acknowledged or archived records as the share partition's
+    start offset, although earlier records are still to be delivered."""
     original = SharePartition.next_write
 
     def next_write(self: SharePartition) -> Any:
@@ -190,7 +191,7 @@ def _snapshot_without_batches() -> Iterator[None]:
 
 
 def _late_write_replaces() -> Any:
-    """Let a late share state write, which arrives after a newer write, set the start offset
+    """Mutant: let a late share state write, which arrives after a newer write, set the start offset
     back."""
 
     def update(
@@ -209,7 +210,8 @@ def _late_write_replaces() -> Any:
 
 @contextmanager
 def _merge_takes_the_last() -> Iterator[None]:
-    """Let an older share state write make an acknowledged or archived record available again."""
+    """Mutant: let an older share state write make an acknowledged or archived record available
+    again."""
 
     def merge(batches: Any, changes: Any, start_offset: int) -> None:
         states = {
@@ -228,8 +230,8 @@ def _merge_takes_the_last() -> Iterator[None]:
 
 @contextmanager
 def _delays_lost() -> Iterator[None]:
-    """Let a new leader deliver records without their delay if the previous leader had already read
-    them."""
+    """Mutant: let a new leader deliver a share group's records without their delay if the previous
+    leader had already read them."""
     load = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
     admit = SharePartition.admit
     ends: dict[int, int] = {}
@@ -263,8 +265,8 @@ def _backoff_not_restored() -> Iterator[None]:
 
 @contextmanager
 def _release_frees_the_key() -> Iterator[None]:
-    """Let the next record of a key be delivered although the previous record of this key was only
-    released, not acknowledged."""
+    """Mutant: let the next record of a key be delivered although the previous record of this key
+    was only released, not acknowledged."""
     original = DeliveryOrder.on_released
 
     def on_released(self: DeliveryOrder, first: int, last: int, count: int, mono_ms: int) -> None:
@@ -280,8 +282,8 @@ def _release_frees_the_key() -> Iterator[None]:
 
 
 def _lowest_priority_starves() -> Any:
-    """Always deliver the records of the highest priority that are ready, so that records of low
-    priority starve."""
+    """Mutant: always deliver a share group the records of the highest priority that are ready, so
+    that records of low priority starve."""
 
     def first(self: DeliveryOrder, offset_max: int) -> list[tuple[int, int]]:
         return next(heap for heap in self._ready if heap and heap[0][0] < offset_max)
@@ -290,7 +292,7 @@ def _lowest_priority_starves() -> Any:
 
 
 def _delayed_by_another_clock() -> Any:
-    """Deliver delayed records one second before they are due."""
+    """Mutant: deliver a share group's delayed records one second before they are due."""
     original = DeliveryOrder.ripen
 
     def ripen(self: DeliveryOrder, now: Instant) -> bool:
@@ -301,7 +303,8 @@ def _delayed_by_another_clock() -> Any:
 
 @contextmanager
 def _dropped_record_keeps_its_key() -> Iterator[None]:
-    """Let a record that compaction has removed block the other records of its key."""
+    """Mutant: let a record that compaction has removed block the delivery of the other records of
+    its key."""
 
     def drop_ready(
         self: SharePartition, order: DeliveryOrder, first: int, last: int, now_ms: int
@@ -318,7 +321,7 @@ def _dropped_record_keeps_its_key() -> Iterator[None]:
 
 @contextmanager
 def _lost_letter_counts() -> Iterator[None]:
-    """Archive records although their dead letters were not written."""
+    """Mutant: archive records of a share group although their dead letters were not written."""
     original = SharePartition.on_letter
 
     def on_letter(
@@ -332,7 +335,7 @@ def _lost_letter_counts() -> Iterator[None]:
 
 @contextmanager
 def _letters_without_headers() -> Iterator[None]:
-    """Write dead letters without the headers of the original records."""
+    """Mutant: write dead letters without the headers of the original records."""
     original = LetterBatch.add
 
     def add(self: Any, owner: object, letter: DeadLetter, record: Record) -> bool:
@@ -345,7 +348,7 @@ def _letters_without_headers() -> Iterator[None]:
 
 @contextmanager
 def _written_letter_sent_again() -> Iterator[None]:
-    """Send a dead letter a second time although it was acknowledged."""
+    """Mutant: send a dead letter a second time although its write was acknowledged."""
     original = SharePartition.on_letter
 
     def on_letter(
@@ -379,8 +382,8 @@ def _of_cluster(
     subject: str = "shares",
     is_quick: bool = False,
 ) -> Mutant:
-    """Return a mutant that simulations of whole clusters find. `seed_count` is the number of seeds
-    within which they do."""
+    """Return a mutant (deliberate bug) that simulations of whole clusters find. `seed_count` is the
+    number of seeds within which they do."""
     return Mutant(
         name=name,
         sentence=sentence,

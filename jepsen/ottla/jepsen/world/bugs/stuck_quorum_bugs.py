@@ -30,7 +30,8 @@ LEADER, VALUES, CHANGES = (
 
 @contextmanager
 def _refuses_removed_voters() -> Iterator[None]:
-    """Refuse the fetches of removed voters, so that they never read the record of their removal."""
+    """Mutant: refuse the fetches of removed voters, so that they never read the record of their
+    removal."""
     original = answers.fetch_error
 
     def fetch_error(
@@ -48,12 +49,13 @@ def _refuses_removed_voters() -> Iterator[None]:
 
 
 def _only_voters_vote() -> Any:
-    """Let a replica refuse to vote if it is not in its own voter set."""
+    """Mutant: let a replica refuse to vote if it is not in its own voter set."""
     return patched(Replica, grants_votes=property(lambda replica: replica.votes))
 
 
 def _joins_before_it_fetches() -> Any:
-    """Let a controller that is no voter yet send AddVoter requests in place of all its fetches."""
+    """Mutant: let a controller that is not yet a voter send AddVoter requests in place of all its
+    fetches."""
 
     def due_request(
         self: VoterEntryUpkeep, replica: Replica, now_ms: int
@@ -76,8 +78,8 @@ def _leads_without_followers() -> Any:
 
 @contextmanager
 def _leaves_before_the_commit() -> Iterator[None]:
-    """Let a leader resign when the record of its own removal is appended, instead of when it is
-    committed."""
+    """Mutant: let a leader resign when the record of its own removal is appended, instead of when
+    it is committed."""
     original = Leader.poll
 
     def poll(self: Leader, replica: Replica, now_ms: int) -> Role | None:
@@ -88,7 +90,8 @@ def _leaves_before_the_commit() -> Iterator[None]:
 
 
 def _removal_is_orphaned() -> Any:
-    """Never let a replica stand for election to complete its own removal."""
+    """Mutant: never let a replica stand for election to complete its own removal from the
+    voters."""
     return patched(Replica, may_complete_removal=property(lambda replica: False))
 
 
@@ -100,7 +103,7 @@ def _directory_is_not_compared() -> Any:
 
 
 def _endpoint_is_not_probed() -> Any:
-    """Add a voter without checking which replica listens at its endpoint."""
+    """Mutant: add a voter without checking which replica listens at its endpoint."""
 
     def probe(self: VoterChanges, replica: Replica, change: Any, now_ms: int) -> None:
         if change.probed is None or replica.is_log_changing:

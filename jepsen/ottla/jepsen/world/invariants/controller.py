@@ -16,7 +16,8 @@ from ottla.model.ids import NO_NODE, NodeId
 
 
 class ControllerJudge:
-    """Checker of the controller's decisions against a model of broker sessions and logs."""
+    """Checker of the controller's decisions against a model of broker sessions and of the brokers'
+    logs."""
 
     def __init__(
         self,
@@ -31,14 +32,15 @@ class ControllerJudge:
         self._has_elr = has_elr
         self._heard_ms: dict[NodeId, int] = {}
         self._unheard: set[NodeId] = set()
-        """Brokers that have a session since the last failover, and have sent nothing since then."""
+        """Brokers that have a session since the last failover of the controller, and have sent
+        nothing since then."""
         self._epochs = {broker.id: broker.epoch for broker in image.brokers.values()}
         self._leaders: dict[tuple[int, int], NodeId] = {}
 
     # --- broker registrations -------------------------------------------------------------------
 
     def on_heard(self, broker: NodeId, now_ms: int) -> None:
-        """Record a heartbeat of a broker."""
+        """Record that the active controller received a heartbeat of a broker at `now_ms`."""
         self._heard_ms[broker] = now_ms
         self._unheard.discard(broker)
 
@@ -48,8 +50,8 @@ class ControllerJudge:
         self._heard_ms.pop(broker, None)
 
     def on_failover(self, image: MetadataImage, now_ms: int) -> None:
-        """Record a failover of the controller. Every broker that is not fenced then gets a full
-        session timeout."""
+        """Record a failover of the controller at `now_ms`. Every broker that is not fenced then
+        gets a full session timeout."""
         self._heard_ms = {
             broker.id: now_ms for broker in image.brokers.values() if not broker.is_fenced
         }
@@ -62,9 +64,9 @@ class ControllerJudge:
     def check_registered(
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
-        """Check the registration of a broker's new process, which has the directories of the former
-        process. If a broker has sent nothing since a failover, its session does not prove that the
-        former process is still running."""
+        """Check that the controller could accept the registration of a broker's new process, which
+        has the directories of the former process. If a broker has sent nothing since a failover,
+        its session does not prove that the former process is still running."""
         known = before.brokers.get(broker)
         if known is not None and not known.in_controlled_shutdown:
             require(
@@ -77,8 +79,8 @@ class ControllerJudge:
         self._epochs[broker] = epoch
 
     def check_kept(self, fenced: Collection[NodeId], now_ms: int) -> None:
-        """Check that each of the brokers `fenced` had either asked to be fenced or had an expired
-        session."""
+        """Check that each broker in `fenced` had either asked to be fenced or had an expired
+        session when the controller fenced it."""
         for broker in fenced:
             require(
                 not self._is_alive(broker, now_ms),
@@ -101,7 +103,7 @@ class ControllerJudge:
             )
 
     def check_brokers(self, image: MetadataImage) -> None:
-        """Check that no broker's epoch decreases."""
+        """Check that no broker's epoch in the metadata image is below an earlier one."""
         for broker in image.brokers.values():
             last = self._epochs.get(broker.id, -1)
             require(broker.epoch >= last, "BrokerEpochsRise", broker.id, last, "->", broker.epoch)
@@ -111,7 +113,8 @@ class ControllerJudge:
     def check_state(
         self, image: MetadataImage, index: int, before: PartitionState, state: PartitionState
     ) -> None:
-        """Check the state of a partition directly after a record changed it."""
+        """Check the state of a partition directly after a metadata record changed it. `before` is
+        the earlier state."""
         require(
             state.leader_epoch >= before.leader_epoch
             and state.partition_epoch > before.partition_epoch,
@@ -153,8 +156,8 @@ class ControllerJudge:
         *,
         min_isr: int,
     ) -> None:
-        """Check a partition between decisions of the controller. `holders` maps each broker whose
-        disk has lost nothing to the record numbers in its log."""
+        """Check the state of a partition between decisions of the controller. `holders` maps each
+        broker whose disk has lost nothing to the record numbers in its log."""
         acknowledged = self.acknowledged[index]
         for holder in {*state.isr, *state.elr}:
             if holder in holders:

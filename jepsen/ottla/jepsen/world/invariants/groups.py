@@ -25,8 +25,8 @@ class GroupInvariants:
 
     def __init__(self, host: GroupHost, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}
-        """Highest acknowledged committed offset of each partition of the topic `orders`, by
-        partition index."""
+        """Highest committed offset that the coordinator has acknowledged for each partition of the
+        topic `orders`, by partition index."""
         self.commit_count = 0
         self._host = host
         self._members = members
@@ -49,8 +49,8 @@ class GroupInvariants:
         self._check_offsets()
 
     def forget_offsets(self) -> None:
-        """Drop the recorded promises about committed offsets, and the commits in flight, because a
-        client deleted the group."""
+        """Drop the recorded offset commits that the coordinator has acknowledged, and the commits
+        in flight, because a client deleted the group."""
         self.acknowledged.clear()
         for member in self._members:
             member.committing.clear()
@@ -63,8 +63,8 @@ class GroupInvariants:
         member.committing = [one for one in member.committing if not one[2].is_answered]
 
     def _check_owners(self, group: ConsumerGroup) -> None:
-        """Check OneOwner while the coordinator uses the consumer protocol. Members of both
-        protocols count."""
+        """Check OneOwner (a partition has one owner in an epoch) while the coordinator uses the
+        consumer protocol. Members of both protocols count."""
         owners: dict[Place, str] = {}
         for member in self._members:
             if member.id not in group.members or member.id in group.rejoining_ids:
@@ -81,7 +81,7 @@ class GroupInvariants:
                     raise Violation("OwnerIsKnown", detail)
 
     def _check_generations(self, group: ClassicGroup) -> None:
-        """Check OneOwner within one generation of the classic protocol."""
+        """Check OneOwner for the classic protocol: a partition has one owner in a generation."""
         owners: dict[tuple[int, Place], WalkedMember] = {}
         for member in self._members:
             if not member.is_classic or member.epoch == 0 or member.is_waiting:
@@ -123,8 +123,8 @@ class GroupInvariants:
                 raise Violation("AcknowledgedCommitsStay", detail)
 
     def check_replay(self) -> None:
-        """Check ReplayEqualsState: a replay of the log yields all state that the coordinator must
-        not lose."""
+        """Check ReplayEqualsState: a replay of the coordinator's log yields all state that the
+        coordinator must not lose."""
         loaded, held = self._host.replayed(), self._host.shard
         for name, of in (("groups", _groups_of), ("offsets", _offsets_of)):
             said, known = of(loaded), of(held)
@@ -132,8 +132,8 @@ class GroupInvariants:
                 raise Violation("ReplayEqualsState", f"{name}: {said}, not {known}")
 
     def missing_assignment(self) -> str:
-        """Return the reason why the remaining members do not yet own each partition exactly once,
-        or "" if they do."""
+        """Return the reason why the group's remaining members do not yet own each partition exactly
+        once, or "" if they do."""
         host, members = self._host, self._members
         group = host.shard.groups.get(GROUP)
         if group is None or group.state_name != "Stable":

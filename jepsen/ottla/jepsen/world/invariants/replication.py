@@ -41,11 +41,12 @@ from ottla.model.ids import NO_NODE, NodeId, Offset
 
 
 class JudgedRecord(NamedTuple):
-    """One record, with the fields that the invariants compare."""
+    """One record in a replica's log, with the fields that the invariants compare."""
 
     epoch: int
     number: int
-    """Number of the record. It is unique among all records that the clients of a run send."""
+    """Number that identifies the record. It is unique among all records that the clients of a run
+    send."""
 
 
 class JudgedLog(Protocol):
@@ -53,22 +54,23 @@ class JudgedLog(Protocol):
 
     @property
     def records(self) -> list[JudgedRecord]:
-        """All records by offset. Records below the log start do not count."""
+        """All records in the replica's log, by offset. Records below the log start offset are left
+        out."""
         ...
 
     @property
     def log_start_offset(self) -> Offset:
-        """First offset that the replica serves."""
+        """First offset of the log that the replica serves."""
         ...
 
     @property
     def cut_count(self) -> int:
-        """Number of truncations of the log."""
+        """Number of times that the replica's log was truncated."""
         ...
 
     @property
     def recovery_point(self) -> Offset:
-        """Offset up to which the data survives a power cut."""
+        """Offset up to which the replica's log survives a power cut."""
         ...
 
     @property
@@ -78,13 +80,14 @@ class JudgedLog(Protocol):
 
 
 def require(is_sound: bool, invariant: str, *details: object) -> None:
-    """Raise a Violation if the condition is false. The details are formatted only in that case."""
+    """Raise a Violation of the named invariant if the condition `is_sound` is false. The details
+    are formatted only in that case."""
     if not is_sound:
         raise Violation(invariant, " ".join(map(str, details)))
 
 
 class _Progress:
-    """Offset up to which the log of one replica has been checked."""
+    """Offset up to which the invariants of one replica's log have been checked."""
 
     __slots__ = ("cut_count", "end")
 
@@ -94,8 +97,8 @@ class _Progress:
 
 
 class ReplicationJudge:
-    """A model of some partitions of one topic, with all facts that the replication invariants
-    need."""
+    """Model of some partitions of one topic, with all facts that the checks of the replication
+    invariants need."""
 
     def __init__(
         self,
@@ -105,21 +108,22 @@ class ReplicationJudge:
         is_flush_demanded: bool,
         sent: Mapping[int, tuple[int, int]],
     ) -> None:
-        """Create the model. `min_isr` returns the min.insync.replicas of an image. If
-        `is_flush_demanded` is True, committed records must be flushed.
+        """Create the model of a topic's partitions. `min_isr` returns the min.insync.replicas of a
+        metadata image. If `is_flush_demanded` is True, committed records must be flushed.
 
         `sent` maps each record number to its producer id and sequence number, or to (-1, -1).
         """
         self.committed: list[list[JudgedRecord]] = [[] for _ in range(partition_count)]
         self.leaders: dict[tuple[int, int], NodeId] = {}
-        """Node id of the leader, by (partition, epoch)."""
+        """Node id of the leader that the controller elected, by (partition index, leader epoch)."""
         self._min_isr = min_isr
         self._is_flush_demanded = is_flush_demanded
         self._sent = sent
         self._written: dict[tuple[int, int, int], tuple[JudgedRecord, JudgedRecord | None]] = {}
         self._seen: dict[tuple[NodeId, int], _Progress] = {}
         self._watermarks: dict[tuple[NodeId, int], tuple[int, int]] = {}
-        """Epoch and high watermark of each leader, by (leader, partition)."""
+        """Last checked leader epoch and high watermark of each leader, by (leader, partition
+        index)."""
         self._sequences: dict[tuple[int, int], int] = {}
         self._numbers: set[int] = set()
 
@@ -133,8 +137,8 @@ class ReplicationJudge:
         images: tuple[MetadataImage, MetadataImage],
         unclean: NodeId | None,
     ) -> None:
-        """Check a partition after a decision of the controller, which changed the first of `images`
-        into the second.
+        """Check a partition's state after a decision of the controller, which changed the first
+        metadata image in `images` into the second.
 
         `unclean` is the broker that has just restarted after a crash, or None.
         """
@@ -177,8 +181,8 @@ class ReplicationJudge:
             )
 
     def check_led(self, state: PartitionState, image: MetadataImage) -> None:
-        """Check the leader of a partition after all records of a controller decision have been
-        applied."""
+        """Check the leader in a partition's state after all records of a controller decision have
+        been applied."""
         fenced = [one for one in state.isr if not image.is_active(one)]
         require(not fenced, "NoFencedBrokerInIsr", fenced, "in", state)
         if state.leader == NO_NODE:
@@ -188,8 +192,8 @@ class ReplicationJudge:
     def check_candidates(
         self, index: int, state: PartitionState, holders: Mapping[NodeId, JudgedLog | None]
     ) -> None:
-        """Check that the leader and the eligible leader replicas have all committed records.
-        `holders` are the logs on machines that have lost no data, by broker."""
+        """Check that a partition's leader and its eligible leader replicas have all committed
+        records. `holders` are the logs on machines that have lost no data, by broker."""
         committed = self.committed[index]
         if not committed:
             return
@@ -212,7 +216,7 @@ class ReplicationJudge:
                 raise Violation(name, f"{member} has {found} at {at} of {index}, not {last}")
 
     def check_kept(self, index: int, machine_logs: Iterable[JudgedLog | None]) -> None:
-        """Check that at least one replica still has all committed records."""
+        """Check that at least one replica of a partition still has all committed records."""
         committed = self.committed[index]
         if committed:
             at = len(committed) - 1
@@ -276,7 +280,7 @@ class ReplicationJudge:
         image: MetadataImage,
     ) -> int:
         """Check a broker that is the leader of the partition according to its own `image`. Returns
-        the number of newly committed records."""
+        the number of records that were committed since the last check."""
         index, epoch = partition.index, partition.leader_epoch
         high_watermark = held.high_watermark
         before_epoch, before = self._watermarks.get((node, index), (-1, 0))

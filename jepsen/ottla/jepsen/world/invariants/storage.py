@@ -27,11 +27,9 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
-    """Return every batch of the log with its bytes, read in the same way as a fetch does.
-
+    """Return every batch of a partition's log with its bytes, read in the same way as a fetch does.
     If a deletion was not durable at a power cut, some of the deleted batches may exist again, and
-    others not. So batches below `holes_below` may be missing.
-    """
+    others not. So batches below the offset `holes_below` may be missing."""
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
     while offset < log.end_offset:
@@ -52,12 +50,10 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
 def kept_batches(
     log: Log, model: LogModel, pending: list[ModelBatch], *, flushed_end: int, at_least: int
 ) -> list[ModelBatch]:
-    """Return the batches of the model's list that a recovered log contains.
-
-    They are a prefix of the list followed by `pending` (the batches being written at the crash),
-    and reach at least up to `at_least`. Data below `flushed_end` was flushed. A batch that was
-    refused because of a disk failure may be in the place of a batch that was never flushed.
-    """
+    """Return the batches of the model's list that are in the log after a recovery. They are a
+    prefix of the list followed by `pending` (the batches being written at the crash), and reach at
+    least up to the offset `at_least`. Data below `flushed_end` was flushed. A batch that was
+    refused because of a disk failure may be in the place of a batch that was never flushed."""
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)
     at = 0
@@ -98,7 +94,8 @@ def _ghost_of(model: LogModel, base_offset: int, raw: bytes) -> ModelBatch | Non
 
 
 def check_bounds(log: Log, model: LogModel) -> None:
-    """Check the cheap invariants of the log's bounds. Called after every event."""
+    """Check the cheap invariants of a log's start and end offsets and of its high watermark. Called
+    after every event."""
     if log.end_offset != model.end_offset:
         raise Violation("OffsetsMonotone", f"end {log.end_offset}, not {model.end_offset}")
     if log.log_start_offset != model.start_offset:
@@ -114,7 +111,7 @@ def check_bounds(log: Log, model: LogModel) -> None:
 
 
 def check_whole(log: Log, model: LogModel) -> None:
-    """Compare the log and all its derived state with the model's list of batches."""
+    """Compare a partition's log and all its derived state with the model's list of batches."""
     found = found_in(log, holes_below=model.start_offset_max)
     expected = model.since(model.start_offset)
     if [raw for _, raw in found] != [kept.raw for kept in expected]:
@@ -129,7 +126,7 @@ def check_whole(log: Log, model: LogModel) -> None:
 
 
 def _check_segment(segment: Segment, model: LogModel) -> None:
-    """Compare both indexes of a segment with its batches."""
+    """Check that both indexes of a log segment agree with its batches."""
     data = bytes_of(FileSlice(segment.file, 0, segment.size_bytes))
     places = dict(batches(data))
     index = segment.offset_index
@@ -176,7 +173,8 @@ def check_epochs(log: Log, model: LogModel) -> None:
 
 
 def check_producers(log: Log, model: LogModel) -> None:
-    """Check DuplicateIsSeen: the log knows every producer whose records it contains."""
+    """Check DuplicateIsSeen: the log's producer state has every producer whose records the log
+    contains."""
     known = log.active_producers
     strange = set(known) - set(model.producers)
     if strange:
