@@ -8,16 +8,14 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""Number of frequencies from which each optional action of a run draws one. 0 is its usual weight,
-1 a lower weight, 2 a higher weight, and all others mean never."""
+"""Number of values from which each optional action of a random walk draws how often it occurs. 0 is
+its usual weight, 1 a lower weight, 2 a higher weight, and all others mean never."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
-    """Return a list that contains every action as many times as its weight in this run.
-
-    A row consists of an action, its usual weight, and whether every run needs the action. The
-    weight in a run is drawn at random. It is never 0 for an action that every run needs.
-    """
+    """Return a list that contains every action as many times as its weight in this random walk. A
+    row consists of an action, its usual weight, and whether every walk needs the action. The weight
+    in a walk is drawn at random. It is never 0 for an action that every walk needs."""
     actions: list[A] = []
     for action, weight, is_needed in rows:
         strength = chance.below(STRENGTHS)
@@ -28,8 +26,8 @@ def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A
 
 
 def actions_taken(chance: Chance, actions: Sequence[A], budget: int) -> Iterator[A]:
-    """Yield one random action after the other, at most `budget`. The caller must do each action
-    before asking for the next."""
+    """Yield one randomly chosen element of `actions` after the other, at most `budget`. The caller
+    must do each action before asking for the next."""
     count = len(actions)
     for _ in range(budget):
         yield actions[chance.below(count)]

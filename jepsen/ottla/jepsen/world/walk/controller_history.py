@@ -24,14 +24,14 @@ from ottla.model.quotas.rates import WindowShape
 
 
 class ControllerHistory(InMemoryController):
-    """An in-memory controller that keeps every metadata image it produced."""
+    """An in-memory controller that keeps every metadata image it produced, for random walks."""
 
     def __init__(self, *, min_insync_replicas: int) -> None:
         self.log: list[Record] = []
         self.images: list[MetadataImage] = []
-        """Images that brokers may see. Each append adds one."""
+        """Metadata images that brokers may see, oldest first. Each append of records adds one."""
         self.ends: list[Offset] = []
-        """Offset after the last record of each image in `images`."""
+        """Metadata offset after the last record of each image in `images`."""
         self.records_left: int | None = None
         """Number of records that the next decision may append before the controller dies. None
         means that it does not die."""
@@ -39,7 +39,7 @@ class ControllerHistory(InMemoryController):
         super().__init__(min_insync_replicas=min_insync_replicas)
 
     def fork(self) -> "ControllerHistory":
-        """Return an independent copy of the controller."""
+        """Return an independent copy of the controller and its history."""
         other = type(self).__new__(type(self))
         other.config = self.config
         other.min_insync_replicas = self.min_insync_replicas
@@ -61,9 +61,9 @@ class ControllerHistory(InMemoryController):
         return other
 
     def take(self, decision: Decision[R]) -> R:
-        """Commit a decision, and return its response. If the controller dies before all records are
-        appended, only the records appended so far are committed, another controller takes over, and
-        RefusedError is raised."""
+        """Commit the records of a controller decision, and return its response. If the controller
+        dies before all records are appended, only the records appended so far are committed,
+        another controller takes over, and RefusedError is raised."""
         left, self.records_left = self.records_left, None
         if left is None or decision.is_atomic or left >= len(decision.records):
             if decision.records:
@@ -83,7 +83,7 @@ class ControllerHistory(InMemoryController):
         self.ends.append(self.next_offset)
 
     def fail_over(self) -> None:
-        """Replace the active controller by another one."""
+        """Replace the active controller by another one, as after its death."""
         self.failover_count += 1
         self.records_left = None
         self.sessions.reset(self.image, self.now_ms)
@@ -92,7 +92,7 @@ class ControllerHistory(InMemoryController):
 
     def fence(self, *ids: NodeId) -> tuple[NodeId, ...]:
         """Let the sessions of the given brokers expire, after a heartbeat of all other brokers.
-        Returns the ids of the brokers that were fenced."""
+        Returns the ids of the brokers that the controller fenced."""
         for broker in self.image.brokers.values():
             if broker.id in ids:
                 self.sessions.forget(broker.id)
@@ -101,8 +101,8 @@ class ControllerHistory(InMemoryController):
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def delta(self, base: MetadataImage, seen: int, until: int) -> MetadataDelta:
-        """Return the delta from the image `base` to a later one, computed as a broker replays it.
-        `seen` and `until` are the indexes of both images."""
+        """Return the delta from the metadata image `base` to a later one, computed as a broker
+        replays it. `seen` and `until` are the indexes of both images."""
         delta = MetadataDelta(base)
         for record in self.log[self.ends[seen] : self.ends[until]]:
             delta.replay(record)

@@ -43,10 +43,11 @@ CALL_MS_MAX = 20
 once."""
 
 QUIET_S = 0.001
-"""Virtual time in seconds after which no task has work left that it could do at once."""
+"""Virtual time in seconds after which no task of the simulated controller has work left that it
+could do at once."""
 
 STARTS_S_MAX = 60.0
-"""Virtual time in seconds within which a controller must become active."""
+"""Virtual time in seconds within which a started controller must become active."""
 
 
 class ControllerHost:
@@ -61,12 +62,12 @@ class ControllerHost:
         (self.node,) = cluster.controller_machines
         self.machine: Machine = cluster.controller_machines[self.node]
         self.image: MetadataImage = EMPTY
-        """Newest image of the metadata that the controller has committed."""
+        """Newest metadata image that the controller has committed."""
         self.end_offset = Offset(0)
         self.failover_count = 0
         self.strike_after_steps = 0
-        """Number of event-loop steps after the start of the next call until the controller loses
-        power. 0 means no power cut."""
+        """Number of event-loop steps after the start of the next call to the controller until the
+        controller loses power. 0 means no power cut."""
         self.on_image: Callable[[MetadataImage], None] = lambda image: None
         self.on_strike: Callable[[], None] = lambda: None
         self.on_failover: Callable[[MetadataImage], None] = lambda image: None
@@ -86,7 +87,7 @@ class ControllerHost:
 
     @property
     def controller(self) -> Controller | None:
-        """The active controller that runs now, or None."""
+        """The active controller that runs now, or None if no controller is active."""
         found = self._cluster.controller(self.node)
         return None if found is None or found.epoch is None else found
 
@@ -127,7 +128,8 @@ class ControllerHost:
         self.machine.cut_power()
 
     async def fail_over(self, *, is_power_cut: bool) -> None:
-        """Kill the controller or cut its power, and start it again."""
+        """Kill the controller's process, or cut its power if `is_power_cut` is True, and start it
+        again."""
         (self.machine.cut_power if is_power_cut else self.machine.kill)()
         await trio.sleep(QUIET_S)
         await self.settle()
@@ -171,8 +173,8 @@ class ControllerHost:
             raise Violation("NothingEscapes", f"{name}: {fault!r}") from fault
 
     async def sleep_late(self, seconds: float, chance: Chance) -> None:
-        """Sleep for `seconds` of virtual time while half of the controller's wake-ups are delayed.
-        They stay delayed until `settle`."""
+        """Sleep for `seconds` of virtual time while a random half of the controller's wake-ups are
+        delayed. They stay delayed until `settle`."""
         tasks = self.machine.tasks
         tasks.is_late = lambda: chance.below(2) == 1
         try:
@@ -202,8 +204,8 @@ class ControllerHost:
             self._check_image(image, Offset(offset + 1))
 
     def _begin_turn(self, controller: Controller) -> None:
-        """Check the metadata images that the previous controller wrote and the new `controller` has
-        loaded."""
+        """Check the metadata images that the previous controller wrote and the new active
+        `controller` has loaded."""
         is_first = self._epoch is None
         self._epoch, self._seen = controller.epoch, controller.image
         written, self._uncommitted = self._uncommitted, []
@@ -238,8 +240,8 @@ def _exception_of(error: BaseException) -> Exception:
 
 @contextmanager
 def single_appends() -> Iterator[None]:
-    """Return a context in which the records of a decision that is not atomic are appended one at a
-    time."""
+    """Return a context in which the records of a controller decision that is not atomic are
+    appended one at a time."""
     original = Decision.appends
 
     def appends(self: Decision[Any], records_max: int = 1) -> Any:

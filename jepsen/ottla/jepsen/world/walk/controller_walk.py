@@ -51,8 +51,8 @@ from ottla.wire.messages.update_features_request import FeatureUpdateKey, Update
 BROKERS = (NodeId(1), NodeId(2), NodeId(3))
 PARTITIONS = (0, 1, 2)
 STRIKE_STEPS_MAX = 30
-"""Number of event-loop steps within which a power cut may happen. A call with six records takes
-about as many steps."""
+"""Maximum number of event-loop steps between the start of a call to the controller and its power
+cut. A call with six records takes about as many steps."""
 
 SETTLE_ROUND_COUNT = 3
 SESSION_MS = 9_000
@@ -61,7 +61,8 @@ TOPIC = (2, "a")
 """Key of the test topic's settings in a metadata image."""
 
 SLACK_MS = 50
-"""Tolerance for sessions, in ms of virtual time, because a heartbeat is recorded some ms late."""
+"""Tolerance in ms of virtual time for checks of broker sessions, because a heartbeat is recorded
+some ms late."""
 
 SETTINGS = {
     "metadata.max.idle.interval.ms": "0",
@@ -85,7 +86,7 @@ class Process:
     is_running: bool = True
     is_hung: bool = False
     has_lost: bool = False
-    """True if the disk has lost records and the controller does not know it yet."""
+    """True if the broker's disk has lost records and the controller does not know it yet."""
     is_draining: bool = False
     is_drained: bool = False
 
@@ -114,7 +115,7 @@ class ControllerWalk:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one random schedule of at most `budget` actions, in a new simulation. Returns the
+        """Do one random walk of at most `budget` actions, in a new simulation. Returns the
         outcome."""
 
         async def main(loop: Loop) -> RunOutcome:
@@ -137,7 +138,7 @@ class ControllerWalk:
 
 
 class BrokerProcesses:
-    """A cluster of three brokers, and the true state of their processes and logs."""
+    """A cluster of three simulated brokers, with the true state of their processes and logs."""
 
     def __init__(self, chance: Chance, host: ControllerHost) -> None:
         self.chance = chance
@@ -152,11 +153,11 @@ class BrokerProcesses:
         self.min_isr = MIN_ISR
         self.produced = 0
         self.leaving: set[NodeId] = set()
-        """Broker that the current call to the controller registers or removes. A broker that is
-        registered after a crash is not eligible to lead."""
+        """Set of at most one broker, which the current call to the controller registers or removes.
+        A broker that is registered after a crash is not eligible to lead."""
         self.moving: NodeId | None = None
         """Broker that the current call to the controller fences, shuts down, registers or removes.
-        None if there is none."""
+        None if the call changes no broker's state."""
         self.owed_from_ms = host.now_ms
         """Time from which the active controller can measure the silence of brokers, in ms."""
         self.judge = ControllerJudge(host.image, PARTITIONS, SESSION_MS, has_elr=self.has_elr)
@@ -176,8 +177,8 @@ class BrokerProcesses:
         return topic.partitions[index]
 
     async def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
-        the cluster recovers."""
+        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends earlier.
+        Then check that the cluster recovers."""
         if not self.has_elr:
             update = FeatureUpdateKey(
                 feature="eligible.leader.replicas.version", max_version_level=0, upgrade_type=3
@@ -189,8 +190,8 @@ class BrokerProcesses:
         await self.check_that_it_heals()
 
     async def _do(self, deed: Awaitable[None]) -> None:
-        """Await one action. Then wait until the controller is idle again and check the invariants,
-        unless the action leaves tasks of the controller delayed."""
+        """Do one action of the random walk. Then wait until the controller is idle again and check
+        the invariants, unless the action leaves tasks of the controller delayed."""
         self.trace.add(self.host.now_ms)
         self.is_late = False
         try:
@@ -253,8 +254,8 @@ class BrokerProcesses:
 
     @asynccontextmanager
     async def _moves(self, broker: NodeId, *, leaves: bool = False) -> AsyncIterator[None]:
-        """Record that a broker's state changes during the block: its id is in `moving`, and with
-        `leaves` also in `leaving`. At the end, wait until the controller is idle."""
+        """Record that a broker's state changes during the `with` block: its id is in `moving`, and
+        with `leaves` also in `leaving`. At the end, wait until the controller is idle."""
         self.moving = broker
         self.leaving = {broker} if leaves else set()
         try:
@@ -281,7 +282,8 @@ class BrokerProcesses:
         await self.wait()
 
     async def wait(self) -> None:
-        """Advance the time by a session timeout, while all running brokers send heartbeats."""
+        """Advance the virtual time by a session timeout, while all running brokers send
+        heartbeats."""
         for _ in range(2):
             await trio.sleep(SESSION_MS / 2_000)
             for broker, process in self.processes.items():
@@ -362,8 +364,8 @@ class BrokerProcesses:
         metadata_offset: int | None = None,
     ) -> bool:
         """Send a heartbeat of a broker. `want_fence` and `want_shut_down` are the flags of the
-        request; `metadata_offset` defaults to the newest offset. Returns whether the broker may
-        shut down."""
+        request; `metadata_offset` defaults to the newest metadata offset. Returns whether the
+        broker may shut down."""
         host = self.host
         asked_ms, failover_count = host.now_ms, host.failover_count
         request = pb.HeartbeatRequest(
@@ -389,8 +391,8 @@ class BrokerProcesses:
     async def send_heartbeat(
         self, broker: NodeId, process: Process, *, stops: bool = False
     ) -> None:
-        """Send a heartbeat of a broker, and act on the response. `stops` requests a controlled
-        shutdown."""
+        """Send a heartbeat of a broker to the controller, and act on the response. If `stops` is
+        True, the heartbeat requests a controlled shutdown."""
         wants_out = stops or (process.is_draining and not process.is_drained)
         epoch = self.host.image.brokers[broker].epoch
         may_shut_down = await self._heartbeat(
@@ -466,7 +468,8 @@ class BrokerProcesses:
     # --- records --------------------------------------------------------------------------------
 
     async def _produce(self, broker: NodeId, process: Process) -> None:
-        """Let a leader replicate one more record to all in-sync replicas, and acknowledge it."""
+        """Let a broker that leads a partition replicate one more record to all in-sync replicas,
+        and acknowledge it."""
         index = self.chance.below(len(PARTITIONS))
         state = self.state(index)
         if state.leader == NO_NODE or not self.processes[state.leader].is_awake:
@@ -489,8 +492,8 @@ class BrokerProcesses:
         await self.change_isr(broker, joins=False)
 
     async def change_isr(self, broker: NodeId, *, joins: bool) -> None:
-        """Let every leader add a broker to the ISR if the broker has caught up. If `joins` is
-        False, let every leader remove the broker instead."""
+        """Let every partition leader add a broker to the ISR if the broker has caught up. If
+        `joins` is False, let every leader remove the broker instead."""
         proposals: dict[NodeId, list[pb.AlterPartitionProposal]] = {}
         for index in PARTITIONS:
             state = self.state(index)
@@ -536,7 +539,7 @@ class BrokerProcesses:
     # --- invariants -----------------------------------------------------------------------------
 
     def watch(self, image: MetadataImage) -> None:
-        """Check the invariants that hold after every single record."""
+        """Check the invariants that a metadata image must satisfy after every single record."""
         earlier, self.image = self.image, image
         before = self.before
         now = {index: self.state(index) for index in PARTITIONS}

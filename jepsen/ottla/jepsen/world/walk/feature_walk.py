@@ -42,7 +42,8 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 
 class FeatureWalk:
-    """Search engine that tests changes of feature levels by random walks."""
+    """Search engine that tests changes of feature levels by random walks (runs of randomly chosen
+    actions)."""
 
     name = "walk"
     subject = "features"
@@ -63,7 +64,7 @@ class FeatureWalk:
 
 
 class ChangingReleases:
-    """One cluster whose controllers have different releases."""
+    """One simulated cluster whose controllers have different releases of Ottla."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -75,8 +76,8 @@ class ChangingReleases:
         self._were_unregistered: set[NodeId] = set()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier, and check the
-        invariant after each of them."""
+        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends earlier,
+        and check the invariant after each of them."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._register, 4, True),
             (self._unregister, 2, True),
@@ -102,7 +103,7 @@ class ChangingReleases:
         return CONTROLLERS[self.chance.below(len(CONTROLLERS))]
 
     def _register(self) -> None:
-        """Start and register a controller of a random release."""
+        """Start a controller of a random release and register it with its feature ranges."""
         node_id = self._some_controller()
         highest = {name: self.chance.below(OFFERED[name].highest + 1) for name in FEATURES}
         wanted = ControllerRegistration(
@@ -150,7 +151,8 @@ class ChangingReleases:
             self.rare.sometimes("a level is lowered")
 
     def _update(self, name: str, level: int, kind: int) -> bool:
-        """Request a feature level, and return whether the cluster has it afterwards."""
+        """Request a level for a feature from the active controller, and return whether the cluster
+        has this level afterwards."""
         update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=[update])
         self._take(update_features(self._cluster.image, self._context(), request))

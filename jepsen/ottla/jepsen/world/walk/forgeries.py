@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Forger:
-    """Generator of random forged messages."""
+    """Generator of random forged messages between quorum members."""
 
     def __init__(self, chance: Chance, identity: QuorumIdentity) -> None:
         self._chance = chance
@@ -38,7 +38,7 @@ class Forger:
         self._voters = tuple(identity.voters)
 
     def request(self, to: NodeId, epoch: Epoch) -> Request:
-        """Return a forged request for a voter in an epoch."""
+        """Return a random forged request for a quorum voter whose epoch is `epoch`."""
         draw = self._chance.below
         cluster_id = FOREIGN_CLUSTER if draw(4) == 3 else self._cluster_id
         key = self._key()
@@ -85,8 +85,8 @@ class Forger:
         )
 
     def response(self, response: R) -> R:
-        """Return a response with the leader and the epoch of a real response replaced by forged
-        ones."""
+        """Return a quorum response in which forged values replace the leader and the epoch of a
+        real one."""
         forged: R = replace(
             response,
             leader_id=None if self._chance.below(4) == 3 else self._key().id,
@@ -98,8 +98,8 @@ class Forger:
         return forged
 
     def _key(self) -> ReplicaKey:
-        """Return the replica key of a voter, of a foreign node, or of a voter's id with another
-        directory."""
+        """Return the replica key (node id and directory id) of a voter, of a foreign node, or of a
+        voter's id with another directory."""
         at = self._chance.below(len(self._voters) + 2)
         if at < len(self._voters):
             return ReplicaKey(self._voters[at].id, self._voters[at].directory_id)

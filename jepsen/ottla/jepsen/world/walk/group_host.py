@@ -36,7 +36,7 @@ WALL_MS = 1_700_000_000_000
 START_MS = 1_000
 LOCAL, OTHER = NodeId(1), NodeId(2)
 OTHERS_EPOCH = 1
-"""Broker epoch of the other replica."""
+"""Broker epoch of the second replica, whose fetches commit the coordinator's log."""
 OFFSETS_TOPIC_ID = UUID(int=1 << 64)
 LED_HERE = PartitionState(
     replicas=(LOCAL, OTHER),
@@ -50,30 +50,31 @@ LED_ELSEWHERE = PartitionState(
 
 
 class ManualClock:
-    """Clock that the host advances."""
+    """Clock whose time advances only when the host of the broker core advances it."""
 
     def __init__(self) -> None:
         self.mono_ms = START_MS
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic time in ms."""
+        """Return the monotonic time in ms, as the host has set it."""
         return self.mono_ms
 
     def wall_ms(self) -> int:
-        """Return the wall-clock time in ms."""
+        """Return the wall-clock time in ms, as the host has set it."""
         return WALL_MS + self.mono_ms
 
 
 class GroupHost(GroupRequests):
-    """A broker that coordinates all groups. With `is_committing`, every write is committed at
+    """A broker core that coordinates all groups. With `is_committing`, every write is committed at
     once."""
 
     def __init__(self, commit_timeout_ms: int) -> None:
         """Create a broker with an empty log. `commit_timeout_ms` is `offsets.commit.timeout.ms`,
-        the time that a response waits for its records to be committed."""
+        the time in ms that a response waits for its records to be committed."""
         self.is_committing = True
         self.ends = [0]
-        """Log end offsets after each append. The log is truncated only to one of them."""
+        """End offsets of the coordinator's log after each append. The log is truncated only to one
+        of them."""
         self._clock = ManualClock()
         self._faults: list[BaseException] = []
         self._image: MetadataImage = EMPTY
@@ -98,7 +99,7 @@ class GroupHost(GroupRequests):
 
     @property
     def mono_ms(self) -> int:
-        """Monotonic time in milliseconds."""
+        """Monotonic time of the host's manual clock in ms."""
         return self._clock.mono_ms
 
     @property
@@ -166,7 +167,7 @@ class GroupHost(GroupRequests):
             run_now(replay.replay_part())
 
     def pass_time(self, elapsed_ms: int) -> None:
-        """Advance the time by `elapsed_ms`, and handle every deadline that passes."""
+        """Advance the host's clock by `elapsed_ms`, and handle every deadline that passes."""
         end_ms = self.mono_ms + elapsed_ms
         while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
             self._clock.mono_ms = max(self.mono_ms, due_ms)
@@ -187,8 +188,8 @@ class GroupHost(GroupRequests):
     # ---- the log
 
     def commit_log(self, end: int | None = None) -> None:
-        """Let the other replica fetch the log, up to the last append that ends at or before `end`,
-        or up to the end of the log if `end` is None. The fetch commits the log."""
+        """Let the other replica fetch the coordinator's log, up to the last append that ends at or
+        before `end`, or up to the end of the log if `end` is None. The fetch commits the log."""
         reached = self._log.end_offset if end is None else self._cut_before(end)
         if reached > self.committed_count:
             self._partition.on_follower_fetch(
@@ -200,8 +201,8 @@ class GroupHost(GroupRequests):
             )
 
     def fail_over(self, kept_count: int) -> None:
-        """Replace the coordinator by another one, whose log has at most the first `kept_count`
-        records."""
+        """Replace the group coordinator by another one, whose log has at most the first
+        `kept_count` records."""
         kept = self._cut_before(kept_count)
         self._lead(OTHER)
         run_now(self._log.truncate_to(Offset(kept)))
@@ -225,7 +226,8 @@ class GroupHost(GroupRequests):
         return max(end for end in self.ends if end <= offset)
 
     def replayed(self) -> GroupShard:
-        """Return a new coordinator shard that has replayed the log."""
+        """Return a new coordinator shard that has replayed the log of the `__consumer_offsets`
+        partition."""
         shard = self._groups._new_shard(self._partition)
         self._replay_into(shard)
         return shard
@@ -233,20 +235,20 @@ class GroupHost(GroupRequests):
     # ---- topics
 
     def make_topic(self, name: str, count: int) -> UUID:
-        """Create a topic. Returns its id."""
+        """Create a topic with `count` partitions. Returns its id."""
         self._topic_count += 1
         topic_id = UUID(int=self._topic_count)
         self._change(topic_record(name, topic_id), *_partitions(topic_id, range(count)))
         return topic_id
 
     def grow_topic(self, name: str, count: int) -> None:
-        """Add partitions to a topic."""
+        """Add partitions to a topic, so that it has `count`."""
         topic = self._image.topic(name)
         assert topic is not None
         self._change(*_partitions(topic.id, range(len(topic.partitions), count)))
 
     def drop_topic(self, name: str) -> None:
-        """Delete a topic."""
+        """Delete a topic from the metadata of the broker core."""
         topic = self._image.topic(name)
         assert topic is not None
         self._change(remove_topic_record(topic.id))

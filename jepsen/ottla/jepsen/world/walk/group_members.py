@@ -21,8 +21,8 @@ FENCED = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.GROUP_ID_NOT_FOUND,
 )
-"""Errors that fence a member. GROUP_ID_NOT_FOUND is sent to a member that returns to a group which
-has become a classic group."""
+"""Error codes that fence a group member. GROUP_ID_NOT_FOUND is sent to a member that returns to a
+group which has become a classic group."""
 
 REBALANCE_MS = 20_000
 
@@ -31,8 +31,8 @@ RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.UNRELEASED_INSTANCE_ID,
 )
-"""Errors after which a member sends its full state again. COORDINATOR_NOT_AVAILABLE is sent if the
-outcome is unknown because a write was not committed in time."""
+"""Error codes after which a group member sends its full state again. COORDINATOR_NOT_AVAILABLE is
+sent if the outcome is unknown because a write was not committed in time."""
 
 SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": ["orders"], "regex": ""},
@@ -63,29 +63,30 @@ class WalkedMember:
 
     @property
     def is_waiting(self) -> bool:
-        """True if the member waits for a response that changes its partitions."""
+        """True if the group member waits for a response that changes its partitions."""
         return False
 
     def look(self) -> None:
-        """Handle the responses that have arrived."""
+        """Handle the responses to this group member that have arrived."""
 
     def step(self) -> None:
-        """Do the next action of a consumer: send the request that is due."""
+        """Do the next action of a consumer in the group: send the request that is due."""
 
     def revoke(self) -> None:
-        """Remove revoked partitions from `owned`, and add newly assigned ones.
+        """Remove partitions that the coordinator has revoked from `owned`, and add newly assigned
+        ones.
 
         Does nothing for a classic member, whose `owned` changes in `look`.
         """
 
     def lose_answer(self) -> None:
-        """Close the member's connection, so that the response in flight is lost."""
+        """Close the group member's connection, so that the response in flight is lost."""
 
     def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group by a request to the coordinator."""
 
     def commit(self, orders: UUID, offset: int) -> None:
-        """Commit an offset of the partitions that the member owns."""
+        """Commit `offset` for the partitions of `orders` that the group member owns."""
         for topic_id, index in sorted(self.owned):
             if topic_id == orders and self.epoch > 0:
                 asked = self.host.commit(
@@ -101,8 +102,8 @@ class WalkedMember:
 
 
 class WalkedConsumerMember(WalkedMember):
-    """Member that uses the consumer protocol. `assigned` are the partitions that the coordinator
-    assigned to it."""
+    """Simulated group member that uses the consumer protocol. `assigned` are the partitions that
+    the coordinator assigned to it."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class WalkedConsumerMember(WalkedMember):
         self._is_answered = False
 
     def look(self) -> None:
-        """Handle the response to the heartbeat."""
+        """Handle the coordinator's response to the member's heartbeat, if it has arrived."""
         if self._asking is None or not self._asking.is_answered:
             return
         asked, self._asking = self._asking, None
@@ -142,16 +143,16 @@ class WalkedConsumerMember(WalkedMember):
             )
 
     def revoke(self) -> None:
-        """Remove revoked partitions from `owned`. Add newly assigned ones only if the coordinator
-        has answered the member's last report.
+        """Remove partitions that the coordinator has revoked from `owned`. Add newly assigned ones
+        only if the coordinator has answered the member's last report.
 
-        A coordinator may assign a partition to another member once this member has reported that
-        it does not own the partition.
+        A coordinator may assign a partition to another member once this member has reported that it
+        does not own the partition.
         """
         self.owned = self.assigned if self._is_answered else self.owned & self.assigned
 
     def step(self) -> None:
-        """Send a heartbeat unless one is in flight."""
+        """Send a ConsumerGroupHeartbeat to the coordinator, unless one is in flight."""
         self.look()
         if self._asking is not None:
             return
@@ -168,20 +169,21 @@ class WalkedConsumerMember(WalkedMember):
         self.look()
 
     def lose_answer(self) -> None:
-        """Drop the pending response. The next heartbeat contains the member's full state."""
+        """Drop the pending response to the member's heartbeat. The next heartbeat contains the
+        member's full state."""
         self._asking = None
         self.is_to_tell_all = True
 
     def leave(self) -> None:
-        """Leave the group with a last heartbeat."""
+        """Leave the group with a last heartbeat to the coordinator."""
         self.host.consumer_heartbeat(self.id, -1, instance_id=self.instance_id)
         self._asking = None
         self.epoch, self.owned, self.assigned = 0, frozenset(), frozenset()
 
 
 class WalkedClassicMember(WalkedMember):
-    """Member that uses the classic protocol. If it leads the group, it assigns the partitions of
-    the topic `orders`."""
+    """Simulated group member that uses the classic protocol. If it leads the group, it assigns the
+    partitions of the topic `orders`."""
 
     is_classic = True
 
@@ -190,18 +192,18 @@ class WalkedClassicMember(WalkedMember):
         self._joining: GroupRequest | None = None
         self._syncing: GroupRequest | None = None
         self._topic_size = 0
-        """Number of partitions of the topic when the member joined. It joins again when the topic
-        has grown."""
+        """Number of partitions of the topic `orders` when the member joined. It joins again when
+        the topic has grown."""
         self._is_first_join = True
 
     @property
     def is_waiting(self) -> bool:
-        """True if the member is between two generations."""
+        """True if the group member is between two generations of the group."""
         return self._joining is not None or self._syncing is not None
 
     def look(self) -> None:
-        """Handle the responses to the member's requests. After a response to JoinGroup, send a
-        SyncGroup at once."""
+        """Handle the coordinator's responses to the member's requests. After a response to
+        JoinGroup, send a SyncGroup at once."""
         if self._joining is not None and self._joining.is_answered:
             asked, self._joining = self._joining, None
             code = asked.code
@@ -251,7 +253,7 @@ class WalkedClassicMember(WalkedMember):
         self.id, self._is_first_join = "", True
 
     def step(self) -> None:
-        """Send a JoinGroup or a heartbeat."""
+        """Send a JoinGroup to the coordinator if the member must join, or else a heartbeat."""
         self.look()
         if self.is_waiting:
             return
@@ -274,7 +276,7 @@ class WalkedClassicMember(WalkedMember):
             self._rejoin(code)
 
     def leave(self) -> None:
-        """Send a LeaveGroup with the member's current id."""
+        """Send a LeaveGroup with the member's current id to the coordinator."""
         if self.id:
             self.host.leave((self.id, self.instance_id))
         self._joining = self._syncing = None

@@ -30,7 +30,7 @@ TOPIC_ID = UUID(int=77)
 COMMITTED_LEADER_EPOCH = 4
 
 Action: TypeAlias = Callable[[GroupShard, Instant], None]
-"""Function that handles a request in the coordinator shard of its group, at an instant."""
+"""Function with which a group coordinator's shard handles a request at a given time."""
 
 
 class GroupRequest:
@@ -42,29 +42,30 @@ class GroupRequest:
         self._answers: list[Any] = []
 
     def __call__(self, answer: Any) -> None:
-        """Record the response, which the coordinator has just sent."""
+        """Record the response to this request, which the coordinator has just sent."""
         assert not self._answers, "AnsweredOnce: a second answer came"
         self._answers.append(answer)
 
     @property
     def is_answered(self) -> bool:
-        """True if the response has been sent."""
+        """True if the coordinator has sent the response to this request."""
         return bool(self._answers)
 
     @property
     def answer(self) -> Any:
-        """Response to this request."""
+        """Response of the coordinator to this request."""
         return self._answers[0]
 
     @property
     def code(self) -> ErrorCode:
-        """Top-level error code of the response."""
+        """Top-level error code of the response to this request."""
         answer = self.answer
         return answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
 
 
 class GroupRequests(ABC):
-    """Base class that sends requests about one group. Responses arrive at once or later."""
+    """Base class for senders of requests to the coordinator of one group. Responses arrive at once
+    or later."""
 
     @abstractmethod
     def _perform(
@@ -175,8 +176,8 @@ class GroupRequests(ABC):
         **changes: Any,
     ) -> GroupRequest:
         """Send a SyncGroup, and return the request with its later response. `parts` are the
-        assignments by member id, which the group's leader sends. `changes` are other fields of the
-        request."""
+        assignments by member id, which the group's leader sends. `changes` are values of other
+        fields of the request."""
         asked = GroupRequest()
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -206,8 +207,8 @@ class GroupRequests(ABC):
         return asked.code
 
     def leave(self, *members: tuple[str, str | None]) -> GroupRequest:
-        """Send a LeaveGroup for members given by (id, instance id). Returns the request with its
-        later response."""
+        """Send a LeaveGroup for members given as pairs of member id and instance id. Returns the
+        request with its later response."""
         asked = GroupRequest()
         identities = [
             MemberIdentity(member_id=name, group_instance_id=instance) for name, instance in members
@@ -251,7 +252,7 @@ class GroupRequests(ABC):
 
     def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> GroupRequest:
         """Send an OffsetFetch of one partition, and return the request with its later response.
-        `member` has the requesting member's fields."""
+        `member` has the values of the request's fields that describe the requesting member."""
         asked = GroupRequest()
         wanted = [(topic, index)]
         self._perform(

@@ -32,15 +32,16 @@ PARTITIONS = 6
 PARTITIONS_MAX = 10
 TIMES_MS = (10, 3_000, 12_000, 500)
 COMMIT_TIMEOUTS_MS = (5_000, 60_000, 60_000, 60_000)
-"""Values of offsets.commit.timeout.ms from which a run draws: Kafka's default, and three times a
-longer value. With the default, few responses are late enough to meet a group that has changed
-again."""
+"""Values of `offsets.commit.timeout.ms` from which a random walk draws: Kafka's default, and three
+times a longer value. With the default, few responses are late enough to arrive after the group has
+changed again."""
 SETTLING_ROUNDS = 60
 SETTLING_MS = 2_000
 
 
 class GroupWalk:
-    """Search engine that tests a group coordinator by random walks."""
+    """Search engine that tests a group coordinator by random walks (runs of randomly chosen
+    events)."""
 
     name = "walk"
     subject = "group"
@@ -71,7 +72,7 @@ class GroupWalk:
 
 
 class WalkedGroup:
-    """One group, and the adversary that chooses its events from one seed."""
+    """One consumer group, and the adversary that chooses the group's events from one seed."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -83,8 +84,8 @@ class WalkedGroup:
         self.members: list[WalkedMember] = []
         self.invariants = GroupInvariants(self.host, self.members)
         self._kinds = chance.below(3)
-        """Protocols that the members of this run use. 0: all the consumer protocol; 1: all the
-        classic protocol; 2: both."""
+        """Protocols that the group's members use in this random walk. 0: all the consumer protocol;
+        1: all the classic protocol; 2: both."""
         self._orders = self.host.make_topic("orders", PARTITIONS)
         self._made_count = 0
         self._offset = 0
@@ -96,15 +97,16 @@ class WalkedGroup:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
-        the group converges: its members own each partition exactly once."""
+        """Do at most `budget` random actions on the group, fewer if a replayed run ends earlier.
+        Then check that the group converges: its members own each partition exactly once."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self._after(action.__name__)
         self._settle()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action, repeated as often as its weight in this run."""
+        """Return a list with every action of the adversary, repeated as often as its weight in this
+        random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._step, 60, True),
             (self._revoke, 40, True),
@@ -166,8 +168,8 @@ class WalkedGroup:
             self.rare.sometimes("a commit waits for the log")
 
     def _commit_old(self) -> None:
-        """Commit an offset with the epoch before the member's current one, like a member that was
-        paused."""
+        """Commit an offset with the epoch before the group member's current one, like a member that
+        was paused."""
         member = self._one()
         if member.epoch < 2 or not member.id:
             return
@@ -187,7 +189,8 @@ class WalkedGroup:
         self.rare.sometimes("a commit of an old epoch is refused")
 
     def _read(self) -> None:
-        """Fetch a committed offset. The group must never lose an offset that it has returned."""
+        """Fetch a committed offset. The group must never lose an offset that it has returned to a
+        client."""
         index = self.chance.below(PARTITIONS)
         self._reading.append((index, self.host.fetch(index=index)))
         if not self.host.is_committing:
@@ -205,15 +208,15 @@ class WalkedGroup:
             self._take_away().leave()
 
     def _crash(self) -> None:
-        """Let a member disappear without sending a request, so that its session expires."""
+        """Let a group member disappear without sending a request, so that its session expires."""
         at = self.chance.below(len(self.members))
         if len(self.members) > 1 and self.members[at].instance_id is None:
             self.figures["crashes"] += 1
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Let an admin remove all members but one with a single request, whichever protocol the
-        members use."""
+        """Let an admin client remove all group members but one with a single request, whichever
+        protocol the members use."""
         removed = []
         while len(self.members) > 1:
             removed.append(self._take_away())
@@ -233,7 +236,7 @@ class WalkedGroup:
         return self.members.pop(self.chance.below(len(self.members)))
 
     def _bounce(self) -> None:
-        """Restart a static member, which rejoins with the same instance id."""
+        """Restart a static group member, which rejoins with the same instance id."""
         for at, member in enumerate(self.members):
             if member.instance_id is None or member.epoch == 0:
                 continue
@@ -366,9 +369,8 @@ class WalkedGroup:
 
     def _settle(self) -> None:
         """End all faults, let the remaining members act until each partition has exactly one owner,
-        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if the members do not get
-        there.
-        """
+        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if the members do not
+        reach that state."""
         host = self.host
         host.is_committing = True
         host.commit_log()

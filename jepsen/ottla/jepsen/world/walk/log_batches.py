@@ -18,19 +18,19 @@ FILLER = b"ottla in the deterministic world "
 
 
 class BatchMaker:
-    """Generator of random batches. It tracks the epoch and next sequence number of every
-    producer."""
+    """Generator of random record batches for a log. It tracks the epoch and next sequence number of
+    every producer."""
 
     def __init__(self, chance: Chance) -> None:
         self.span_ms = 0
-        """Time in ms by which timestamps have advanced beyond NOW_MS."""
+        """Time in ms by which the timestamps of generated batches have advanced beyond NOW_MS."""
         self._chance = chance
         self._count = 0
         self._epochs: dict[int, int] = {}
         self._sequences: dict[int, int] = {}
 
     def next(self, model: LogModel) -> UnplacedBatch:
-        """Return a batch that a leader must accept."""
+        """Return a random batch that a leader with the log `model` must accept."""
         kind = self._chance.below(8)
         if kind < 4:
             return self.plain()
@@ -43,14 +43,15 @@ class BatchMaker:
         return self._produced(producer_id, is_transactional=True)
 
     def plain(self) -> UnplacedBatch:
-        """Return a batch without a producer id."""
+        """Return a random batch without a producer id."""
         records = self._records()
         return UnplacedBatch(
             build_batch([(at_ms, None, value) for at_ms, value in records]), records
         )
 
     def begin_epoch(self, producer_id: int) -> None:
-        """Start a new epoch of a producer, as a producer does after its batch was refused."""
+        """Start a new epoch of a producer, as a producer does after one of its batches was
+        refused."""
         self._epochs[producer_id] = self._epochs.get(producer_id, 0) + 1
         self._sequences[producer_id] = 0
 

@@ -31,7 +31,8 @@ RETENTION_BYTES = (-1, 800)
 
 
 class LogLife:
-    """One partition directory, and the successive processes that open its log."""
+    """One partition directory on a simulated disk, and the successive processes that open its
+    log."""
 
     def __init__(self, chance: Chance) -> None:
         self.chance = chance
@@ -62,30 +63,30 @@ class LogLife:
         self._epoch = 0
         self._flushed_end = 0
         self._cut: int | None = None
-        """Offset to which the log is being truncated, or None. Appends wait until the truncation
-        ends."""
+        """Offset to which the log is being truncated, or None if no truncation is running. Appends
+        wait until the truncation ends."""
         self._pending: list[ModelBatch] = []
-        """Batches that a task is writing to the log."""
+        """Expected batches that a task is writing to the log."""
         self._is_clean = True
         self._recovery_checkpoint = 0
         self._start_checkpoint = 0
         self._was_cut_by_power = False
         self._is_restarted = False
         self._has_failed = False
-        """True if a disk write failed and the process still reads the data of the failed write from
-        the page cache."""
+        """True if a disk write of the log failed and the process still reads the data of the failed
+        write from the page cache."""
 
     # --- running tasks -------------------------------------------------------------------------
 
     def _begin(self, name: str, work: Any, on_end: Callable[[Any], None]) -> None:
-        """Start a task of the log, and run it to its first disk operation. `on_end` receives the
-        task's result."""
+        """Start a task of the log with the coroutine `work`, and run it to its first disk
+        operation. `on_end` receives the task's result."""
         task = SteppedTask(name, work, on_end)
         self._tasks.append(task)
         self._go_on(task)
 
     def _go_on(self, task: SteppedTask) -> bool:
-        """Run a task to its next disk operation. Returns whether it is still running."""
+        """Run a task of the log to its next disk operation. Returns whether it is still running."""
         log = self.log
         assert log is not None
         try:
@@ -102,7 +103,8 @@ class LogLife:
         return not is_over
 
     def _check_may_fail(self, log: Log, error: RefusedError) -> None:
-        """Check that an injected fault explains the refusal."""
+        """Check that an injected disk fault explains the error with which the log refused an
+        operation."""
         if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
             raise Violation("NoRefusalWithoutReason", str(error))
         if log.failure is not None:
@@ -159,7 +161,7 @@ class LogLife:
         self._has_failed = self._has_failed and not is_power_cut
 
     def _open(self) -> None:
-        """Start a process, which recovers the log. A crash may interrupt the recovery."""
+        """Start a process that opens and recovers the log. A crash may interrupt the recovery."""
         may_fail = self.disk.is_faulty or self._has_failed
         try:
             log = self._load()

@@ -8,15 +8,16 @@ from struct import Struct
 from typing import NamedTuple
 
 _PREFIX = Struct(">qii")
-"""Base offset, length and leader epoch: the fields that a log sets in an appended batch."""
+"""Binary layout of base offset, length and leader epoch: the first fields of a batch, which a log
+sets in an appended batch."""
 
 
 class UnplacedBatch(NamedTuple):
-    """A batch that has not been appended yet, and therefore has no offset."""
+    """A record batch that has not been appended to a log yet, and therefore has no offset."""
 
     data: bytes
     records: tuple[tuple[int, bytes], ...]
-    """The (timestamp, value) of each record."""
+    """The (timestamp in ms, value) of each record in the batch."""
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
@@ -27,18 +28,18 @@ class UnplacedBatch(NamedTuple):
 
 
 class ModelBatch(NamedTuple):
-    """A batch at its offset in the log."""
+    """A record batch at its offset in the expected content of a log."""
 
     base_offset: int
     end_offset: int
     epoch: int
     made: UnplacedBatch
     raw: bytes
-    """The exact bytes that the log should contain."""
+    """The exact bytes that the log should contain for this batch."""
 
 
 class ModelAbortedTransaction(NamedTuple):
-    """An aborted transaction."""
+    """An aborted transaction in the expected content of a log."""
 
     producer_id: int
     first_offset: int
@@ -51,7 +52,7 @@ class ModelProducer:
     def __init__(self) -> None:
         self.epoch = -1
         self.batches: list[ModelBatch] = []
-        """Batches of the producer's current epoch."""
+        """Expected batches of the producer's current epoch."""
         self.txn_first_offset = -1
         self.last_offset = -1
 
@@ -65,19 +66,19 @@ def place(made: UnplacedBatch, base_offset: int, epoch: int) -> ModelBatch:
 
 
 class LogModel:
-    """The expected content of a log, as a list of batches."""
+    """The expected content of a partition's log, as a list of batches."""
 
     def __init__(self) -> None:
         self.batches: list[ModelBatch] = []
-        """All batches. Batches deleted from the front are kept, because the producers' state
-        depends on them."""
+        """All batches that the log should contain. Batches deleted from its front are kept in this
+        list, because the producers' state depends on them."""
         self.start_offset = 0
         self.start_offset_max = 0
-        """The highest log start offset so far."""
+        """The highest log start offset that the log has had so far."""
         self.end_offset = 0
         self.ghosts: list[ModelBatch] = []
-        """Batches that were refused because of a disk failure. One of them may exist again after a
-        crash."""
+        """Batches that the log refused because of a disk failure. One of them may exist again after
+        a crash."""
         self.producers: dict[int, ModelProducer] = {}
         self.aborted: list[ModelAbortedTransaction] = []
 
@@ -119,8 +120,8 @@ class LogModel:
             self._follow(kept)
 
     def cut_place(self, offset: int) -> tuple[int, int]:
-        """Return the number of batches that a truncation to `offset` keeps, and the end offset
-        after it. A batch that contains the offset is removed completely."""
+        """Return the number of batches that a truncation of the log to `offset` keeps, and the
+        log's end offset after it. A batch that contains the offset is removed completely."""
         if offset >= self.end_offset:
             return len(self.batches), self.end_offset
         count = len(self.batches)
@@ -130,7 +131,7 @@ class LogModel:
         return count, min(offset, following)
 
     def truncate(self, offset: int) -> None:
-        """Remove all batches from an offset on. The log start offset does not change."""
+        """Remove all expected batches from an offset on. The log start offset does not change."""
         count, end_offset = self.cut_place(offset)
         if end_offset < self.start_offset:
             self.begin_at(min(offset, self.start_offset))
@@ -138,23 +139,24 @@ class LogModel:
             self.keep(self.batches[:count], end_offset)
 
     def begin_at(self, offset: int) -> None:
-        """Remove all batches, and let the log start at an offset."""
+        """Remove all expected batches, and let the expected log start at an offset."""
         self.keep([], offset)
         self.start_offset = offset
         self.raise_start(offset)
 
     def raise_start(self, offset: int) -> None:
-        """Raise the log start offset."""
+        """Raise the expected log start offset to `offset`."""
         self.start_offset = max(self.start_offset, offset)
         self.start_offset_max = max(self.start_offset_max, self.start_offset)
 
     def since(self, offset: int) -> list[ModelBatch]:
-        """Return the batches from the batch that contains the offset to the end of the log."""
+        """Return the expected batches from the batch that contains the offset to the end of the
+        log."""
         return [kept for kept in self.batches if kept.end_offset > offset]
 
     def first_at_or_after(self, timestamp_ms: int, end_offset: int) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, epoch) of the first record below `end_offset` whose timestamp
-        is at least the given one, or None if there is no such record."""
+        """Return (offset, timestamp in ms, leader epoch) of the first record below `end_offset`
+        whose timestamp is at least the given one, or None if there is no such record."""
         for kept in self.since(self.start_offset):
             for delta, (at_ms, _) in enumerate(kept.made.records):
                 offset = kept.base_offset + delta
@@ -163,7 +165,8 @@ class LogModel:
         return None
 
     def epochs(self, from_offset: int) -> list[tuple[int, int]]:
-        """Return (epoch, start offset) of each epoch that has batches at or after an offset."""
+        """Return (leader epoch, start offset) of each epoch that has batches at or after an
+        offset."""
         found: list[tuple[int, int]] = []
         for kept in self.since(from_offset):
             if not found or kept.epoch > found[-1][0]:
@@ -171,6 +174,7 @@ class LogModel:
         return found
 
     def first_open_transaction(self) -> int | None:
-        """Return the first offset of the oldest open transaction, or None."""
+        """Return the first offset of the oldest open transaction in the log, or None if no
+        transaction is open."""
         firsts = [each.txn_first_offset for each in self.producers.values()]
         return min((first for first in firsts if first >= self.start_offset), default=None)

@@ -18,12 +18,13 @@ from ottla.model.ids import Offset
 from ottla.storage.log.log import Log
 
 SEQUENCE_WEIGHT = 4
-"""Weight with which each sequence of actions is drawn. An append has the weight 30. With a larger
-weight, too little of the budget would remain for the actions between two sequences."""
+"""Weight with which a random walk on a log draws each sequence of actions. An append has the weight
+30. With a larger weight, too little of the budget would remain for the actions between two
+sequences."""
 
 ALONE_STEPS_MAX = 60
-"""Maximum number of disk operations of a flush while no other task runs. Without the limit, a flush
-that waits for another task to replace the same file would never end."""
+"""Maximum number of disk operations of a log flush while no other task runs. Without the limit, a
+flush that waits for another task to replace the same file would never end."""
 
 
 class SequencesLogWalk(LogWalk):
@@ -48,7 +49,7 @@ class SequencesLogWalk(LogWalk):
 
 
 class SequencesWalk(WalkedLog):
-    """One log, and an adversary that also draws sequences of actions."""
+    """One partition's log, and an adversary that also draws sequences of actions on it."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         sequences = (
@@ -60,10 +61,10 @@ class SequencesWalk(WalkedLog):
         return [*super()._draw_actions(), *sequences * SEQUENCE_WEIGHT]
 
     def _cut_below_a_segment(self) -> None:
-        """Truncate the last batch before a segment, which removes the segment. Then append again,
+        """Truncate the log within a segment, which removes all later segments. Then append again,
         flush, and cut the power.
 
-        If the removal of the segment is not durable, its old records may follow the new ones.
+        If the removal is not durable, the old records may follow the new ones.
         """
         log = self._settled()
         if log is None or self._append_some(9) is not log or not self._flush_all(log):
@@ -114,7 +115,7 @@ class SequencesWalk(WalkedLog):
         self._cut_power()
 
     def _append_after_a_failed_roll(self) -> None:
-        """Let the creation of a new segment fail, append to the old segment, and end the
+        """Let the creation of a new log segment fail, append to the old segment, and end the
         process."""
         log = self._settled()
         if log is None or self._append_some(3) is not log:
@@ -136,7 +137,7 @@ class SequencesWalk(WalkedLog):
 
     def _settled(self) -> Log | None:
         """Finish the running tasks of the log. Returns the log, or None if it cannot serve
-        requests."""
+        requests, for example after a crash."""
         log = self._serving()
         while log is not None and self._tasks:
             for task in list(self._tasks):  # one may wait for another
@@ -157,7 +158,8 @@ class SequencesWalk(WalkedLog):
         return base_offset if self._settled() is log else None
 
     def _append_some(self, count_max: int) -> Log | None:
-        """Append up to `count_max` batches. Returns the log if it still serves requests."""
+        """Append up to `count_max` random batches to the log. Returns the log, or None if it no
+        longer serves requests."""
         for _ in range(1 + self.chance.below(count_max)):
             log = self.log
             if log is None or log.failure is not None:
@@ -166,7 +168,8 @@ class SequencesWalk(WalkedLog):
         return self.log
 
     def _flush_all(self, log: Log) -> bool:
-        """Flush the whole log while the other tasks wait. Returns False if the disk failed."""
+        """Flush the whole log while the other tasks of the log wait. Returns False if the disk
+        failed."""
         if log is not self.log or log.failure is not None:
             return False
         waiting = len(self._tasks)

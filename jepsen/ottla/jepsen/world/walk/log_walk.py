@@ -90,15 +90,15 @@ class FailingLogWalk(LogWalk):
 
 
 class WalkedLog(LogLife):
-    """One log, and the adversary that chooses its events from one seed."""
+    """One partition's log, and the adversary that chooses the log's events from one seed."""
 
     def __init__(self, chance: Chance) -> None:
         super().__init__(chance)
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check all
-        invariants."""
+        """Do at most `budget` random actions on the log, fewer if a replayed run ends earlier. Then
+        check all invariants."""
         self._open()
         for action in actions_taken(self.chance, self._actions, budget):
             try:
@@ -110,7 +110,8 @@ class WalkedLog(LogLife):
         self._end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action, repeated as often as its weight in this run."""
+        """Return a list with every action of the adversary, repeated as often as its weight in this
+        random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._append, 30, True),
             (self._replicate, 4, False),
@@ -139,7 +140,7 @@ class WalkedLog(LogLife):
     # --- appending ----------------------------------------------------------------------------
 
     def _append(self) -> None:
-        """Append one batch like a leader."""
+        """Append one random batch to the log, as a leader does."""
         log = self._serving()
         if log is None or self._cut is not None:
             self._step()
@@ -230,8 +231,8 @@ class WalkedLog(LogLife):
             self.rare.sometimes("a full disk refuses an append")
 
     def _resend(self) -> None:
-        """Send a producer's last batch again, and one that leaves a gap in the sequence. The log
-        must write neither."""
+        """Send a producer's last batch to the log again, and then one that leaves a gap in the
+        sequence numbers. The log must write neither."""
         log = self._serving()
         if log is None or self._cut is not None or self.disk.is_faulty:
             return
@@ -250,8 +251,8 @@ class WalkedLog(LogLife):
                 self.rare.sometimes("a duplicate is answered after a restart")
 
     def _lead(self) -> None:
-        """Begin a new leader epoch. At random, record its start offset at once, as a new leader
-        does."""
+        """Begin a new leader epoch. At random, record the epoch's start offset in the log at once,
+        as a new leader does."""
         log = self._serving()
         self._epoch += 1
         if log is not None and self._cut is None and self.chance.below(2):
@@ -290,7 +291,7 @@ class WalkedLog(LogLife):
             self._note_flushed(log)
 
     def _truncate(self) -> None:
-        """Truncate the log's tail, like a diverged follower."""
+        """Truncate the log's tail, as a follower does whose log has diverged from its leader's."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
@@ -323,8 +324,8 @@ class WalkedLog(LogLife):
         self._check_whole(log)
 
     def _restart_elsewhere(self) -> None:
-        """Remove all data and start the log at a later offset, like a follower whose log ends below
-        its leader's log start."""
+        """Remove all data of the log and start it at a later offset, like a follower whose log ends
+        below its leader's log start."""
         log = self._serving()
         if log is None or self._cut is not None or self._tasks:
             return
@@ -343,7 +344,7 @@ class WalkedLog(LogLife):
         self.rare.sometimes("the log begins again elsewhere")
 
     def _raise_start(self) -> None:
-        """Delete records up to an offset at or below the high watermark."""
+        """Delete the log's records below an offset that is at most the high watermark."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
@@ -354,7 +355,8 @@ class WalkedLog(LogLife):
         self._begin("raise start", log.delete_records_before(Offset(offset)), lambda _: None)
 
     def _retain(self) -> None:
-        """Remove old segments, because the log is too large or they are below the log start."""
+        """Remove old segments of the log, because the log is too large or they are below the log
+        start."""
         log = self._serving()
         if log is None or self._cut is not None or len(self._tasks) >= TASKS_MAX:
             return
@@ -376,7 +378,7 @@ class WalkedLog(LogLife):
             self._begin("roll", log.roll(now_ms=NOW_MS), lambda _: self._note_flushed(log))
 
     def _step(self) -> None:
-        """Continue a running task for one or several disk operations."""
+        """Continue a running task of the log for one or several disk operations."""
         if not self._tasks:
             return
         task = self._tasks[self.chance.below(len(self._tasks))]
@@ -387,7 +389,7 @@ class WalkedLog(LogLife):
     # --- reads --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read at a random offset and look up a timestamp, and check the results."""
+        """Read the log at a random offset and look up a timestamp, and check the results."""
         log = self._serving()
         if log is None or self._cut is not None:
             return
@@ -424,7 +426,7 @@ class WalkedLog(LogLife):
     # --- faults -------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Make a disk operation fail soon, or remove all injected disk faults."""
+        """Make a disk operation of the log fail soon, or remove all injected disk faults."""
         if self.chance.below(3) == 0:
             self.disk.heal()
             return
@@ -456,7 +458,7 @@ class WalkedLog(LogLife):
         self._die(is_power_cut=False)
 
     def _stop(self) -> None:
-        """Shut the process down cleanly. The power may fail afterwards."""
+        """Shut the log's process down cleanly. The power may fail afterwards."""
         log = self._serving()
         if log is None or self._tasks or self._cut is not None:
             return
@@ -480,7 +482,7 @@ class WalkedLog(LogLife):
         self._open()
 
     def _checkpoint(self) -> None:
-        """Write a checkpoint of the recovery point or of the log start, as a broker does at
+        """Write a checkpoint of the log's recovery point or start offset, as a broker does at
         intervals."""
         log = self._serving()
         if log is None or (self._cut is not None and self._cut < log.log_start_offset):
@@ -504,7 +506,8 @@ class WalkedLog(LogLife):
             storage.check_bounds(log, self.model)
 
     def _end(self) -> None:
-        """Heal the disk, finish the running tasks, and check all invariants once more."""
+        """Heal the disk, finish the running tasks of the log, and check all invariants once
+        more."""
         self.disk.heal()
         self.disk.operations_left = None
         while self._tasks:
@@ -521,8 +524,8 @@ class WalkedLog(LogLife):
 
 
 class FailingWalk(WalkedLog):
-    """A log whose files are closed while tasks use them, as when the log manager takes a failed
-    directory offline."""
+    """A partition's log whose files are closed while tasks use them, as when the log manager takes
+    a failed directory offline."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         return [*super()._draw_actions(), *[self._fail_directory] * 4, *[self._truncate] * 4]

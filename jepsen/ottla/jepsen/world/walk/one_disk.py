@@ -27,16 +27,16 @@ class SequentialIds:
         self._given_count = 0
 
     def take(self) -> ProducerId:
-        """Return the next producer id."""
+        """Return the next producer id, which is the former one plus one."""
         self._given_count += 1
         return ProducerId(self._given_count)
 
     async def wait(self, timeout_s: float) -> None:
-        """Return at once, since ids are always available."""
+        """Return at once, since producer ids are always available."""
 
 
 class OneDisk:
-    """The logs of a broker, on one disk in memory."""
+    """The partition logs of a broker core, on one disk in memory."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
@@ -54,7 +54,7 @@ class OneDisk:
         """Do nothing, because no log ever loses records here."""
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, if it was created."""
+        """Return a partition's log, or None if it was not created."""
         return self._logs.get(partition)
 
     async def create(
@@ -86,7 +86,7 @@ class OneDisk:
         self._logs.pop(partition, None)
 
     def directory_of(self, partition: TopicPartition) -> None:
-        """Return None, because there is only one disk."""
+        """Return None in place of a log directory's id, because there is only one disk."""
 
     def apply_retention_soon(self) -> None:
         """Do nothing, since all records are retained."""
@@ -104,7 +104,8 @@ class NoFetchers:
 
 
 def ports_on(disk: SimulatedDisk, wall_ms: Callable[[], int]) -> ReplicaPorts:
-    """Return the ports of a broker whose logs are on a disk. Disk work is done immediately."""
+    """Return the ports (interfaces to disk and network) of a broker core whose logs are on `disk`.
+    Disk work is done immediately."""
     return ReplicaPorts(
         logs=OneDisk(disk, wall_ms),
         fetchers=NoFetchers(),

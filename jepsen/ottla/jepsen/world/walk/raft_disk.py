@@ -32,7 +32,7 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.wire.batch_builder import BatchBuilder
 
 FAILING = (DiskOperation.FSYNC, DiskOperation.WRITE, DiskOperation.NAME)
-"""Kinds of disk operations that may fail."""
+"""Kinds of disk operations that may fail in a random walk on raft."""
 
 NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
@@ -58,7 +58,7 @@ def draw_config(chance: Chance) -> QuorumConfig:
 
 
 class DiskRaftWalk(RaftWalk):
-    """Search engine that tests raft over disks by random walks."""
+    """Search engine that tests raft over metadata logs on simulated disks by random walks."""
 
     subject = "raft-disk"
     required = (
@@ -69,7 +69,7 @@ class DiskRaftWalk(RaftWalk):
     )
 
     def make_walk(self, chance: Chance) -> WalkedQuorum:
-        """Return a simulated quorum in which each replica has a disk."""
+        """Return a simulated quorum in which each replica has its log on a simulated disk."""
         return DiskWalk(chance)
 
 
@@ -97,7 +97,7 @@ class DamagedRaftWalk(DiskRaftWalk):
 
 
 class DiskWalk(WalkedQuorum):
-    """One quorum over real metadata logs."""
+    """One simulated quorum over real metadata logs, and its adversary."""
 
     def __init__(self, chance: Chance) -> None:
         self._drawn_config = draw_config(chance)
@@ -105,7 +105,7 @@ class DiskWalk(WalkedQuorum):
         super().__init__(chance)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a new replica with an empty disk."""
+        """Return a new replica of the quorum with an empty disk."""
         self._disk_count += 1
         rng = self.chance.stream(f"disk {self._disk_count}")
         return DiskMember(
@@ -122,7 +122,8 @@ class DiskWalk(WalkedQuorum):
         ]
 
     def _fail_disk(self) -> None:
-        """Make a disk call fail soon, or let the disk fill up. Either ends the process."""
+        """Make a disk call of one replica fail soon, or let its disk fill up. Either ends the
+        replica's process."""
         member = self.members[self.chance.below(len(self.members))]
         kind = self.chance.below(len(FAILING) + 1)
         skip_count = self.chance.below(6)
@@ -152,8 +153,8 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then heal all
-        faults, and check that the quorum makes progress."""
+        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        Then heal all faults, and check that the quorum makes progress."""
         self.walk(budget)
         self._come_together()
         self.invariants.check_end()
@@ -202,7 +203,7 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _are_all_shown_as_full(self, whole: list[MemoryMember]) -> bool:
-        """Return whether a leader reports all its voters as able to vote."""
+        """Return whether a leader reports for all its voters that they have full voting rights."""
         ids = {member.identity.node_id for member in whole}
         shown = [one.running.describe() for one in whole if one.is_leader]
         return all(
@@ -214,8 +215,9 @@ class DiskWalk(WalkedQuorum):
         )
 
     def _pass_time(self, wanted: int) -> int:
-        """Advance every clock to the next timer. The leader also appends an entry if its log ends
-        less than OPEN_MAX entries after `wanted`. Returns the time advanced in ms."""
+        """Advance the clock of every replica to the next timer. The leader also appends an entry if
+        its log ends less than OPEN_MAX entries after the offset `wanted`. Returns the ms by which
+        the clocks advanced."""
         wakes = [(wake, at) for at, wake in enumerate(self._wakes) if wake is not None]
         duration_ms = max(1, min((wake - self._clocks[at] for wake, at in wakes), default=100))
         for at in range(len(self.members)):
@@ -227,8 +229,8 @@ class DiskWalk(WalkedQuorum):
 
 
 class DamagedWalk(DiskWalk):
-    """One quorum over real metadata logs, in which a minority of the voters may be damaged at a
-    time."""
+    """One simulated quorum over real metadata logs, in which the files of a minority of the voters
+    may be damaged at a time."""
 
     def _draw_actions(self) -> list[Callable[[], None]]:
         damage_count = (3, 6, 12)[self.chance.below(3)]
@@ -341,7 +343,8 @@ class DamagedWalk(DiskWalk):
 
 
 class DiskMember(MemoryMember):
-    """One replica whose log and `quorum-state` are files."""
+    """One replica of a simulated quorum, whose log and `quorum-state` are files on a simulated
+    disk."""
 
     __slots__ = ("_doom", "_invariants_of_all", "_sometimes", "log")
 
@@ -357,8 +360,8 @@ class DiskMember(MemoryMember):
         sometimes: Callable[[str], None],
     ) -> None:
         self._doom: int | None = None
-        """Number of disk operations after which the power fails during the next change of several
-        operations. None means no power cut."""
+        """Number of disk operations after which the power fails during the replica's next change of
+        several operations. None means no power cut."""
         self._sometimes = sometimes
         super().__init__(config, identity, rng)
         self.log = DiskLog(config, identity, disk_rng, invariants)
@@ -374,7 +377,7 @@ class DiskMember(MemoryMember):
         self.election = self.log.election
 
     def damage(self, kind: Damage) -> bool:
-        """Damage files of the stopped voter. Returns whether the voter may no longer vote."""
+        """Damage files of this stopped voter. Returns whether the voter may no longer vote."""
         node_id = self.identity.node_id
         is_damaged = self.log.damage(kind)
         self.election = self.log.election
@@ -384,8 +387,8 @@ class DiskMember(MemoryMember):
         return is_damaged
 
     def cut_power_after(self, boundary_count: int) -> None:
-        """Schedule a power cut after `boundary_count` effects, or within the next change of several
-        disk operations. NEVER schedules none."""
+        """Schedule a power cut of the replica after `boundary_count` effects, or within the next
+        change of several disk operations. NEVER schedules none."""
         self._doom = None
         rng = self.log.rng
         if boundary_count == NEVER or rng.below(3) == 0:
@@ -394,26 +397,28 @@ class DiskMember(MemoryMember):
             self._doom = rng.below(DOOM_OPERATIONS_MAX)
 
     def flush(self, left: int) -> Offset:
-        """End an fsync of all written data, whatever `left` is. Returns the flushed end offset."""
+        """End an fsync of all data written to the replica's log, whatever `left` is. Returns the
+        flushed end offset."""
         with self._ending():
             self.log.flush()
         return self.log.flushed_offset
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
-        """Write a snapshot of the entries below `offset`. The configuration decides which part of
-        the log is deleted afterwards."""
+        """Write a snapshot of the log's entries below `offset`. The configuration decides which
+        part of the log is deleted afterwards."""
         with self._ending(), self._doomed():
             self.log.snapshot_at(offset)
 
     # --- ports of its steps -------------------------------------------------------------------
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Set the log's high watermark."""
+        """Set the high watermark of the replica's log."""
         super().commit(high_watermark)
         self.log.note_high_watermark(high_watermark)
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """End the process: a replica that cannot write its log must not send responses."""
+        """End the replica's process: a replica that cannot write its log must not send
+        responses."""
         if not (isinstance(error, OSError | RefusedError) and self.log.is_failing):
             raise error
         self._sometimes("a disk fails")
@@ -455,8 +460,8 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Return a context in which an error ends the process, in the same way as an error within
-        the raft core."""
+        """Return a context in which an error ends the replica's process, in the same way as an
+        error within the raft core."""
         try:
             try:
                 yield

@@ -39,8 +39,8 @@ READ_BYTES = 1 << 20
 NOW_MS = 1
 
 DOOM_OPERATIONS_MAX = 24
-"""Number of disk operations within which the power fails. A snapshot that replaces a log takes more
-than a dozen."""
+"""Maximum number of disk operations before a scheduled power cut. A snapshot that replaces a log
+takes more than a dozen."""
 
 
 class Damage(Enum):
@@ -54,7 +54,7 @@ class Damage(Enum):
     EPOCHS = auto()
     SNAPSHOTS = auto()
     OLDER_COPY = auto()
-    """Damage that replaces one file by an older copy."""
+    """Damage that replaces one file of a voter by an older copy of it."""
 
 
 ALARMING = frozenset({Damage.STATE_FILES, Damage.CHECKPOINT, Damage.OLDER_COPY})
@@ -65,15 +65,15 @@ class _FrozenClock:
     """Clock that never advances. Only the raft cores of a random walk have clocks that advance."""
 
     def monotonic_ms(self) -> int:
-        """Return the fixed time in ms."""
+        """Return the fixed monotonic time in ms."""
         return NOW_MS
 
     wall_ms = monotonic_ms
 
 
 class DiskLog:
-    """A metadata log on its own disk. The invariant checks can read it even while its member is
-    down."""
+    """A metadata log on its own disk. The invariant checks can read it even while its quorum member
+    is down."""
 
     def __init__(
         self, config: QuorumConfig, identity: QuorumIdentity, rng: Rng, invariants: Invariants
@@ -82,7 +82,8 @@ class DiskLog:
         self._is_voter = identity.is_voter
         self.disk = CrashingDisk(rng)
         self.election: ElectionState | None = None
-        """Content of the file `quorum-state` when the log was opened."""
+        """Content of the file `quorum-state` when the log was opened, or None if there was no
+        usable file."""
         self.damages: tuple[str, ...] = ()
         """Kinds of damage to the voter's files that the member found when it opened the log."""
         self.has_snapshot_damage = False
@@ -91,19 +92,19 @@ class DiskLog:
         """Voting rights of the voter after its log was last opened."""
         self.was_cut_while_recovered = False
         self.is_failing = False
-        """True if a disk fault was injected since the process began."""
+        """True if a disk fault was injected since the quorum member's process began."""
         self._config = config
         self._voters = identity.voters
         self._invariants = invariants
         self._entries: list[MemoryEntry] = []
-        """Expected entries from offset 0, including entries in a snapshot."""
+        """Expected entries of the log from offset 0, including entries in a snapshot."""
         self._coming: list[MemoryEntry] = []
-        """Entries of the append in progress. Some of them may survive a power cut."""
+        """Entries of the append to the log in progress. Some of them may survive a power cut."""
         self._promised = Offset(0)
-        """Offset below which every recovery must find all entries."""
+        """Offset below which every recovery of the log must find all entries."""
         self._lacks_snapshots = False
-        """True if some snapshots were damaged. A complete log that begins at offset 0 needs no
-        snapshot."""
+        """True if some snapshots of the log were damaged. A complete log that begins at offset 0
+        needs no snapshot."""
         self._formerly: dict[str, bytes] = {}
         """Older copies of files in the log's directory, by file name."""
         run_through(self.disk.makedirs(DIRECTORY))
@@ -117,17 +118,17 @@ class DiskLog:
 
     @property
     def start_offset(self) -> Offset:
-        """First offset still in the log."""
+        """First offset that is still in the log."""
         return self._log.start_offset
 
     @property
     def end_offset(self) -> Offset:
-        """One past the last offset appended."""
+        """Offset after the last entry appended to the log."""
         return self._log.end_offset
 
     @property
     def flushed_offset(self) -> Offset:
-        """One past the last offset that survives a power cut."""
+        """Offset after the last entry of the log that survives a power cut."""
         return self._log.flushed_offset
 
     @property
@@ -137,12 +138,13 @@ class DiskLog:
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the newest intact snapshot, or None."""
+        """Id of the newest intact snapshot, or None if there is no intact snapshot."""
         return self._log.latest_snapshot_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the oldest intact snapshot that is still kept, or None."""
+        """Id of the oldest intact snapshot that is still kept, or None if there is no intact
+        snapshot."""
         return self._log.earliest_snapshot_id
 
     @property
@@ -152,7 +154,7 @@ class DiskLog:
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the record with the last voter set, or NO_OFFSET."""
+        """Offset of the record with the last voter set, or NO_OFFSET if no record has one."""
         return self._log.voters_offset
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
@@ -168,11 +170,11 @@ class DiskLog:
         return self._log.snapshot_size_bytes(snapshot_id)
 
     def entry(self, offset: int) -> MemoryEntry | None:
-        """Return the entry at an offset, from the log or a snapshot."""
+        """Return the entry at an offset, from the log or a snapshot, or None if neither has it."""
         return self._entries[offset] if 0 <= offset < len(self._entries) else None
 
     def read(self, offset: Offset, bytes_max: int) -> bytes:
-        """Return whole batches from an offset on, up to `bytes_max` bytes."""
+        """Return whole batches of the log from an offset on, up to `bytes_max` bytes."""
         end_offset = self._log.end_offset
         data: bytes = run_through(
             self._log.read(offset, end_offset=end_offset, bytes_max=bytes_max)
@@ -180,7 +182,7 @@ class DiskLog:
         return data
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, bytes_max: int) -> bytes:
-        """Return a range of a snapshot's file."""
+        """Return up to `bytes_max` bytes of a snapshot's file from byte `position` on."""
         data: bytes = run_through(
             self._log.read_snapshot(snapshot_id, position=position, bytes_max=bytes_max)
         )
@@ -200,19 +202,19 @@ class DiskLog:
         self._promise()
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove the entries from `offset` on, which were never committed."""
+        """Remove the log's entries from `offset` on, which were never committed."""
         self._promised = min(self._promised, offset)
         run_through(self._log.truncate_to(offset))
         self._cut(self._log.end_offset)
 
     def flush(self) -> Offset:
-        """Make all entries durable, and return the end offset of the log."""
+        """Make all entries of the log durable, and return the end offset of the log."""
         end_offset: Offset = run_through(self._log.flush())
         self._promise()
         return end_offset
 
     def write_election(self, state: ElectionState) -> None:
-        """Write epoch, vote and leader to the file `quorum-state`."""
+        """Write epoch, vote and leader of the quorum member to the file `quorum-state`."""
         self._demand_room(run_through(self._log.write_election(state)))
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
@@ -227,24 +229,24 @@ class DiskLog:
             self._promise()
 
     def snapshot_at(self, offset: Offset) -> None:
-        """Write a snapshot of all entries below the offset."""
+        """Write a snapshot of all entries of the log below the offset."""
         snapshot_id = OffsetAndEpoch(offset, self._entries[offset - 1].epoch)
         run_through(self._log.write_snapshot(snapshot_id, self._batches_of(snapshot_id)))
         self._promise()
 
     def fail(self, operation: DiskOperation, skip_count: int) -> None:
-        """Make one disk call fail, after `skip_count` successful ones."""
+        """Make one call of the log's disk fail, after `skip_count` successful ones."""
         self.is_failing = True
         self.disk.fail(operation, skip_count=skip_count)
 
     def fill(self, room_bytes: int) -> None:
-        """Fill the disk, so that only `room_bytes` of space remain."""
+        """Fill the log's disk, so that only `room_bytes` of space remain."""
         self.is_failing = True
         self.disk.capacity_bytes = self.disk.used_bytes + room_bytes
 
     def heal(self) -> None:
-        """Remove the disk's faults. A log that has failed remains failed until it is opened
-        again."""
+        """Remove the injected faults of the log's disk. A log that has failed remains failed until
+        it is opened again."""
         self.disk.heal()
 
     def note_high_watermark(self, offset: Offset) -> None:
@@ -253,8 +255,8 @@ class DiskLog:
         self._promise()
 
     def crash(self, survivor_count: int) -> None:
-        """Cut the power, perhaps a second time during the recovery, and compare the recovered log
-        with the expected content."""
+        """Cut the power of the log's machine, perhaps a second time during the recovery, and
+        compare the recovered log with the expected content."""
         self._log.abandon()
         self.disk.operations_left = None
         self.disk.heal()
@@ -306,7 +308,7 @@ class DiskLog:
     # --- damage -------------------------------------------------------------------------------
 
     def copy_file(self) -> None:
-        """Keep a copy of one file of the log. A damage of the kind OLDER_COPY may later replace the
+        """Keep a copy of one file of the log. Damage of the kind OLDER_COPY may later replace the
         file by this copy."""
         with self.disk.quietly():
             names = self._names_of_damage()
@@ -353,7 +355,7 @@ class DiskLog:
         return self.standing is not Standing.FULL
 
     def _names_of_damage(self) -> list[str]:
-        """Return the names of the files that may be damaged."""
+        """Return the names of the log's files that an injected damage may affect."""
         names: list[str] = run_through(self.disk.listdir(DIRECTORY))
         wanted = (
             ".log",
@@ -393,8 +395,8 @@ class DiskLog:
                     self._damage_file("leader-epoch-checkpoint")
 
     def _damage_file(self, name: str, *, is_whole: bool = False, is_flipped: bool = True) -> None:
-        """Remove, empty or halve a file, or flip one of its bytes. With `is_whole`, no readable
-        data remains. `is_flipped` allows flipped bytes."""
+        """Remove, empty or halve one file of the log, or flip one of its bytes. With `is_whole`, no
+        readable data remains. `is_flipped` allows flipped bytes."""
         if not self.disk.exists(f"{DIRECTORY}/{name}"):
             return  # a voter that has lost its vote keeps no quorum-state
         before = run_through(self.disk.read_file(f"{DIRECTORY}/{name}"))
@@ -424,7 +426,8 @@ class DiskLog:
         self._promise()
 
     def _promise(self) -> None:
-        """Require every later recovery to find all entries that are flushed at this moment."""
+        """Require every later recovery of the log to find all entries that are flushed at this
+        moment."""
         self._promised = max(self._promised, self._log.flushed_offset)
 
     def _cut(self, offset: int) -> None:
@@ -516,7 +519,8 @@ def _knowledge_of(election: ElectionState | None) -> tuple[int, int]:
 
 
 def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
-    """Return the records of complete batches as entries that the invariant checks can compare."""
+    """Return the records in complete batches as (offset, entry) pairs, which the invariant checks
+    can compare."""
     found: list[tuple[Offset, MemoryEntry]] = []
     for at, header in batches(data):
         for record in scan(data, at, header):

@@ -25,10 +25,10 @@ from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, V
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterSet
 
 VOTER_COUNTS = (1, 2, 3, 3)
-"""Numbers of initial voters, from which each run draws one."""
+"""Numbers of initial quorum voters, from which each run draws one."""
 
 SPARE_COUNT = 2
-"""Number of controllers that are not initial voters."""
+"""Number of simulated controllers that are not initial voters."""
 
 
 class MembershipRaftWalk(RaftWalk):
@@ -62,7 +62,7 @@ def _controller(node_id: int, voter_count: int, disk: int, joins: bool) -> Quoru
 
 
 class ChangingQuorum(WalkedQuorum):
-    """One quorum of controllers, and the adversary that also changes its voters."""
+    """One simulated quorum of controllers, and the adversary that also changes its voters."""
 
     voter_counts = VOTER_COUNTS
 
@@ -70,22 +70,22 @@ class ChangingQuorum(WalkedQuorum):
         self._joining = chance.below(2) == 0
         """True if the controllers that are not initial voters join the voters on their own."""
         self._changes: dict[int, VoterChangeRequest] = {}
-        """Pending requests to change the voters, by token."""
+        """Pending requests to change the voters, by the token that identifies the request."""
         self._requested: set[ReplicaKey] = set()
-        """Replicas that the adversary has asked some leader to add."""
+        """Replicas that the adversary has asked some leader to add to the voters."""
         self._were_voters: set[ReplicaKey] = set()
-        """Replicas that were in a committed voter set."""
+        """Replicas that were in a committed voter set at some time."""
         self._committed_voters: VoterSet | None = None
         self._checked_end = 0
         super().__init__(chance)
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are not initial voters."""
+        """Return the number of replicas that are not initial voters of the quorum."""
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the quorum identity of the controller with index `at`: on its first disk, or on a
-        new one if `is_wiped`."""
+        """Return the quorum identity of the controller with index `at`: with its first disk, or
+        with a new one if `is_wiped` is True."""
         joins = self._joining and (is_wiped or at >= self.voter_count)
         return _controller(at + 1, self.voter_count, 2 if is_wiped else 1, joins)
 
@@ -141,7 +141,8 @@ class ChangingQuorum(WalkedQuorum):
         self._let_talk(leader, at, 2 * CONVERSATION_MAX)
 
     def _add(self) -> None:
-        """Ask a leader to add a controller to the voters. The controller may be a voter already."""
+        """Ask a leader to add a controller to the quorum's voters. The controller may be a voter
+        already."""
         at = self.chance.below(len(self.members))
         if self._wiped and self.chance.below(2):
             at = next(iter(self._wiped))
@@ -171,7 +172,7 @@ class ChangingQuorum(WalkedQuorum):
             self._let_talk(leader, at, CONVERSATION_MAX)
 
     def _remove(self) -> None:
-        """Ask a leader to remove one of its voters."""
+        """Ask a leader to remove one of the quorum's voters."""
         leader = self._some_leader()
         if leader is None:
             return
@@ -195,7 +196,7 @@ class ChangingQuorum(WalkedQuorum):
         self._step(at, RequestReceived(token=self._token, request=request))
 
     def note_answer(self, token: int, response: Response) -> None:
-        """Record the response to a request to change the voters."""
+        """Record the response to a request to change the voters. `token` identifies the request."""
         request = self._changes.pop(token)
         if response.error is ErrorCode.NONE:
             kind = "added" if isinstance(request, AddVoterRequest) else "removed"
@@ -218,7 +219,7 @@ class ChangingQuorum(WalkedQuorum):
 
     def _check_committed_voters(self) -> None:
         """Check RemovedStaysRemoved: a removed voter returns to a committed voter set only if the
-        adversary has requested it. Raises Violation otherwise."""
+        adversary has requested to add it again. Raises Violation otherwise."""
         committed = self.invariants.committed
         for entry in committed[self._checked_end :]:
             if entry.voters is None:

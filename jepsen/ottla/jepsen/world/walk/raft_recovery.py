@@ -32,16 +32,17 @@ from ottla.raft.voters import QuorumIdentity, Voter, VoterEndpoint, VoterSet
 
 ROUND_MS = 100
 ROUNDS_MAX = 600
-"""Maximum number of rounds without faults until the quorum works: 60 s. With more rounds, each
-failure takes longer to find. With fewer rounds, unlucky elections fail the check."""
+"""Maximum number of rounds (of 100 ms of virtual time) without faults until the quorum works: 60 s.
+With more rounds, each failure takes longer to find. With fewer rounds, unlucky elections fail the
+check."""
 
 ROUNDS_ALONE = 40
-"""Maximum number of rounds for which a leader may lead without followers: 4 s, which is more than
-one and a half fetch timeouts."""
+"""Maximum number of rounds (of 100 ms of virtual time) for which a leader may lead without
+followers: 4 s, which is more than one and a half fetch timeouts."""
 
 DELIVERIES_MAX = 400
-"""Maximum number of messages that are delivered in one round. A higher limit would only matter in
-an endless exchange."""
+"""Maximum number of messages between replicas that are delivered in one round. A higher limit would
+only matter in an endless exchange."""
 
 
 class RecoveringRaftWalk(MembershipRaftWalk):
@@ -63,19 +64,20 @@ class RecoveringRaftWalk(MembershipRaftWalk):
 
 
 class RecoveringQuorum(ChangingQuorum):
-    """One quorum of controllers that must work again after all faults have ended."""
+    """One simulated quorum of controllers, which must work again after all faults have ended."""
 
     def __init__(self, chance: Chance) -> None:
         self._rename_count = 0
         self._acknowledged: tuple[NodeId, Offset] | None = None
-        """Leader of the entry that was appended after the faults, and its offset."""
+        """Leader of the entry that was appended after the end of all faults, and the entry's
+        offset. None if no entry was appended yet."""
         self._has_wrong_address = chance.below(4) == 0
         """True if the last controller advertises an address at which no controller listens."""
         super().__init__(chance)
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the identity of a controller, with its present address and the addresses of all
-        other controllers in its settings."""
+        """Return the quorum identity of a controller, with its present address. Its settings
+        contain the addresses of all other controllers."""
         known = super().identity_of(at, is_wiped=is_wiped)
         if self._rename_count:
             everyone = tuple(
@@ -100,7 +102,8 @@ class RecoveringQuorum(ChangingQuorum):
         )
 
     def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
-        """Return whether one of a request's endpoints is the present address of the receiver."""
+        """Return whether one of a raft request's endpoints is the present address of the
+        receiver."""
         present = self._endpoints_of(NodeId(receiver + 1))
         if not any(one in present for one in outgoing.endpoints):
             if isinstance(outgoing.request, DescribeReplicaRequest):
@@ -109,11 +112,12 @@ class RecoveringQuorum(ChangingQuorum):
         return True
 
     def more_actions(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that change the voters and their addresses."""
+        """Return the adversary's actions that change the voters and their addresses."""
         return (*super().more_actions(), (self._rename, 1, False))
 
     def _rename(self) -> None:
-        """Restart all controllers with new addresses, which are also in their settings."""
+        """Restart all controllers with new addresses, and put the new addresses into their settings
+        as well."""
         self.rare.sometimes("all controllers are renamed")
         self._rename_count += 1
         for at, member in enumerate(self.members):
@@ -134,8 +138,8 @@ class RecoveringQuorum(ChangingQuorum):
     # --- the time without faults --------------------------------------------------------------
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then end all
-        faults and check that the quorum works."""
+        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        Then end all faults and check that the quorum works."""
         self.walk(budget)
         self._end_faults()
         if self._has_majorities():
@@ -178,7 +182,8 @@ class RecoveringQuorum(ChangingQuorum):
             raise Violation(*fault)
 
     def _cut_off_the_leader(self) -> None:
-        """Cut a leader off from all other voters, if it needs them, and check that it resigns."""
+        """Cut a leader off from all other voters, if it needs them for a majority, and check that
+        it resigns."""
         at = next(at for at, one in enumerate(self.members) if one.is_leader)
         leader = self.members[at]
         if leader.running.identity.is_alone:
@@ -194,7 +199,8 @@ class RecoveringQuorum(ChangingQuorum):
         raise Violation("LeaderResignsAlone", f"{leader.identity.node_id} leads without followers")
 
     def _deliver_all(self) -> None:
-        """Deliver the messages in flight and their responses, and finish all fsyncs."""
+        """Deliver the messages in flight between replicas and their responses, and finish all
+        fsyncs."""
         for _ in range(DELIVERIES_MAX):
             waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
             if waiting:
@@ -205,8 +211,8 @@ class RecoveringQuorum(ChangingQuorum):
                 return
 
     def _fault(self) -> tuple[str, str] | None:
-        """Return a liveness property that is not reached yet, and the reason. Returns None if all
-        are reached."""
+        """Return a liveness property that the quorum has not reached yet, and the reason. Returns
+        None if all are reached."""
         leader = next((one for one in self.members if one.is_leader and self._leads(one)), None)
         if leader is None:
             roles = ", ".join(f"{one.identity.node_id} {one.running.role}" for one in self.members)

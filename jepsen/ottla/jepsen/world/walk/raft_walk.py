@@ -41,52 +41,53 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 
 VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
-"""Numbers of voters. Each run draws one of them at random. Three voters show nearly every bug, and
-sooner than five."""
+"""Numbers of quorum voters, from which each run draws one at random. Three voters show nearly every
+bug, and sooner than five."""
 
 CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
-"""Configuration in which a fetch response has few entries, so that logs and snapshots are sent in
-parts."""
+"""Configuration of the simulated quorum. A fetch response has few entries, so that logs and
+snapshots are sent in parts."""
 
 CONVERSATION_MAX = 12
 """Number of messages that two replicas exchange while all others wait. It is enough for an
 election."""
 
 PACKETS_MAX = 30
-"""Largest number of messages in flight. If it is exceeded, the oldest message is lost."""
+"""Largest number of messages between replicas in flight. If it is exceeded, the oldest message is
+lost."""
 
 SLEEP_MS = 10_000
-"""Amount in ms by which a clock is advanced to pass every deadline."""
+"""Time in ms by which a replica's clock is advanced to pass every deadline."""
 
 JUMP_MAX = 1 << 24
-"""Largest amount by which one message raises an epoch."""
+"""Largest amount by which one forged message raises a replica's epoch."""
 
 INSISTED_COUNT = 200
-"""Number of consecutive forged messages that each raise the epoch."""
+"""Number of consecutive forged messages that each raise a replica's epoch."""
 
 STRETCH_MS = 400
-"""Amount in ms by which a clock is advanced to pass the shorter deadlines only."""
+"""Time in ms by which a replica's clock is advanced to pass the shorter deadlines only."""
 
 
 class _Request(NamedTuple):
-    """A request in flight between two replicas."""
+    """A raft request in flight between two replicas."""
 
     sender: int
     receiver: int
     life: int
-    """Number of the sender's process that sent the request. A later process of that replica does
-    not get the response."""
+    """Number of the sender's process that sent the request. A later process of the same replica
+    does not get the response."""
     outgoing: OutgoingRequest
 
 
 class _Answer(NamedTuple):
-    """A response in flight between two replicas."""
+    """A raft response in flight between two replicas."""
 
     sender: int
     receiver: int
     life: int
-    """Number of the receiver's process that may get the response. A later process does not get it.
-    """
+    """Number of the receiving replica's process that may get the response. A later process of the
+    same replica does not get it."""
     request_id: int
     response: Response
 
@@ -97,8 +98,8 @@ _IDENTITIES: dict[tuple[int, int, bool], QuorumIdentity] = {}
 
 
 def _identity(node_id: int, voter_count: int, is_wiped: bool = False) -> QuorumIdentity:
-    """Return the identity of a node among the voters. The result is cached, because runs are
-    short."""
+    """Return the quorum identity of a node among `voter_count` voters. The result is cached,
+    because runs are short."""
     key = (node_id, voter_count, is_wiped)
     if key not in _IDENTITIES:
         voters = tuple(range(1, voter_count + 1))
@@ -174,22 +175,24 @@ class WalkedQuorum:
         self._wakes: list[int | None] = [None] * node_count
         self._packets: list[_Packet] = []
         self._routes: dict[int, _Request] = {}
-        """Requests that wait for a response, by token."""
+        """Requests between replicas that wait for a response, by the token that identifies the
+        request."""
         self._forged: dict[int, None] = {}
-        """Tokens of forged requests. Responses to them are dropped."""
+        """Tokens that identify forged requests, in the order of sending. Responses to them are
+        dropped."""
         self._token = 0
         self._forger = Forger(chance, self.members[0].identity)
         self._has_forger = has_forger
         self._blocked: set[tuple[int, int]] = set()
         self._wiped: set[int] = set()
         self._leaving: set[int] = set()
-        """Replicas whose shutdown was requested."""
+        """Indexes of the replicas whose shutdown was requested."""
         self._order = chance.below(3)
-        """Order in which messages in flight are delivered. 0: oldest first; 1: random; 2: newest
-        first."""
+        """Order in which this run delivers messages in flight. 0: oldest first; 1: random; 2:
+        newest first."""
         self._is_quiet = chance.below(4) > 0
-        """True if fetches by replicas that search for a leader are not delivered, since most of
-        these fetches have no effect."""
+        """True if this run does not deliver fetches by replicas that search for a leader , since
+        most of these fetches have no effect."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
@@ -199,31 +202,33 @@ class WalkedQuorum:
         self._actions = self._draw_actions()
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are not voters at the start."""
+        """Return the number of replicas that are not voters of the quorum at the start."""
         return int(self.chance.chance(0.1))
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the quorum identity of the replica with index `at`: on its first disk, or on a new
-        one if `is_wiped`."""
+        """Return the quorum identity of the replica with index `at`: with its first disk, or with a
+        new one if `is_wiped` is True."""
         return _identity(at + 1, self.voter_count, is_wiped)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Return a new replica without any data."""
+        """Return a new replica of the quorum without any data."""
         return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check the
-        end state."""
+        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        Then check the end state."""
         self.walk(budget)
         self.invariants.check_end()
 
     def walk(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier."""
+        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends
+        earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action, repeated as often as its weight in this run."""
+        """Return a list with every action of the adversary, repeated as often as its weight in this
+        random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 30, True),
             (self._converse, 8, True),
@@ -260,8 +265,8 @@ class WalkedQuorum:
     # --- messages -----------------------------------------------------------------------------
 
     def _choose_packet(self) -> int:
-        """Return the index of the message to deliver next. Few messages are in flight at most
-        times."""
+        """Return the index of the message in flight to deliver next. Few messages are in flight at
+        most times."""
         count = len(self._packets)
         if self._order == 0:
             return 0
@@ -275,7 +280,8 @@ class WalkedQuorum:
         self._arrive(self._packets.pop(self._choose_packet()))
 
     def _converse(self) -> None:
-        """Let two random replicas exchange messages and flush, while all other replicas wait."""
+        """Let two random replicas exchange messages and flush their logs, while all other replicas
+        wait."""
         first, second = self._pair()
         self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
 
@@ -299,7 +305,7 @@ class WalkedQuorum:
 
     def _let_talk(self, first: int, second: int, count: int) -> None:
         """Deliver up to `count` messages between two replicas. If no message is in flight between
-        them, flush."""
+        them, flush their logs."""
         ways = ((first, second), (second, first))
         packets = self._packets
         for _ in range(count):
@@ -353,7 +359,7 @@ class WalkedQuorum:
             )
 
     def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
-        """Return whether a request's endpoints include the address of its receiver."""
+        """Return whether a raft request's endpoints include the address of its receiver."""
         return True
 
     def _fail(self, packet: _Request) -> None:
@@ -363,7 +369,7 @@ class WalkedQuorum:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
 
     def _part(self) -> None:
-        """Cut some network links: all links of one replica, or random links."""
+        """Cut some network links between replicas: all links of one replica, or random links."""
         count = len(self.members)
         lonely = self.chance.below(count)
         kind = self.chance.below(3)
@@ -458,7 +464,8 @@ class WalkedQuorum:
         self._step(at, Tick())
 
     def _flush(self) -> None:
-        """End a random replica's fsync. It may cover all written entries or only a part of them."""
+        """End the fsync of a random replica's log. The fsync may cover all written entries or only
+        a part of them."""
         waiting = [at for at, member in enumerate(self.members) if member.wants_flush]
         if not waiting:
             self._deliver()
@@ -469,7 +476,8 @@ class WalkedQuorum:
         self._finish_flush(at, left)
 
     def _finish_flush(self, at: int, left: int) -> None:
-        """End an fsync that began before the last `left` entries were written."""
+        """End an fsync of the replica with index `at`. The fsync began before the last `left`
+        entries were written."""
         member = self.members[at]
         log = member.log
         end_offset = member.flush(left)
@@ -502,12 +510,12 @@ class WalkedQuorum:
             self._stop(at)
 
     def _doom(self) -> None:
-        """Schedule a power cut of a replica within its next effects."""
+        """Schedule a power cut of a replica within its next effects (disk writes and messages)."""
         at = self.chance.below(len(self.members))
         self.members[at].cut_power_after(self.chance.below(5))
 
     def _black_out(self) -> None:
-        """Cut the power of all replicas. Entries that no replica has flushed are lost."""
+        """Cut the power of all replicas at once. Entries that no replica has flushed are lost."""
         self.figures["black-outs"] += 1
         for at, member in enumerate(self.members):
             if member.core is not None:
@@ -628,7 +636,8 @@ class WalkedQuorum:
             self._stop(at)
 
     def note_answer(self, token: int, response: Response) -> None:
-        """Record the response to a request that the adversary, not a replica, has sent."""
+        """Record the response to a request that the adversary, not a replica, has sent. `token`
+        identifies the request."""
         del self._forged[token]
         self.rare.sometimes("a forged request is answered")
 

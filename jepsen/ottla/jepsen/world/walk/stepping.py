@@ -16,8 +16,8 @@ from ottla.model.seams import Rng
 
 
 class ProcessEnd(BaseException):
-    """Raised at the point where the simulated process ends. The code under test must not catch
-    it."""
+    """Raised in the code under test at the point where the simulated process ends. This code must
+    not catch it."""
 
 
 @coroutine
@@ -26,18 +26,19 @@ def _pause() -> Generator[None, None, None]:
 
 
 class CrashingDisk(SimulatedDisk):
-    """A simulated disk that ends the process at a chosen operation."""
+    """A simulated disk that ends the process at a chosen disk operation."""
 
     def __init__(self, rng: Rng) -> None:
         super().__init__(rng, pause=_pause)
         self.operations_left: int | None = None
-        """Number of operations until the process ends. None means that it does not end."""
+        """Number of disk operations until the process ends. None means that it does not end."""
         self._is_quiet = False
         self._turns: dict[str, list[object]] = {}
-        """Tasks that are replacing a file or waiting to do so, by path."""
+        """Tasks that are replacing a file or waiting to do so, in order, by the file's path."""
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a file. Replacements of one path run in order, as on a worker thread."""
+        """Replace the content of a file. Replacements of one path run in order, as on a worker
+        thread."""
         turn, turns = object(), self._turns.setdefault(path, [])
         turns.append(turn)
         try:
@@ -48,8 +49,8 @@ class CrashingDisk(SimulatedDisk):
             turns.remove(turn)
 
     def raise_injected(self, operation: DiskOperation, path: str) -> None:
-        """Count down the operations until the process ends, then raise the OSError of an injected
-        fault, if there is one."""
+        """Count one disk operation and end the process if it was the last. Otherwise raise the
+        OSError of an injected fault, if one matches."""
         if self._is_quiet:
             return
         if self.operations_left is not None:
@@ -60,7 +61,7 @@ class CrashingDisk(SimulatedDisk):
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """Return a context for invariant checks, in which no operation fails."""
+        """Return a context for invariant checks, in which no disk operation fails."""
         self._is_quiet = True
         try:
             yield
@@ -69,7 +70,7 @@ class CrashingDisk(SimulatedDisk):
 
     @property
     def is_faulty(self) -> bool:
-        """True if a fault is pending, or free space is limited."""
+        """True if an injected disk fault is pending, or free space is limited."""
         return self.capacity_bytes is not None or self.faults.may_fail_calls
 
 
@@ -85,8 +86,8 @@ class SteppedTask:
         self._on_end = on_end
 
     def step(self) -> bool:
-        """Run to the next disk operation. Returns whether the coroutine has ended. An exception of
-        the coroutine is raised to the caller."""
+        """Run the coroutine to its next disk operation. Returns whether the coroutine has ended. An
+        exception of the coroutine is raised to the caller."""
         self.step_count += 1
         try:
             self._work.send(None)

@@ -51,12 +51,12 @@ from ottla.wire.messages.produce_request import ProduceRequest
 LAG_MS = 10_000
 
 SESSION_SLOTS = 2
-"""Number of fetch sessions. It is smaller than the number of fetchers and consumers, so that
-sessions are also evicted."""
+"""Maximum number of fetch sessions of a simulated broker. It is smaller than the number of fetchers
+and consumers, so that sessions are also evicted."""
 
 FETCH_BYTES = 140
-"""Size limit of a fetch in bytes: two batches of one small record, so that logs are copied in
-parts."""
+"""Maximum size of a fetch response in bytes: two batches of one small record, so that logs are
+copied in parts."""
 
 PEER = Peer(
     connection_id=0,
@@ -87,13 +87,13 @@ class AnswerSlot(ResponseSlot):
         self._on_answer = on_answer
 
     def complete(self, response: Message) -> None:
-        """Send the response."""
+        """Deliver the response to the sender of the request."""
         self.on_abandoned = None
         self._on_answer(response)
 
 
 class WalkedFetcher:
-    """A process's fetcher from one leader, with at most one request in flight."""
+    """A follower process's fetcher from one leader, with at most one request in flight."""
 
     __slots__ = ("asked", "core", "flushing", "places")
 
@@ -114,7 +114,7 @@ class WalkedFetcher:
 
 
 class BrokerLife:
-    """One process of a broker, from its registration to its end."""
+    """One process of a simulated broker, from its registration to its end."""
 
     def __init__(
         self,
@@ -166,13 +166,13 @@ class BrokerLife:
         return self.table.by_id.get(self.machine.topic_id, NO_PARTITIONS)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply a metadata delta."""
+        """Apply a metadata delta to the broker core, so that it has the metadata image `image`."""
         run_now(self.replicas.publish(delta, image))
 
     # --- ports of its cores -------------------------------------------------------------------
 
     def request_flush(self, partition: Partition) -> None:
-        """Request a flush of a partition, which the random walk performs later."""
+        """Request a flush of a partition's log, which the random walk performs later."""
         self.flush_due[partition] = None
 
     def follow(self, partition: Partition) -> None:
@@ -204,7 +204,8 @@ class BrokerLife:
     # --- requests -----------------------------------------------------------------------------
 
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
-        """Serve a fetch. Respond at once, or when enough data is available."""
+        """Serve a fetch request. Respond by `on_answer` at once, or when enough data is
+        available."""
         slot = AnswerSlot(on_answer, FETCH_HEADER)
         response = self.core.data.fetch.handle(
             RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
@@ -213,7 +214,8 @@ class BrokerLife:
             on_answer(response)
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
-        """Serve a produce request. Respond at once, or when the records are committed."""
+        """Serve a produce request. Respond by `on_answer` at once, or when the records are
+        committed."""
         slot = AnswerSlot(on_answer, PRODUCE_HEADER)
         response = self.core.data.produce.handle(
             RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
@@ -224,8 +226,8 @@ class BrokerLife:
     def delete_records(
         self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
     ) -> None:
-        """Serve a DeleteRecords request. Respond at once, or when all replicas have deleted the
-        records."""
+        """Serve a DeleteRecords request. Respond by `on_answer` at once, or when all replicas have
+        deleted the records."""
         slot = AnswerSlot(on_answer, DELETE_HEADER)
         context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
         run_now(finished(self.core.data.delete_records.handle(context, request)))
@@ -235,8 +237,8 @@ class BrokerLife:
     def take_fetched(
         self, fetcher: WalkedFetcher, response: FetchResponse, now_ms: int
     ) -> list[Duty]:
-        """Handle a leader's response to a fetch. Returns the disk work that results from it, such
-        as truncations."""
+        """Handle a leader's response to this follower's fetch. Returns the disk work that results
+        from it, such as truncations."""
         core = fetcher.core
         fetcher.asked = None
         try:
@@ -274,7 +276,7 @@ class BrokerLife:
         self, fetcher: WalkedFetcher, followed: FollowedPartition, place: tuple[Offset, Offset]
     ) -> None:
         """Truncate a follower's log to the part that the leader has, or start it at the leader's
-        log start. `place` is the leader's (log start, log end)."""
+        log start. `place` has the leader's log start offset and log end offset."""
         fetcher.places.remove(followed)
         if fetcher.core.find(followed.key) is not followed:
             return
@@ -290,8 +292,8 @@ class BrokerLife:
         fetcher.flushing.clear()
 
     def flush_led(self, partition: Partition, left_count: int, now_ms: int) -> None:
-        """End a flush that began before the last `left_count` records were appended, as the
-        broker's Flusher does."""
+        """End a flush of a led partition's log. The flush began before the last `left_count`
+        records were appended, as with the broker's Flusher."""
         log = partition.log
         if log is None:
             self.flush_due.pop(partition, None)
@@ -302,17 +304,17 @@ class BrokerLife:
         partition.on_flushed(log, now_ms)
 
     def changes(self) -> Changes:
-        """Return the ISR changes to request from the controller."""
+        """Return the ISR changes that this broker should request from the controller."""
         return self.keeper.changes(self._clock.monotonic_ms())
 
     def take_altered(self, changes: Changes, answer: pb.AlterPartitionResponse) -> None:
-        """Apply the controller's response to the ISR changes."""
+        """Apply the controller's response to the ISR changes that this broker requested."""
         self.keeper.on_answer(changes, answer, self._clock.monotonic_ms())
 
 
 class BrokerMachine:
-    """A broker's machine, whose logs outlive its processes. It also serves as the process's log
-    manager."""
+    """A simulated broker's machine, whose logs outlive its processes. It also serves as the
+    process's log manager."""
 
     def __init__(self, node_id: NodeId, store: DiskStore, *, topic: str, topic_id: UUID) -> None:
         self.id = node_id
@@ -324,22 +326,23 @@ class BrokerMachine:
         self.life_count = 1
         self.is_paused = False
         self.clean_epoch = -1
-        """Broker epoch in the marker of a clean shutdown; -1 if there is none."""
+        """Broker epoch in the machine's marker of a clean shutdown, or -1 if there is no marker."""
         self.has_stopped_cleanly = False
         """True if at least one process on this machine was shut down cleanly."""
         self.seen = 0
         """Index of the newest controller image that a process on this machine has applied."""
         self.has_lost_tail = False
-        """True if the log tail was lost and no unclean registration has reported that to the
-        controller yet."""
+        """True if unflushed records at the end of a log on this machine were lost, and no unclean
+        registration has reported that to the controller yet."""
         self.is_behind = False
-        """True from the loss of the log tail until the replicas of this machine are in sync
-        again."""
+        """True from the loss of unflushed records at the end of a log until the replicas of this
+        machine are in sync again."""
         self.lost: set[int] = set()
-        """Partitions whose replicas on this machine's disk lost records, until they are in sync
-        again."""
+        """Indexes of the partitions whose replicas on this machine's disk lost acknowledged
+        records, until they are in sync again."""
         self.is_loss_named = True
-        """True if a registration has reported all losses in `lost`."""
+        """True if a registration of this broker has reported every replica in `lost` to the
+        controller. These replicas lost acknowledged records."""
 
     offline: Mapping[TopicPartition, str] = MappingProxyType({})
     losses: Mapping[TopicIdPartition, LogLoss] = MappingProxyType({})
@@ -354,7 +357,7 @@ class BrokerMachine:
         """Do nothing, because no log of the simulation counts as lost."""
 
     def get(self, partition: TopicPartition) -> Any:
-        """Return None, because `create` opens existing logs."""
+        """Return None for every partition, because `create` opens existing logs as well."""
         return None
 
     async def create(
@@ -366,26 +369,28 @@ class BrokerMachine:
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Any:
-        """Return the partition's log, and create it if it is missing."""
+        """Return the log of a partition's replica on this machine, and create it if it is
+        missing."""
         return self.store.open(partition.partition, topic_id, config)
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Delete a partition's log."""
+        """Delete the log of a partition's replica from this machine."""
         self.store.delete(partition.partition)
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return None, because the simulation has no log directories."""
+        """Return None in place of a partition's log directory, because the simulation has no log
+        directories."""
         return None
 
     def apply_retention_soon(self) -> None:
-        """Do nothing, since all records are retained."""
+        """Do nothing, since the simulation retains all records."""
 
 
 _CONFIGS: dict[NodeId, BrokerConfig] = {}
 
 
 def broker_config(node_id: NodeId) -> BrokerConfig:
-    """Return a broker's configuration. It is cached, because runs are short."""
+    """Return the configuration of a simulated broker. It is cached, because runs are short."""
     found = _CONFIGS.get(node_id)
     if found is None:
         found = _CONFIGS[node_id] = BrokerConfig(

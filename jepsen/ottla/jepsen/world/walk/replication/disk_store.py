@@ -42,7 +42,7 @@ class DiskReplicaLog:
         self.log = log
         self._generation = 0
         self._durable_offset = Offset(0)
-        """End of the data that was flushed before the log was opened and still exists."""
+        """End offset of the data that was flushed before the log was opened and still exists."""
         self._opened_count = 0
         self._records: list[JudgedRecord] = []
 
@@ -56,7 +56,7 @@ class DiskReplicaLog:
 
     @property
     def records(self) -> list[JudgedRecord]:
-        """All records by offset."""
+        """All records in the replica's log, by offset."""
         log = self.log
         if log.state.generation != self._generation:
             self._generation = log.state.generation
@@ -84,16 +84,13 @@ class DiskReplicaLog:
 
     @property
     def log_start_offset(self) -> Offset:
-        """First offset that the replica serves."""
+        """First offset of the log that the replica serves."""
         return self.log.log_start_offset
 
     @property
     def recovery_point(self) -> Offset:
-        """End of the data that survives a power cut.
-
-        A log that was just opened knows only the offset in its checkpoint, but the disk may have
-        more flushed data.
-        """
+        """End offset of the replica's data that survives a power cut. A log that was just opened
+        knows only the offset in its checkpoint, but the disk may have more flushed data."""
         if self.log.state.generation > 0:
             return self.log.recovery_point
         return max(self.log.recovery_point, self._durable_offset)
@@ -113,7 +110,7 @@ class DiskLoss(Enum):
 
 
 class DiskStore:
-    """The logs on one machine's disk."""
+    """The replicas' logs on the disk of one simulated machine."""
 
     def __init__(self, rng: Rng) -> None:
         self._disk = SimulatedDisk(rng)
@@ -123,12 +120,13 @@ class DiskStore:
         self._made_count = 0
 
     def held(self, index: int) -> JudgedLog | None:
-        """Return the replica in the form that the invariant checks read, or None if it does not
-        exist."""
+        """Return the log of a partition's replica in the form that the invariant checks read, or
+        None if the machine has no such replica."""
         return self._held.get(index)
 
     def open(self, index: int, topic_id: UUID, config: LogConfig) -> Any:
-        """Return a replica's log, and create it if it is missing."""
+        """Return the log of a partition's replica on this machine, and create it if it is
+        missing."""
         held = self._held.get(index)
         if held is None:
             self._made_count += 1
@@ -140,7 +138,7 @@ class DiskStore:
         return held.log
 
     def delete(self, index: int) -> None:
-        """Remove a replica."""
+        """Remove the log of a partition's replica from the disk."""
         held = self._held.pop(index, None)
         if held is not None:
             held.log.abandon()
@@ -171,16 +169,18 @@ class DiskStore:
         return True
 
     def hole_offset_of(self, index: int) -> Offset | None:
-        """Return the offset of the first hole of a replica's log, or None."""
+        """Return the offset of the first hole (lost records) in a replica's log, or None if it has
+        no hole."""
         held = self._held.get(index)
         return None if held is None else held.log.hole_offset
 
     def indexes(self) -> list[int]:
-        """Return the indexes of the partitions that have a log."""
+        """Return the indexes of the partitions that have a log on this disk."""
         return sorted(self._held)
 
     def end_process(self, rng: Rng, *, is_power_cut: bool) -> bool:
-        """End the process, perhaps with a power cut. Returns whether a log has become shorter."""
+        """End the process that uses the disk, perhaps with a power cut. Returns whether a log has
+        become shorter."""
         for held in self._held.values():
             held.log.abandon()
         if is_power_cut:
@@ -205,7 +205,7 @@ class DiskStore:
         return is_shorter
 
     def stop_cleanly(self) -> None:
-        """Flush and close all logs, like a clean shutdown."""
+        """Flush and close all logs on the disk, like a clean shutdown of the broker."""
         for held in self._held.values():
             high_watermark = held.log.high_watermark
             run_now(held.log.close())

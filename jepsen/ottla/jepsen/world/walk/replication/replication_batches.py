@@ -9,12 +9,13 @@ from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, batches
 from ottla.wire.batch_builder import build_batch
 
 NO_RECORD = JudgedRecord(-1, -1)
-"""Placeholder for a deleted record."""
+"""Placeholder for a deleted record in a list of a log's records."""
 
 
 @lru_cache(maxsize=1 << 14)
 def batch_of(number: int, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """Return the batch of one record in the form that a client sends."""
+    """Return the batch of one record in the form that a client sends it. `number` identifies the
+    record."""
     is_idempotent = producer_id >= 0
     return build_batch(
         [(number, None, b"")],

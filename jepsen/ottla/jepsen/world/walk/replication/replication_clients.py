@@ -29,14 +29,14 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 PRODUCER_COUNT = 2
 WINDOW = 3
-"""Number of batches that a producer sends before the first of them is acknowledged. Kafka's
-producer sends five."""
+"""Maximum number of batches that a simulated producer sends before the first of them is
+acknowledged. Kafka's producer sends five."""
 
 CONSUMER_BYTES = 400
 
 
 class BatchInFlight(NamedTuple):
-    """A client's batch in flight."""
+    """A produce request with one batch, in flight from a client to a leader."""
 
     leader: BrokerLife
     producer: "WalkedProducer"
@@ -46,7 +46,7 @@ class BatchInFlight(NamedTuple):
 
 
 class WalkedProducer:
-    """A producer of one partition. It is not idempotent if its id is -1."""
+    """A simulated producer that sends to one partition. It is not idempotent if its id is -1."""
 
     __slots__ = ("id", "index", "next_sequence", "open")
 
@@ -55,18 +55,20 @@ class WalkedProducer:
         self.index = index
         self.next_sequence = 0
         self.open: dict[int, int] = {}
-        """Record number of each unacknowledged record, by its sequence number."""
+        """Number that identifies each unacknowledged record of the producer, by the record's
+        sequence number."""
 
     def acknowledge(self, sequence: int) -> None:
-        """Record the acknowledgement of a record."""
+        """Record the leader's acknowledgement of the record with this sequence number."""
         self.open.pop(sequence, None)
 
     @property
     def may_go_on(self) -> bool:
         """True if the producer may send another record.
 
-        No broker knows the producer before the producer's first record is committed. If a second
-        record were sent earlier, a broker could accept it as the first one, as in Kafka.
+        No broker knows the producer before the producer's first record is committed. If the
+        producer sent a second record earlier, a broker could accept it as the first one, as in
+        Kafka.
         """
         if not self.open:
             return True
@@ -75,7 +77,7 @@ class WalkedProducer:
 
 
 class Clients:
-    """The clients of one cluster."""
+    """The simulated clients of one cluster: producers and consumers."""
 
     def __init__(self, cluster: MessagingCluster) -> None:
         self._cluster = cluster
@@ -85,7 +87,8 @@ class Clients:
         ]
 
     def produce(self) -> None:
-        """Let a client send one more record to a broker that considers itself the leader."""
+        """Let a random producer send one more record to a broker that considers itself the
+        leader."""
         producer = self._producers[self._cluster.chance.below(len(self._producers))]
         if not producer.may_go_on:
             self.retry()
@@ -102,15 +105,15 @@ class Clients:
         self.send_batch(packet)
 
     def send_batch(self, packet: BatchInFlight) -> None:
-        """Send a new batch to its leader. It is delivered at once, or put among the messages in
-        flight."""
+        """Send a new batch to the leader of its partition. It is delivered at once, or put among
+        the messages in flight."""
         if self._cluster.chance.below(4) == 3:
             self._cluster.send(ToClient(lambda: self.serve_produce(packet)))
         else:
             self.resend_batch(packet)
 
     def resend_batch(self, packet: BatchInFlight) -> None:
-        """Send a batch again to its leader."""
+        """Send a producer's batch again to the leader of its partition."""
         self.serve_produce(packet)
 
     def retry(self) -> None:
@@ -139,7 +142,7 @@ class Clients:
         return BatchInFlight(life, producer, sequence, number, acks)
 
     def serve_produce(self, sent: BatchInFlight) -> None:
-        """Deliver a batch to its leader."""
+        """Deliver a producer's batch to the leader to which it was sent."""
         life, producer = sent.leader, sent.producer
         if not self._cluster.is_here(life):
             return
@@ -216,8 +219,8 @@ class Clients:
             )
 
     def _is_forgotten(self, sent: BatchInFlight, partition: Partition | None) -> bool:
-        """Return whether the leader was shut down cleanly and therefore knows only later batches of
-        the producer.
+        """Return whether the partition's leader was shut down cleanly and therefore knows only
+        later batches of the producer.
 
         A producer snapshot has one batch of each producer, as in Kafka. If several batches were in
         flight, the earlier batches are not recognised as duplicates.
@@ -229,7 +232,7 @@ class Clients:
         return known is not None and sent.sequence < known.batches[0].base_sequence
 
     def delete_records(self) -> None:
-        """Let a client delete some committed records."""
+        """Let a client delete some committed records of a partition."""
         leading = self._cluster.leaders()
         if not leading:
             return

@@ -44,8 +44,8 @@ _CLUSTERS: dict[ClusterShape, ControllerHistory] = {}
 
 
 def _cluster(shape: ClusterShape) -> ControllerHistory:
-    """Return a new cluster with these parameters. The first cluster is built, and later ones are
-    copies of it."""
+    """Return a new cluster with these parameters. The first cluster of each shape is built, and
+    later ones are copies of it."""
     found = _CLUSTERS.get(shape)
     if found is None:
         found = _CLUSTERS[shape] = ControllerHistory(min_insync_replicas=shape.min_isr)
@@ -72,7 +72,8 @@ def _cluster(shape: ClusterShape) -> ControllerHistory:
 
 
 class ReplicationCluster:
-    """Brokers and a controller of one cluster, with the invariant checks that observe them."""
+    """Simulated brokers and a controller of one cluster, with the invariant checks that observe
+    them."""
 
     def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.chance = chance
@@ -125,7 +126,7 @@ class ReplicationCluster:
 
     # The clock of all brokers, which use only differences of times.
     def monotonic_ms(self) -> int:
-        """Return the current time in ms, which is the same for all nodes."""
+        """Return the current virtual time in ms, which is the same for all nodes."""
         return self.now_ms
 
     wall_ms = monotonic_ms
@@ -137,7 +138,7 @@ class ReplicationCluster:
         return min_insync_replicas(image, self.controller.config, TOPIC)
 
     def state(self, index: int) -> PartitionState:
-        """Return the state of a partition in the controller's metadata."""
+        """Return the state of a partition in the controller's newest metadata."""
         image = self.controller.image
         if image is not self._stated_image:
             self._stated_image = image
@@ -146,27 +147,28 @@ class ReplicationCluster:
         return self._states[index]
 
     def running(self) -> list[BrokerMachine]:
-        """Return the machines whose process runs and is not paused."""
+        """Return the machines whose broker process runs and is not paused."""
         return [one for one in self.machines if one.life is not None and not one.is_paused]
 
     def is_here(self, life: BrokerLife) -> bool:
-        """Return whether the process is the current one of its machine and is not paused."""
+        """Return whether the given broker process is the current one of its machine and is not
+        paused."""
         return life.machine.life is life and not life.machine.is_paused
 
     @property
     def is_one_behind(self) -> bool:
-        """True if a machine has lost unflushed data and is not in sync again. No other fault is
-        allowed in that case."""
+        """True if a machine has lost unflushed data and its replicas are not in sync again. No
+        other fault is allowed in that case."""
         return any(machine.is_behind for machine in self.machines)
 
     @property
     def is_one_lossy(self) -> bool:
-        """True if a disk has lost acknowledged records. The copies on other disks may then be the
-        last ones."""
+        """True if a machine's disk has lost acknowledged records. The copies on other disks may
+        then be the last ones."""
         return any(machine.lost for machine in self.machines)
 
     def leaders(self) -> list[Partition]:
-        """Return all partitions of running brokers that consider themselves the leader."""
+        """Return all partitions on running brokers whose broker considers itself the leader."""
         return [
             partition
             for machine in self.running()
@@ -178,8 +180,8 @@ class ReplicationCluster:
     # --- broker registrations -------------------------------------------------------------------
 
     def begin_life(self, machine: BrokerMachine, epoch: int, image_at: int | None = None) -> None:
-        """Start a process on a machine. The process has applied all metadata images, or only the
-        images up to the index `image_at`."""
+        """Start a broker process on a machine. The process has applied all metadata images, or only
+        the images up to the index `image_at`."""
         images = self.controller.images
         at = len(images) - 1 if image_at is None else image_at
         life = BrokerLife(machine, epoch=epoch, image=images[at], clock=self, rng=self.rng)
@@ -191,7 +193,7 @@ class ReplicationCluster:
         machine.has_lost_tail = False
 
     def restart(self, machine: BrokerMachine) -> None:
-        """Register a new process of a machine and start it."""
+        """Register a new broker process of a machine with the controller and start it."""
         controller = self.controller
         is_clean = machine.clean_epoch == controller.image.brokers[machine.id].epoch
         is_whole = is_clean and not machine.lost
@@ -220,8 +222,8 @@ class ReplicationCluster:
         self.trace.add("start", machine.id, epoch)
 
     def send_heartbeat(self, life: BrokerLife) -> None:
-        """Send a broker's heartbeat to the controller. The broker shuts down if the response allows
-        it."""
+        """Send a broker's heartbeat to the controller. The broker shuts down if it wants to and the
+        response allows it."""
         controller, machine = self.controller, life.machine
         if controller.image.brokers[machine.id].epoch != life.epoch:
             return
@@ -241,8 +243,8 @@ class ReplicationCluster:
             self.trace.add("stopped", machine.id)
 
     def end_life(self, machine: BrokerMachine, *, is_power_cut: bool) -> bool:
-        """End the process of a machine, and cut the machine's power if `is_power_cut`. Returns
-        whether a log has become shorter."""
+        """End the broker process of a machine, and cut the machine's power if `is_power_cut`.
+        Returns whether a log has become shorter."""
         machine.life = None
         machine.is_paused = False
         machine.clean_epoch = -1
@@ -270,7 +272,8 @@ class ReplicationCluster:
         return True
 
     def fence_these(self, *ids: NodeId) -> None:
-        """Let the sessions of these brokers expire."""
+        """Let the controller sessions of these brokers expire, so that the controller fences the
+        brokers."""
         try:
             self.controller.fence(*ids)
         except RefusedError:
@@ -280,12 +283,12 @@ class ReplicationCluster:
     # --- metadata -------------------------------------------------------------------------------
 
     def apply_images(self, life: BrokerLife) -> None:
-        """Apply all metadata images on a broker."""
+        """Apply all metadata images that the controller has produced to a broker."""
         if life.seen < len(self.controller.images) - 1:
             self.publish(life, len(self.controller.images) - 1)
 
     def publish(self, life: BrokerLife, until: int) -> None:
-        """Apply the metadata images up to index `until` on a broker."""
+        """Apply the controller's metadata images up to index `until` to a broker."""
         controller = self.controller
         if until > life.seen + 1:
             self.rare.sometimes("a broker hears of several decisions at once")
@@ -306,7 +309,7 @@ class ReplicationCluster:
     # --- invariants -----------------------------------------------------------------------------
 
     def judge_all(self) -> None:
-        """Check all invariants. Raises Violation if one is broken."""
+        """Check all invariants of the cluster. Raises Violation if one is broken."""
         judge = self.judge
         if self._judged_count < len(self.controller.images):
             self._judge_states()
@@ -344,7 +347,7 @@ class ReplicationCluster:
                 machine.is_behind = bool(machine.lost) or not self._is_in_sync(machine)
 
     def machine_logs(self, index: int) -> Iterator[JudgedLog | None]:
-        """Yield each machine's log of a partition."""
+        """Yield each machine's log of a partition, or None for a machine without a replica."""
         for machine in self.machines:
             yield machine.store.held(index)
 
@@ -356,8 +359,8 @@ class ReplicationCluster:
         return True
 
     def _judge_states(self, unclean: NodeId | None = None) -> None:
-        """Check every metadata image produced since the last call. `unclean` is the broker that may
-        have lost records, or None."""
+        """Check every metadata image that the controller produced since the last call. `unclean` is
+        the broker that may have lost records, or None."""
         images = self.controller.images
         while self._judged_count < len(images):
             before, now = images[self._judged_count - 1], images[self._judged_count]
@@ -373,7 +376,7 @@ class ReplicationCluster:
 
     def judge_led(self) -> None:
         """Check that every partition with an eligible replica has a leader. Called after all
-        records of a decision."""
+        records of a controller decision are applied."""
         for index in self.indexes:
             self.judge.check_led(self.state(index), self.controller.image)
 

@@ -22,7 +22,7 @@ from ottla.wire.messages.fetch_response import FetchResponse
 STRANGER = 77
 HEARD_MAX = 4
 AHEAD = (1 << 62, 1, 1 << 32)
-"""Numbers that are added to a real epoch to forge an epoch."""
+"""Numbers that the attacker adds to a real epoch to forge an epoch."""
 
 
 class ForgedReplicationWalk(ReplicationWalk):
@@ -44,16 +44,17 @@ class ForgedReplicationWalk(ReplicationWalk):
 
 
 class ForgedWalk(WalkedCluster):
-    """One cluster in which messages are delivered that no honest node sent."""
+    """One simulated cluster in which messages are delivered that no honest node sent."""
 
     def __init__(self, chance: Chance) -> None:
         self._heard: list[tuple[BrokerLife, FetchRequest]] = []
-        """Fetches that the attacker overheard and that name partitions, the newest last."""
+        """Fetch requests that the attacker overheard and that name partitions, the newest last,
+        each with the process that received it."""
         super().__init__(chance)
         self._is_healed = True
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the attacker's actions, each with its weight."""
+        """Return the attacker's actions, each with its weight and whether every run needs it."""
         return (
             (self._forge_fetch, 10, True),
             (self._repeat_alter, 4, True),
@@ -61,7 +62,7 @@ class ForgedWalk(WalkedCluster):
         )
 
     def serve_fetch(self, asked: FetchCall) -> None:
-        """Deliver a fetch to its leader, and let the attacker overhear it."""
+        """Deliver a follower's fetch request to its leader, and let the attacker overhear it."""
         if asked.request.topics:
             self._heard.append((asked.leader, deepcopy(asked.request)))
             del self._heard[:-HEARD_MAX]

@@ -20,8 +20,8 @@ from ottla.jepsen.world.walk.replication.disk_store import DiskLoss
 from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk, WalkedCluster
 
 STOP_ROUNDS_MAX = 8
-"""Number of rounds of heartbeats within which a controlled shutdown should end. If it does not,
-later actions of the random walk complete it."""
+"""Maximum number of rounds of heartbeats within which a controlled shutdown should end. If it does
+not, later actions of the random walk complete it."""
 
 
 class LossReplicationWalk(ReplicationWalk):
@@ -47,7 +47,7 @@ class LossReplicationWalk(ReplicationWalk):
 
 
 class LossWalk(WalkedCluster):
-    """One cluster with disks that lose flushed data."""
+    """One simulated cluster with disks that lose flushed data, and its adversary."""
 
     def __init__(self, chance: Chance) -> None:
         super().__init__(chance)
@@ -55,12 +55,13 @@ class LossWalk(WalkedCluster):
         self._is_healed = True
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that damage disks, each with its weight."""
+        """Return the actions that damage disks, each with its weight and whether every run needs
+        it."""
         return ((self._lose_one, 6, True), (self._lose_with_all_down, 4, True))
 
     def judge_all(self) -> None:
-        """Check all invariants. Also check that no leader lacks records that a follower knows as
-        committed."""
+        """Check all invariants of the cluster. Also check that no leader lacks records that a
+        follower knows as committed."""
         was_lossy = self.is_one_lossy
         super().judge_all()
         if was_lossy and not self.is_one_lossy:
@@ -78,7 +79,8 @@ class LossWalk(WalkedCluster):
                     self._judge_followed(followed)
 
     def _judge_holes(self, machine: BrokerMachine) -> None:
-        """Check that an in-sync replica has no hole below the high watermark."""
+        """Check that no in-sync replica on a machine has a hole (lost records) below the high
+        watermark."""
         for index in self.indexes if machine.is_loss_named else ():
             state = self.state(index)
             if machine.id in (*state.isr, *state.elr):
@@ -148,8 +150,8 @@ class LossWalk(WalkedCluster):
                 return
 
     def _lose_disk(self, machine: BrokerMachine) -> bool:
-        """Damage some or all replicas on the disk of a stopped machine. Returns whether
-        acknowledged records are missing."""
+        """Damage some or all replicas on the disk of a stopped machine. Returns whether the machine
+        then lacks acknowledged records."""
         is_all_replicas, has_lost = self.chance.below(3) == 0, False
         for index in self.indexes:
             if is_all_replicas or self.chance.below(2) == 0:
@@ -172,8 +174,8 @@ class LossWalk(WalkedCluster):
         return has_lost
 
     def _is_another_whole(self, machine: BrokerMachine) -> bool:
-        """Return True if other machines have all records of this machine, and remain eligible when
-        they start."""
+        """Return True if other machines have all records of this machine, and remain eligible to
+        lead when they start."""
         if self.is_one_behind:
             return False
         others = [one for one in self.machines if one is not machine]
@@ -189,5 +191,5 @@ class LossWalk(WalkedCluster):
         return True
 
     def _has_left(self, machine: BrokerMachine) -> bool:
-        """Return True if the process of a stopped machine was shut down cleanly."""
+        """Return True if the last process of a stopped machine was shut down cleanly."""
         return machine.clean_epoch == self.controller.image.brokers[machine.id].epoch

@@ -33,7 +33,7 @@ HEALING_ROUND_COUNT = 60
 
 
 class FetchCall(NamedTuple):
-    """A fetch in flight from a follower to its leader."""
+    """A fetch request in flight from a follower to its leader."""
 
     sender: BrokerLife
     fetcher: WalkedFetcher
@@ -42,7 +42,7 @@ class FetchCall(NamedTuple):
 
 
 class FetchReply(NamedTuple):
-    """A leader's response in flight, with its records as bytes."""
+    """A leader's response in flight to a follower's fetch, with its records as bytes."""
 
     asked: FetchCall
     response: FetchResponse
@@ -73,7 +73,7 @@ Packet = FetchCall | FetchReply | AlterCall | AlterReply | ToClient
 
 
 class MessagingCluster(ReplicationCluster):
-    """A cluster, and the messages in flight between its nodes."""
+    """A simulated cluster, and the messages in flight between its nodes."""
 
     def __init__(self, chance: Chance, shape: ClusterShape) -> None:
         self.packets: list[Packet] = []
@@ -83,8 +83,8 @@ class MessagingCluster(ReplicationCluster):
         super().__init__(chance, shape)
 
     def send(self, packet: Packet) -> None:
-        """Add a message to the messages in flight. If there are too many, the oldest message is
-        lost."""
+        """Add a message to the messages in flight. If there are then too many, the oldest message
+        is lost."""
         self.packets.append(packet)
         if len(self.packets) > PACKETS_MAX:
             self.drop(0)
@@ -95,7 +95,7 @@ class MessagingCluster(ReplicationCluster):
         self.give_up(self.packets.pop(at))
 
     def give_up(self, packet: Packet) -> None:
-        """Report to the sender of a request that there will be no response."""
+        """Report to the sender of a request in flight that there will be no response."""
         if isinstance(packet, FetchReply | AlterReply):
             self.give_up(packet.asked)
         elif isinstance(packet, FetchCall):
@@ -121,7 +121,8 @@ class MessagingCluster(ReplicationCluster):
     # --- followers ------------------------------------------------------------------------------
 
     def talk(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
-        """Do one step of a follower's fetching. Returns False if the fetcher has nothing to do."""
+        """Do one step of a follower's fetching from one leader. Returns False if the fetcher has
+        nothing to do."""
         asked = fetcher.asked
         for at, packet in enumerate(self.packets):
             if packet is asked or (isinstance(packet, FetchReply) and packet.asked is asked):
@@ -139,7 +140,8 @@ class MessagingCluster(ReplicationCluster):
         return fetcher.is_idle and self.ask(life, fetcher)
 
     def ask(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
-        """Send a fetcher's next request. Returns False if the fetcher has no request to send."""
+        """Send the next request of a follower's fetcher. Returns False if the fetcher has no
+        request to send."""
         leader = self.machines[fetcher.core.leader_id - 1].life
         if leader is None:
             fetcher.core.session.reset()
@@ -154,12 +156,12 @@ class MessagingCluster(ReplicationCluster):
         return True
 
     def wait_for_failed(self) -> None:
-        """Advance the time, by at most one second, until no followed partition is waiting to be
-        fetched again after an error."""
+        """Advance the virtual time, by at most one second, until no followed partition is waiting
+        to be fetched again after an error."""
         self.now_ms += 1_000
 
     def serve_fetch(self, asked: FetchCall) -> None:
-        """Deliver a fetch to its leader."""
+        """Deliver a follower's fetch request to its leader."""
         leader = asked.leader
         if not self.is_here(leader):
             self.give_up(asked)
@@ -181,7 +183,7 @@ class MessagingCluster(ReplicationCluster):
         self.trace.add("fetch", leader.machine.id, asked.sender.machine.id)
 
     def take_fetched(self, reply: FetchReply) -> None:
-        """Deliver the response to a fetch."""
+        """Deliver a leader's response to the follower that fetched."""
         asked = reply.asked
         life = asked.sender
         if not self.is_here(life) or asked.fetcher.asked is not asked:
@@ -227,8 +229,8 @@ class MessagingCluster(ReplicationCluster):
     # --- in-sync replicas -----------------------------------------------------------------------
 
     def ask_controller(self, life: BrokerLife) -> bool:
-        """Send an AlterPartition request with a leader's pending ISR changes. Returns False if
-        there are none."""
+        """Send an AlterPartition request with a leader's pending ISR changes to the controller.
+        Returns False if there are none."""
         again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
         if not changes:
@@ -255,7 +257,7 @@ class MessagingCluster(ReplicationCluster):
         self.send(AlterReply(asked, answer))
 
     def take_altered(self, reply: AlterReply) -> None:
-        """Deliver the controller's response to an AlterPartition request."""
+        """Deliver the controller's response to the leader that sent an AlterPartition request."""
         life = reply.asked.sender
         if not self.is_here(life) or life.altering is not reply.asked:
             return
@@ -313,10 +315,8 @@ class MessagingCluster(ReplicationCluster):
                 self.judge_all()
 
     def heal(self) -> None:
-        """End all faults, and check that all partitions become fully in sync.
-
-        Invariant: EverythingHeals.
-        """
+        """End all faults, and check that all partitions become fully in sync (invariant
+        EverythingHeals)."""
         for machine in self.machines:
             machine.is_paused = False
         for _ in range(HEALING_ROUND_COUNT):
@@ -371,7 +371,8 @@ class MessagingCluster(ReplicationCluster):
                 return
 
     def flush_led(self, life: BrokerLife, left_count: int) -> None:
-        """End a flush of the partitions that a broker leads."""
+        """End a flush of the partitions that a broker leads. The flush began before the last
+        `left_count` records were appended."""
         partition = next(iter(life.flush_due))
         life.flush_led(partition, left_count, self.now_ms)
 

@@ -42,21 +42,21 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 )
 
 BROKER_COUNTS = (3, 3, 3, 4)
-"""Numbers of brokers. Each run draws one of them at random. Three brokers show most bugs, and a
+"""Numbers of brokers, from which each run draws one at random. Three brokers show most bugs, and a
 fourth allows reassignments."""
 
 MIN_ISRS = (2, 2, 2, 1, 3)
 
 STEPS_MS = (0, 0, 10, LAG_MS // 4)
-"""Durations of an action in ms. Each run draws one of them at random. With the longest duration,
-all followers lag all the time."""
+"""Durations of an action in ms of virtual time. Each run draws one of them at random. With the
+longest duration, all followers lag all the time."""
 
 NEWS_LATE = 3
-"""Number of runs of which one delivers metadata late. The controller's responses are then ahead of
-the metadata."""
+"""Number of runs of which, on average, one delivers metadata to brokers late. The controller's
+responses are then ahead of the metadata."""
 
 HEALED = 8
-"""Number of runs of which one ends with a complete repair, to check liveness."""
+"""Number of runs of which, on average, one ends with a repair of all faults, to check liveness."""
 
 
 class ReplicationWalk:
@@ -103,7 +103,7 @@ class ReplicationWalk:
 
 
 class WalkedCluster(MessagingCluster):
-    """One cluster, and the adversary that chooses its events from one seed."""
+    """One simulated cluster, and the adversary that chooses its events from one seed."""
 
     def __init__(self, chance: Chance) -> None:
         draw = chance.below
@@ -116,15 +116,16 @@ class WalkedCluster(MessagingCluster):
         super().__init__(chance, shape)
         self.clients = Clients(self)
         self._order = draw(3)
-        """Order in which messages in flight are delivered. 0: oldest first; 1: random; 2: newest
-        first."""
+        """Order in which this run delivers messages in flight. 0: oldest first; 1: random; 2:
+        newest first."""
         self._step_ms = STEPS_MS[draw(len(STEPS_MS))]
         self.is_news_late = draw(NEWS_LATE) == NEWS_LATE - 1
         self._is_healed = draw(HEALED) == HEALED - 1
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier."""
+        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends
+        earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
             self.now_ms += self._step_ms
@@ -133,7 +134,8 @@ class WalkedCluster(MessagingCluster):
             self.heal()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action, repeated as often as its weight in this run."""
+        """Return a list with every action of the adversary, repeated as often as its weight in this
+        random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 24, True),
             (self._converse, 12, True),
@@ -174,7 +176,8 @@ class WalkedCluster(MessagingCluster):
         return drawn_actions(self.chance, rows)
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that a subclass adds, each with its weight."""
+        """Return the actions that a subclass adds to the adversary, each with its weight and
+        whether every run needs it."""
         return ()
 
     def _any_life(self) -> BrokerLife | None:
@@ -208,7 +211,7 @@ class WalkedCluster(MessagingCluster):
             self.drop(at)
 
     def _converse(self) -> None:
-        """Let one follower and its leader exchange messages for a while."""
+        """Let one follower and its leader exchange several fetches and responses."""
         life = self._any_life()
         if life is None or not life.fetchers:
             self.clients.produce()
@@ -233,21 +236,21 @@ class WalkedCluster(MessagingCluster):
     # --- in-sync replicas and metadata ----------------------------------------------------------
 
     def _alter(self) -> None:
-        """Let a leader send an AlterPartition request with its pending ISR changes."""
+        """Let a partition leader send an AlterPartition request with its pending ISR changes."""
         life = self._any_life()
         if life is not None and life.altering is None:
             self.ask_controller(life)
 
     def _be_answered(self) -> None:
-        """Let a leader send its ISR changes, and deliver the response to it before any new
-        metadata."""
+        """Let a partition leader send its ISR changes to the controller, and deliver the response
+        to it before any new metadata."""
         life = self._any_life()
         if life is not None and (life.altering is not None or self.ask_controller(life)):
             self.answer(life)
 
     def _lose_answer(self) -> None:
-        """Let a leader give up on its AlterPartition request and send another one. The first
-        request is delivered now, later or never."""
+        """Let a partition leader give up on its AlterPartition request and send another one. The
+        first request is delivered now, later or never."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return
@@ -289,7 +292,7 @@ class WalkedCluster(MessagingCluster):
             self.send_heartbeat(life)
 
     def _kill(self) -> None:
-        """Kill the process of a random broker. The data it wrote remains in the page cache."""
+        """Kill the process of a random broker. The data that it wrote remains in the page cache."""
         life = self._any_life()
         if life is not None and not self.is_one_behind:
             self.end_life(life.machine, is_power_cut=False)
@@ -311,8 +314,8 @@ class WalkedCluster(MessagingCluster):
                 self.send_heartbeat(machine.life)
 
     def _depose(self) -> None:
-        """Let a leader's controller session expire, so that another leader is elected. The
-        followers learn of it before the old leader."""
+        """Let the controller session of a partition's leader expire, so that another leader is
+        elected. The followers learn of it before the old leader."""
         index = self.chance.below(len(self.indexes))
         leader = self.state(index).leader
         if leader == NO_NODE or self.is_one_behind:
@@ -338,7 +341,7 @@ class WalkedCluster(MessagingCluster):
                 self.rare.sometimes("a broker loses the tail of its log")
 
     def _black_out(self) -> None:
-        """Cut the power of all machines."""
+        """Cut the power of all brokers' machines at once."""
         if not self.shape.is_flush_demanded or self.is_one_lossy:
             return
         self.rare.sometimes("power is cut for all")
@@ -401,7 +404,8 @@ class WalkedCluster(MessagingCluster):
             return
 
     def _reassign(self) -> None:
-        """Reassign a replica, change the number of replicas, or cancel a reassignment."""
+        """Reassign a partition's replica, change the number of replicas, or cancel a
+        reassignment."""
         index = self.chance.below(len(self.indexes))
         state = self.state(index)
         replicas: list[int] | None = None
@@ -423,7 +427,7 @@ class WalkedCluster(MessagingCluster):
             self.rare.sometimes("a reassignment is cancelled")
 
     def _set_min_isr(self) -> None:
-        """Change min.insync.replicas, which clears ELRs (KIP-966).
+        """Change the topic's min.insync.replicas, which clears ELRs (KIP-966).
 
         This is not done while a broker lacks records lost in a power cut, because the ELR may name
         the only other copy.
@@ -463,7 +467,7 @@ class WalkedCluster(MessagingCluster):
             life.purgatory.expire(self.now_ms)
 
     def _flush(self) -> None:
-        """End an fsync of a broker. It may cover all written data or only a part."""
+        """End an fsync of a random broker. It may cover all written data or only a part of it."""
         life = self._any_life()
         if life is None:
             return

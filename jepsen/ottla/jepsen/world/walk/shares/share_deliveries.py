@@ -24,24 +24,27 @@ class ShareFacts:
         self.start_offset = start_offset
         """Offset at which the share group begins to read the partition in this state epoch."""
         self.settled: dict[int, int] = {}
-        """Leader epoch in which an acknowledgement was reported as durable, by offset of the
+        """Leader epoch in which the leader reported an acknowledgement as durable, by offset of the
         acknowledged record."""
         self.ended: set[int] = set()
-        """Offsets of records that a member has accepted or rejected, even if this did not become
-        durable."""
+        """Offsets of records that a share group member has accepted or rejected, even if this did
+        not become durable."""
         self.accepted: set[int] = set()
-        """Offsets of records that a member has accepted, even if this did not become durable."""
+        """Offsets of records that a share group member has accepted, even if this did not become
+        durable."""
         self.dead: dict[int, int] = {}
-        """First leader epoch in which a dead letter was sent, by offset of the record."""
+        """Leader epoch in which a dead letter of the record was first sent, by the record's
+        offset."""
         self.used_up: set[int] = set()
-        """Offsets of records that were delivered as often as the delivery limit allows."""
+        """Offsets of records that were delivered to members as often as the delivery limit
+        allows."""
         self.applied: set[int] = set()
-        """Offsets whose final state (acknowledged or archived) has reached the coordinator in a
-        write."""
+        """Offsets of the records whose final state (acknowledged or archived) has reached the share
+        coordinator in a state write."""
 
 
 class HeldRecord:
-    """Record that a member has acquired and not yet finished."""
+    """A record that a share group member has acquired and not yet finished."""
 
     __slots__ = ("is_pending", "member_id", "until_ms")
 
@@ -49,25 +52,27 @@ class HeldRecord:
         self.member_id = member_id
         self.until_ms = until_ms
         self.is_pending = False
-        """True while an acknowledgement of the record waits for its write."""
+        """True while an acknowledgement of the record waits until its state write is durable."""
 
 
 class LeaderTable:
-    """Deliveries by one leader of a share partition since it loaded the share state."""
+    """Deliveries by one leader of a share partition since it loaded the share state, for the
+    invariant checks."""
 
     def __init__(self, epoch: int, state_epoch: int) -> None:
         self.epoch = epoch
         self.state_epoch = state_epoch
         self.holdings: dict[int, HeldRecord] = {}
         self.counts: dict[int, int] = {}
-        """Delivery count at the last delivery of each record, by offset."""
+        """Delivery count of each record when this leader last delivered it, by offset."""
         self.released: dict[int, int] = {}
-        """Time in milliseconds at which this leader last released each record, by offset."""
+        """Virtual time in ms at which this leader last released each record, by offset."""
         self.acknowledged_letters: set[int] = set()
-        """Offsets of records whose dead letter is written, as this leader knows."""
+        """Offsets of the records whose dead letters were written, as far as this leader knows."""
 
     def held_by(self, member_id: str) -> list[int]:
-        """Return the offsets that a member has acquired and not acknowledged, ascending."""
+        """Return the offsets of the records that a member has acquired and not acknowledged,
+        ascending."""
         return sorted(
             offset
             for offset, one in self.holdings.items()
@@ -91,8 +96,8 @@ class ShareInvariants:
     def on_delivered(
         self, table: LeaderTable, member_id: str, acquired: Iterable[AcquiredRange], until_ms: int
     ) -> None:
-        """Check the invariants for records that a member has just acquired until the time
-        `until_ms`, and store that it has acquired them."""
+        """Check the invariants for records that a member has just acquired until `until_ms`, the
+        end of the acquisition lock. Also store that it has acquired them."""
         facts, records = self.facts[table.state_epoch], self._log.records
         for first, last, count in acquired:
             for offset in range(first, last + 1):
@@ -116,9 +121,9 @@ class ShareInvariants:
                     facts.used_up.add(offset)
 
     def may_settle(self, state_epoch: int, offset: int) -> bool:
-        """Return whether a record no longer has to be delivered in a state epoch. This is so if a
-        member has accepted or rejected it, if it was delivered up to the limit, if it is below the
-        group's start offset, or if it is not in the log."""
+        """Return whether a record no longer has to be delivered in a state epoch. This is the case
+        if a member has accepted or rejected it, if it was delivered up to the limit, if it is below
+        the group's start offset, or if it is not in the log."""
         facts = self.facts[state_epoch]
         return (
             offset < facts.start_offset
@@ -141,7 +146,8 @@ class ShareInvariants:
                 self.facts[state_epoch].applied.add(offset)
 
     def _check_letter(self, state_epoch: int, offset: int) -> None:
-        """Check ArchivedAfterItsLetter: an archived record has a dead letter, if it needs one."""
+        """Check ArchivedAfterItsLetter: the archived record at `offset` has a dead letter, if it
+        needs one."""
         written = self.written_letters
         if written is None or offset not in self._log.records:
             return
@@ -149,7 +155,7 @@ class ShareInvariants:
             raise Violation("ArchivedAfterItsLetter", f"offset {offset}")
 
     def on_letters_sent(self, table: LeaderTable, letters: Iterable[DeadLetter]) -> None:
-        """Check the dead letters that a leader sends, and record them."""
+        """Check the dead letters that a share partition's leader sends, and record them."""
         dead = self.facts[table.state_epoch].dead
         for letter in letters:
             offset = letter.offset
@@ -171,8 +177,9 @@ class ShareInvariants:
             raise Violation("LagIsNotNegative", f"start {state.start_offset} and {left} settled")
 
     def check_leader(self, table: LeaderTable, share: SharePartition) -> None:
-        """Check NothingSkipped for a leader: each record that it treats as finished was written as
-        such to the coordinator, was delivered up to the limit, or no longer exists."""
+        """Check NothingSkipped for a share partition's leader: each record that it treats as
+        finished was written as such to the coordinator, was delivered up to the limit, or no longer
+        exists."""
         facts, window = self.facts[table.state_epoch], share.window
         settled = [span for span in window.spans if span.is_settled]
         offsets = [offset for span in settled for offset in range(span.first, span.last + 1)]
@@ -187,7 +194,8 @@ class ShareInvariants:
     def check_released(
         self, table: LeaderTable, share: SharePartition, offsets: Iterable[int]
     ) -> None:
-        """Check EveryLockEnds: a leader does not show any of these records as acquired."""
+        """Check EveryLockEnds: the share partition's leader shows none of the records at `offsets`
+        as acquired."""
         for offset in offsets:
             for span in share.window.within(offset, offset):
                 if span.is_acquired:

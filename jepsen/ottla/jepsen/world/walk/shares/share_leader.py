@@ -56,8 +56,8 @@ class WalkedLeader:
         self._rare = rare
         self._is_loading = False
         self._sent: dict[Transition, tuple[tuple[int, int], ...]] = {}
-        """Offsets and acknowledgement types of the acknowledgements whose outcome the member waits
-        for."""
+        """Offset and acknowledgement type of each acknowledgement whose outcome the member waits
+        for, by the state change that it caused."""
 
     @property
     def _now_ms(self) -> int:
@@ -65,8 +65,8 @@ class WalkedLeader:
 
     @property
     def is_at_rest(self) -> bool:
-        """True if all state changes are written, and the log has no records left that this leader
-        can deliver."""
+        """True if all share state changes are written, and the log has no records left that this
+        leader can deliver."""
         share = self.share
         if share is None or not share.is_idle:
             return False
@@ -78,7 +78,7 @@ class WalkedLeader:
     # ---- durable state
 
     def load(self) -> None:
-        """Request the share state from the coordinator, unless it is already loaded or
+        """Request the share state from the share coordinator, unless it is already loaded or
         requested."""
         if self.share is not None or self._is_loading:
             return
@@ -104,7 +104,8 @@ class WalkedLeader:
         self.table = LeaderTable(self.epoch, answer.state_epoch)
 
     def write(self) -> None:
-        """Send the next state write to the coordinator, if one is due and none is in flight."""
+        """Send the leader's next share state write to the coordinator, if one is due and none is in
+        flight."""
         share = self.share
         found = None if share is None else share.next_write()
         if share is None or found is None:
@@ -190,8 +191,8 @@ class WalkedLeader:
     # ---- members
 
     def fetch(self, member_id: str, records_max: int, is_strict: bool) -> int:
-        """Deliver about `records_max` records to a member; with `is_strict`, never more. Returns
-        the number of delivered records."""
+        """Deliver about `records_max` records to a share group member; with `is_strict`, never
+        more. Returns the number of delivered records."""
         share = self.share
         if share is None:
             self.load()
@@ -218,8 +219,8 @@ class WalkedLeader:
         return self._note_delivered(share, member_id, acquired)
 
     def _fetch_ordered(self, share: SharePartition, member_id: str, records_max: int) -> int:
-        """Deliver the records that are next in order by delay, back-off, key and priority. Returns
-        their number."""
+        """Deliver the records that are next in order by delay, back-off, key and priority to a
+        member. Returns the number of delivered records."""
         acquired = self._order.fetch(share, member_id, records_max, self._coordinator.now())
         self._order.check_delivered(self.table, self._invariants, acquired, self._now_ms)
         return self._note_delivered(share, member_id, acquired)
@@ -239,8 +240,8 @@ class WalkedLeader:
             self._rare.sometimes("a gap of the log is passed")
 
     def acknowledge(self, member_id: str, offsets: tuple[int, ...], types: tuple[int, ...]) -> None:
-        """Acknowledge records on behalf of a member, even if it has not acquired them. `types` are
-        the acknowledgement types."""
+        """Acknowledge records on behalf of a share group member, even if it has not acquired them.
+        `types` are the acknowledgement types."""
         share, table = self.share, self.table
         if share is None:
             return
@@ -289,7 +290,7 @@ class WalkedLeader:
         self._free(share, ended)
 
     def close_session(self, member_id: str) -> None:
-        """Release the records that a member has acquired, as at the end of its session."""
+        """Release the records that a member has acquired, as at the end of its share session."""
         share = self.share
         if share is None:
             return

@@ -47,14 +47,15 @@ FAULTS = {
     "full": ErrorCode.KAFKA_STORAGE_ERROR,
     "of small batches": ErrorCode.MESSAGE_TOO_LARGE,
 }
-"""States of the dead letter topic in which it refuses records, with the error code of each."""
+"""Faulty states of the dead letter topic in which it refuses records, with the error code of
+each."""
 STATES = (OPEN, OPEN, OPEN, OWN_SOURCE, *FAULTS)
 
 Leader = TypeVar("Leader")
 
 
 class LetterPost(Generic[Leader]):
-    """One request with dead letters, in flight to the dead letter topic."""
+    """One produce request with dead letters, in flight to the dead letter topic."""
 
     def __init__(
         self,
@@ -68,7 +69,8 @@ class LetterPost(Generic[Leader]):
         self._on_done = on_done
 
     def answer(self, code: ErrorCode) -> None:
-        """Pass the first outcome of the request to the leader. Later outcomes are ignored."""
+        """Pass the first outcome of this request to the leader that sent it. Later outcomes are
+        ignored."""
         if not self.is_answered:
             self.is_answered = True
             letters = [letter for _, letter in self.batch.letters]
@@ -76,7 +78,7 @@ class LetterPost(Generic[Leader]):
 
 
 class WalkedLetters(Generic[Leader]):
-    """Dead letter topic, and the requests that have not arrived at it."""
+    """Dead letter topic, and the produce requests that have not arrived at it."""
 
     def __init__(self, chance: Chance, rare: RareStates, log: ShareLog) -> None:
         self._chance = chance
@@ -97,7 +99,8 @@ class WalkedLetters(Generic[Leader]):
         on_done: Callable[[list[DeadLetter], bool], None],
         now_ms: int,
     ) -> None:
-        """Send dead letters. If some need no request, report their outcome at once to `on_done`."""
+        """Send a share partition leader's dead letters. If some need no request, report their
+        outcome at once to `on_done`."""
         name = SOURCE if self.state == OWN_SOURCE else TOPIC
         reason = refusal_of_topic(
             TopicOfLetters(name, 1, True), source=SOURCE, prefix="", is_auto_created=False
@@ -140,7 +143,7 @@ class WalkedLetters(Generic[Leader]):
         return found.records.get(offset)
 
     def deliver(self) -> None:
-        """Let a request arrive at the dead letter topic, and lose some of the responses."""
+        """Let a request arrive at the dead letter topic, and lose its response in some cases."""
         if not self.posts:
             return
         post = self.posts.pop(self._chance.below(len(self.posts)))
@@ -193,13 +196,13 @@ class WalkedLetters(Generic[Leader]):
                     self._rare.sometimes("letters: a record has two")
 
     def give_up(self) -> None:
-        """Let the sender of a request with dead letters give up waiting."""
+        """Let the leader that sent a request with dead letters give up waiting for the response."""
         pending = [post for post in self.posts if not post.is_answered]
         if pending:
             self._chance.pick(pending).answer(ErrorCode.REQUEST_TIMED_OUT)
 
     def lose(self) -> None:
-        """Lose a request with dead letters in flight."""
+        """Lose a request with dead letters that is in flight."""
         if self.posts:
             self._rare.sometimes("letters: a letter is lost")
             post = self.posts.pop(self._chance.below(len(self.posts)))
@@ -210,7 +213,7 @@ class WalkedLetters(Generic[Leader]):
         self.state = self._chance.pick(STATES)
 
     def repair(self) -> None:
-        """End all faults of the dead letter topic and of the network."""
+        """End all faults of the dead letter topic and of the network to it."""
         self.state, self.is_faulty = OPEN, False
 
 

@@ -11,8 +11,8 @@ READ_BATCHES_MAX = 4
 
 
 class ShareLog:
-    """The batches between the log start offset and the end offset, with gaps where batches were
-    removed."""
+    """The batches of a consumed partition between the log start offset and the end offset, with
+    gaps where batches were removed."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
@@ -23,7 +23,8 @@ class ShareLog:
         """Offsets of all records that consumers can still read."""
 
     def append(self) -> LogBatch:
-        """Append a batch of a few records, or occasionally a control batch."""
+        """Append a batch of a few records to the partition's log, or occasionally a control
+        batch."""
         is_control = self._chance.below(8) == 7
         size = 1 if is_control else 1 + self._chance.below(BATCH_RECORDS_MAX)
         batch = LogBatch(self.end_offset, self.end_offset + size - 1, not is_control)
@@ -33,7 +34,8 @@ class ShareLog:
         return batch
 
     def compact(self) -> bool:
-        """Remove a batch that is not the last one. Returns False if there is no such batch."""
+        """Remove a batch of the partition's log that is not the last one. Returns False if there is
+        no such batch."""
         if len(self.batches) < 2:
             return False
         del self.batches[self._chance.below(len(self.batches) - 1)]
@@ -41,14 +43,14 @@ class ShareLog:
         return True
 
     def delete_before(self, offset: int) -> None:
-        """Move the log start offset, and remove the batches below it."""
+        """Move the log start offset to `offset`, and remove the batches below it."""
         self.start_offset = max(self.start_offset, offset)
         self.batches = [one for one in self.batches if one.last_offset >= self.start_offset]
         self._count_records()
 
     def read(self, offset: int) -> list[LogBatch]:
-        """Return some batches, beginning with the batch that contains the offset, or else with the
-        next batch."""
+        """Return some batches of the partition's log, beginning with the batch that contains the
+        offset, or else with the next batch."""
         found = [one for one in self.batches if one.last_offset >= offset]
         return found[: 1 + self._chance.below(READ_BATCHES_MAX)]
 

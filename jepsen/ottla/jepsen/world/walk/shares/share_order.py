@@ -26,8 +26,8 @@ JITTER_SALT = 11
 
 
 class WalkedOrder:
-    """Delivery rules of one run (due time, key and priority of each record), and the checks of
-    deliveries."""
+    """Delivery rules of one random walk (due time, key and priority of each record), and the checks
+    of deliveries."""
 
     def __init__(self, chance: Chance, log: ShareLog, rare: RareStates) -> None:
         self._chance = chance
@@ -36,13 +36,13 @@ class WalkedOrder:
         self._records: dict[int, AheadRecord] = {}
         """Due time, key and priority of each record, by offset."""
         self._released: dict[tuple[int, int], tuple[int, int]] = {}
-        """Leader epoch and time in milliseconds of the last durable release of each record, by
-        (state epoch, offset). A leader of an earlier state epoch may learn late that its release
+        """Leader epoch and virtual time in milliseconds of the last durable release of each record,
+        by (state epoch, offset). A leader of an earlier state epoch may learn late that its release
         was stored."""
         self.is_crowded = False
-        """True if the producers append only records of high priority."""
+        """True if the producers append only records of high priority at present."""
         self.low_count = 0
-        """Number of deliveries of records of low priority, with or without key."""
+        """Number of deliveries so far of records with low priority, with or without key."""
         self.rules = self._drawn_rules()
 
     def _drawn_rules(self) -> OrderingRules | None:
@@ -59,7 +59,8 @@ class WalkedOrder:
         )
 
     def add(self, batch: LogBatch, now_ms: int) -> None:
-        """Draw the due time, key and priority of each record of a batch."""
+        """Draw the due time, key and priority of each record in a batch that is appended to the
+        log."""
         if self.rules is None:
             return
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -81,8 +82,8 @@ class WalkedOrder:
     def fetch(
         self, share: SharePartition, member_id: str, records_max: int, now: Instant
     ) -> list[AcquiredRange]:
-        """Let a member acquire up to `records_max` records that are next in order, as the broker
-        does."""
+        """Let a share group member acquire up to `records_max` records that are next in order, as
+        the broker does."""
         order = share.order
         assert order is not None
         if self._log.start_offset > order.log_start_offset:
@@ -127,7 +128,7 @@ class WalkedOrder:
             self._rare.sometimes("a record waits for its key")
 
     def is_at_rest(self, order: DeliveryOrder) -> bool:
-        """Return whether no record of the log is left to deliver."""
+        """Return whether no record of the log is left to deliver to the share group."""
         return not order.unsettled_count and not self._log.read(order.scanned_offset)
 
     def on_released(self, table: LeaderTable, offset: int, now_ms: int) -> None:
@@ -136,7 +137,7 @@ class WalkedOrder:
         table.released[offset] = now_ms
 
     def on_stored_release(self, table: LeaderTable, offset: int, now_ms: int) -> None:
-        """Record that the release of a record was reported as durable."""
+        """Record that the leader reported the release of a record as durable."""
         table.released[offset] = now_ms
         self._released[table.state_epoch, offset] = table.epoch, now_ms
 

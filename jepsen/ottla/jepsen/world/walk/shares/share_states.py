@@ -20,13 +20,13 @@ from ottla.model.ids import Offset
 
 KEY = SharePartitionKey("workers", UUID(int=7, version=4), 0)
 UPDATES_PER_SNAPSHOT = 4
-"""Number of state updates after which the coordinator writes a snapshot. It is small, so that a
-short run replays snapshots and updates."""
+"""Number of share state updates after which the share coordinator writes a snapshot. It is small,
+so that a short run replays snapshots and updates."""
 RECORD_BYTES_MAX = 1 << 20
 
 
 class ShareCall:
-    """A leader's call to the share coordinator, in flight or already delivered."""
+    """A share partition leader's call to the share coordinator, in flight or already delivered."""
 
     def __init__(
         self,
@@ -36,21 +36,23 @@ class ShareCall:
     ) -> None:
         self.run = run
         self.batches = batches
-        """State batches that a call writes."""
+        """Share state batches that the call writes to the coordinator."""
         self._on_done = on_done
         self.is_answered = False
         self.state_epoch = -1
-        """State epoch that a call writes."""
+        """State epoch of the share partition that the call writes, or -1 if the call writes
+        nothing."""
 
     def answer(self, answer: Any) -> None:
-        """Pass the first response to the caller. Later responses are ignored."""
+        """Pass the coordinator's first response to the caller. Later responses are ignored."""
         if not self.is_answered:
             self.is_answered = True
             self._on_done(answer)
 
 
 class WaitingAnswer(NamedTuple):
-    """Response to a call that waits until the coordinator's log is committed up to an offset."""
+    """Response to a call that waits until the share coordinator's log is committed up to an
+    offset."""
 
     end_offset: int
     responder: Responder
@@ -58,7 +60,7 @@ class WaitingAnswer(NamedTuple):
 
 
 class WalkedCoordinator:
-    """Share coordinator with its log, and the calls in flight to it."""
+    """Share coordinator with its log, and the leaders' calls in flight to it."""
 
     def __init__(self, chance: Chance, rare: RareStates, now: Callable[[], Instant]) -> None:
         self._chance = chance
@@ -73,8 +75,8 @@ class WalkedCoordinator:
 
     @property
     def state(self) -> SharePartitionState | None:
-        """State of the share partition at the coordinator, including uncommitted writes, or None if
-        it has none."""
+        """State of the share partition at the share coordinator, including uncommitted writes, or
+        None if the coordinator has none."""
         return self.shard.states.get(KEY)
 
     def _new_shard(self) -> ShareStateShard:
@@ -89,8 +91,8 @@ class WalkedCoordinator:
         return shard
 
     def deliver(self) -> ShareCall | None:
-        """Let a pending call arrive at the coordinator, most often the oldest call whose caller
-        still waits. Returns the call, or None if the coordinator refused it."""
+        """Let a leader's pending call arrive at the share coordinator, most often the oldest call
+        whose caller still waits. Returns the call, or None if the coordinator refused it."""
         if not self.calls:
             return None
         call = self.calls[0]
@@ -127,7 +129,8 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def lose(self) -> bool:
-        """Let the caller of a pending call give up waiting. Returns False if no call is pending."""
+        """Let the leader that made a pending call give up waiting. Returns False if no call is
+        pending."""
         pending = [call for call in self.calls if not call.is_answered]
         if not pending:
             return False
@@ -135,14 +138,14 @@ class WalkedCoordinator:
         return True
 
     def commit(self, offset: int | None = None) -> None:
-        """Commit the coordinator's log up to an offset. None commits all of it."""
+        """Commit the share coordinator's log up to an offset. None commits all of it."""
         end = len(self._log) if offset is None else offset
         self.commit_count += end - self._committed_offset
         self._committed_offset = end
         self._answer_committed()
 
     def commit_some(self) -> None:
-        """Commit a random part of the uncommitted records."""
+        """Commit a random part of the uncommitted records in the share coordinator's log."""
         pending = len(self._log) - self._committed_offset
         self.commit(self._committed_offset + self._chance.below(pending + 1))
 
@@ -153,8 +156,8 @@ class WalkedCoordinator:
             each.responder(each.answer)
 
     def fail_over(self) -> None:
-        """Let another coordinator take over and replay the log. A part of the uncommitted end is
-        lost."""
+        """Let another share coordinator take over and replay the log. A part of the log's
+        uncommitted end is lost."""
         pending = len(self._log) - self._committed_offset
         kept = self._chance.below(pending + 1)
         if kept < pending:
@@ -167,7 +170,8 @@ class WalkedCoordinator:
         self.commit()
 
     def snapshot_idle(self) -> None:
-        """Let the coordinator write snapshots of share states that have not changed for a while."""
+        """Let the share coordinator write snapshots of share states that have not changed for a
+        while."""
         for _ in self.shard.snapshot_idle(self.now()):
             pass
         self._take_effects()

@@ -136,7 +136,8 @@ class WalkedShare:
         self._finish()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action, repeated as often as its weight in this run."""
+        """Return a list with every action of the adversary, repeated as often as its weight in this
+        random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._fetch, 40, True),
             (self._acknowledge, 30, True),
@@ -184,14 +185,14 @@ class WalkedShare:
         return self.chance.pick(self._leaders[::-1])
 
     def _fetch(self) -> None:
-        """Let a leader deliver records to a member."""
+        """Let a leader of the share partition deliver records to a random member."""
         leader, strict = self._leader(), self.chance.below(3) == 2
         count = leader.fetch(self.chance.pick(MEMBERS), 1 + self.chance.below(6), strict)
         if count and leader is not self._leaders[-1]:
             self.rare.sometimes("two leaders deliver")
 
     def _acknowledge(self) -> None:
-        """Let a member acknowledge some of the records that it has acquired."""
+        """Let a share group member acknowledge some of the records that it has acquired."""
         leader, member_id = self._leader(), self.chance.pick(MEMBERS)
         held = leader.table.held_by(member_id)
         if held:
@@ -200,7 +201,7 @@ class WalkedShare:
             leader.acknowledge(member_id, offsets, self._types(len(offsets)))
 
     def _meddle(self) -> None:
-        """Let a member acknowledge records that it may not have acquired."""
+        """Let a share group member acknowledge records that it may not have acquired."""
         first = self.chance.below(self._log.end_offset + 2)
         offsets = tuple(range(first, first + 1 + self.chance.below(3)))
         self._leader().acknowledge(self.chance.pick(MEMBERS), offsets, self._types(len(offsets)))
@@ -210,15 +211,15 @@ class WalkedShare:
         return tuple(self.chance.pick(types) for _ in range(count))
 
     def _vanish(self) -> None:
-        """End the session of a member."""
+        """End the share session of a random member."""
         self._leader().close_session(self.chance.pick(MEMBERS))
 
     def _write(self) -> None:
-        """Let a leader send its next state write to the coordinator, if one is due."""
+        """Let a leader send its next share state write to the share coordinator, if one is due."""
         self._leader().write()
 
     def _pass_time(self) -> None:
-        """Let time pass, so that acquisition locks expire."""
+        """Advance the virtual time, so that acquisition locks expire."""
         self.now_ms += self.chance.pick(TIMES_MS)
         for leader in self._leaders:
             leader.end_locks()
@@ -241,17 +242,18 @@ class WalkedShare:
         leader.load()
 
     def _depose(self) -> None:
-        """Let the former leader learn that another leader was elected."""
+        """Let the former leader of the share partition learn that another leader was elected."""
         del self._leaders[:-1]
 
     # --- dead letters -------------------------------------------------------------------------
 
     def _send_letters(self) -> None:
-        """Let a leader do the due work on dead letters."""
+        """Let a leader of the share partition do the due work on dead letters: send them or record
+        their outcome."""
         self._leader().send_letters()
 
     def _deliver_letters(self) -> None:
-        """Let a request with dead letters arrive at the dead letter topic."""
+        """Let a leader's request with dead letters arrive at the dead letter topic."""
         self._letters.deliver()
 
     def _give_up_letters(self) -> None:
@@ -259,7 +261,7 @@ class WalkedShare:
         self._letters.give_up()
 
     def _lose_letters(self) -> None:
-        """Lose a request with dead letters."""
+        """Lose a leader's request with dead letters on its way to the dead letter topic."""
         self._letters.lose()
 
     def _change_letter_topic(self) -> None:
@@ -269,28 +271,29 @@ class WalkedShare:
     # --- coordinator --------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Let a call arrive at the coordinator. If too many calls are then in flight, let all of
-        them arrive."""
+        """Let a leader's call arrive at the share coordinator. If too many calls are then in
+        flight, let all of them arrive."""
         self._let_arrive()
         if len(self.coordinator.calls) > CALLS_MAX:
             self._settle_calls()
 
     def _let_arrive(self) -> None:
-        """Let a call arrive at the coordinator, and check the share state that it writes."""
+        """Let a leader's call arrive at the share coordinator, and check the share state that it
+        writes."""
         call = self.coordinator.deliver()
         if call is not None and call.batches:
             self.invariants.on_applied(call.state_epoch, call.batches)
 
     def _commit(self) -> None:
-        """Commit some of the records in the coordinator's log."""
+        """Commit some of the uncommitted records in the share coordinator's log."""
         self.coordinator.commit_some()
 
     def _give_up(self) -> None:
-        """Let a caller give up waiting for the coordinator's response."""
+        """Let a leader give up waiting for the share coordinator's response."""
         self.coordinator.lose()
 
     def _fail_over(self) -> None:
-        """Let another share coordinator take over."""
+        """Let another share coordinator take over, which replays the log."""
         self.figures["failovers"] += 1
         self.coordinator.fail_over()
 
@@ -318,7 +321,7 @@ class WalkedShare:
     # --- the log ------------------------------------------------------------------------------
 
     def _append(self) -> None:
-        """Append a batch to the partition's log."""
+        """Append a random batch to the partition's log."""
         if len(self._log.records) < RECORDS_IN_LOG_MAX:
             self._order.add(self._log.append(), self.now_ms)
 
@@ -334,7 +337,8 @@ class WalkedShare:
     # --- the end ------------------------------------------------------------------------------
 
     def _settle_calls(self) -> None:
-        """Let all pending calls arrive at the coordinator, and commit its whole log."""
+        """Let all pending calls of leaders arrive at the share coordinator, and commit its whole
+        log."""
         while self.coordinator.calls:
             self._let_arrive()
         self.coordinator.commit()
@@ -363,7 +367,7 @@ class WalkedShare:
 
     def _accept(self, leader: WalkedLeader, records_max: int) -> bool:
         """Let a member accept up to `records_max` records after all locks, delays and back-offs
-        have ended. Returns whether there were any."""
+        have ended. Returns whether there were any records to accept."""
         self._settle_calls()
         self.now_ms += LOCK_MS
         leader.end_locks()
