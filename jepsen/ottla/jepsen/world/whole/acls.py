@@ -44,7 +44,7 @@ INVARIANT = "AcknowledgedEntriesStay"
 WRITERS = 2
 INTERVAL_S = 0.1
 ENTRIES_MAX = 3
-"""Largest number of ACLs that one request creates."""
+"""Maximum number of ACLs that one request of a simulated client creates."""
 
 PATIENCE_S = 8.0
 LOOK_S = 0.05
@@ -56,13 +56,13 @@ class AclHistory:
 
     def __init__(self) -> None:
         self._unseen: dict[AclEntry, bool] = {}
-        """Acknowledged changes that no checked image contains yet. The value is True if the ACL
-        must exist."""
+        """Acknowledged ACL changes that no checked metadata image contains yet. The value is True
+        if the ACL must exist."""
         self._seen: dict[AclEntry, tuple[int, bool]] = {}
-        """Metadata offset of an image that contained an acknowledged change, and whether the ACL
-        exists in that image."""
+        """For each ACL, the offset of a metadata image that contained an acknowledged change of it,
+        and whether the ACL exists in that image."""
         self._created: dict[AclEntry, int] = {}
-        """Metadata offset of an image that contained the ACL, for each ACL."""
+        """Offset of a metadata image that contained the ACL, for each ACL."""
 
     @property
     def unseen(self) -> list[str]:
@@ -74,7 +74,7 @@ class AclHistory:
 
     @property
     def standing(self) -> list[AclEntry]:
-        """The ACLs that are known to exist."""
+        """The ACLs that are known to exist, because their creation was acknowledged."""
         return [entry for entry, (_, is_there) in self._seen.items() if is_there]
 
     def begins_deletion(self, entry: AclEntry) -> None:
@@ -82,12 +82,13 @@ class AclHistory:
         del self._seen[entry]
 
     def acknowledged(self, entry: AclEntry, *, is_there: bool) -> None:
-        """Record the acknowledged creation or deletion of an ACL."""
+        """Record that a node acknowledged the creation (`is_there` is True) or deletion of an
+        ACL."""
         self._unseen[entry] = is_there
 
     def look(self, name: str, offset: int, acls: AclTable) -> None:
-        """Compare the metadata image of the node `name` at `offset` with all known changes. Raises
-        Violation if the image lacks an ACL, or has an ACL that was deleted."""
+        """Compare the metadata image of the node `name` at `offset` with all known ACL changes.
+        Raises Violation if the image lacks an ACL, or has an ACL that was deleted."""
         for entry, is_there in list(self._unseen.items()):
             # An image older than the creation also lacks the ACL.
             is_late = is_there or offset >= self._created[entry]
@@ -173,7 +174,8 @@ class AclWorkload(ClientWorkload):
             self.book.acknowledged(entry, is_there=False)
 
     def _check_codes(self, codes: Iterable[int]) -> None:
-        """Check the error codes of a response to an ACL request."""
+        """Check the error codes in a response to an ACL request. Accepts every code here; a
+        subclass may refuse some."""
 
     def _entry(self, chance: Chance) -> AclEntry:
         return AclEntry(
@@ -188,7 +190,7 @@ class AclWorkload(ClientWorkload):
 
 
 class EntryWatch:
-    """Observer that compares each image of a broker with the acknowledged ACL changes."""
+    """Observer that compares each metadata image of a broker with the acknowledged ACL changes."""
 
     def __init__(self, cluster: SimulatedCluster, book: AclHistory, rare: RareStates) -> None:
         self._cluster = cluster
@@ -197,7 +199,8 @@ class EntryWatch:
         self._looked_at: dict[NodeId, MetadataImage] = {}
 
     async def run(self) -> NoReturn:
-        """Compare the images of the brokers with the acknowledged ACL changes, repeatedly."""
+        """Compare the metadata images of the brokers with the acknowledged ACL changes,
+        repeatedly."""
         while True:
             for node, broker in self._cluster.brokers.items():
                 image = broker.member.image
@@ -235,6 +238,7 @@ class AclsOfCluster(WholeCluster):
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start the observer that compares every image with the acknowledged ACL changes."""
+        """Start the observer that compares every metadata image with the acknowledged ACL
+        changes."""
         assert isinstance(workload, AclWorkload)
         nursery.start_soon(EntryWatch(cluster, workload.book, rare).run)

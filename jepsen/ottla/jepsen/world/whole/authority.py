@@ -21,12 +21,13 @@ VALID_UNTIL = datetime(2120, 1, 1, tzinfo=UTC)
 EXPIRED = datetime(2021, 1, 1, tzinfo=UTC)
 
 SERIAL_BASE = 1 << 20
-"""First serial number. It is so high that all serial numbers have the same length."""
+"""First serial number of certificates. It is so high that all serial numbers have the same
+length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCertificate:
-    """A certificate and its key in PEM form."""
+    """A certificate of a simulated cluster and its private key, in PEM form."""
 
     chain: str
     key: str
@@ -46,7 +47,7 @@ class WorldAuthority:
             .sign(self._key, None)
         )
         self.certificate = signed.public_bytes(serialization.Encoding.PEM).decode()
-        """Certificate of the CA in PEM form."""
+        """Certificate of this certificate authority (CA) in PEM form."""
 
     def issue(
         self,
@@ -56,8 +57,8 @@ class WorldAuthority:
         generation: int = 1,
         is_expired: bool = False,
     ) -> WorldCertificate:
-        """Return a certificate with the name `name` for the given hosts. Each generation has its
-        own key and serial number."""
+        """Return a certificate of this authority with the name `name` for the given hosts. Each
+        generation has its own key and serial number."""
         key = _key_of(f"{self._name}/{name}/{generation}")
         until = EXPIRED if is_expired else VALID_UNTIL
         builder = self._builder(_subject(name), key, generation, until)

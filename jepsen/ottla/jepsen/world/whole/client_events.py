@@ -25,16 +25,17 @@ STEPS_MAX = 100_000
 Another seed is a better use of the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
-"""Names of invariants that do not follow from the name of the anomaly. For every other anomaly, the
-name of the invariant is "No" followed by the name of the anomaly."""
+"""Names of the invariants whose name does not follow from the anomaly that a checker reports, by
+anomaly. For every other anomaly, the name of the invariant is "No" followed by the name of the
+anomaly."""
 
 FINAL: Mapping[str, Json] = {"final": True}
 SUBSCRIBED: Mapping[str, Json] = {"mode": "subscribe"}
 
 
 class ClientEvents:
-    """Recorder of client operations as events. An operation without a recorded end has an unknown
-    outcome."""
+    """Recorder of client operations as events of a history. An operation without a recorded end has
+    an unknown outcome."""
 
     def __init__(
         self,
@@ -71,23 +72,23 @@ class ClientEvents:
         process: int | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Record the start of an operation of kind `f`, and return the event. The operation gets a
-        new process number unless one is given."""
+        """Record the start of a client operation of kind `f`, and return the event. The operation
+        gets a new process number unless one is given."""
         process = self.process() if process is None else process
         return self._add(process, EventKind.INVOKE, f, value, extra)
 
     def ends(self, begun: Event, value: Json = None) -> None:
-        """Record that an operation succeeded."""
+        """Record that the operation which `begun` started has succeeded, with its result."""
         if begun.extra is FINAL or not self._is_ending:
             outcome = begun.value if value is None else value
             self._add(begun.process, EventKind.OK, begun.f, outcome, begun.extra)
 
     def fails(self, begun: Event, error: str) -> None:
-        """Record that an operation certainly had no effect."""
+        """Record that the operation which `begun` started certainly had no effect."""
         self._add(begun.process, EventKind.FAIL, begun.f, begun.value, begun.extra, error)
 
     def does(self, f: str, value: Json) -> None:
-        """Record an operation that starts and ends at one instant."""
+        """Record a client operation that starts and ends at one instant."""
         self.ends(self.begins(f, value))
 
     # ---- polls and groups
@@ -97,17 +98,17 @@ class ClientEvents:
         return self.begins("poll", [["poll"]], process=process, extra=extra)
 
     def ends_poll(self, begun: Event, records: Iterable[ConsumerRecord]) -> None:
-        """Record the success of a poll, and the records that it returned."""
+        """Record the success of a consumer's poll, and the records that it returned."""
         self.ends(begun, [["poll", records_by_key(records)]])
 
     def begins_as_member(self, f: str, group: str) -> Event:
-        """Record the start of an operation of a group's member, and return the event."""
+        """Record the start of an operation of a group member, and return the event."""
         return self.begins(f, {"group": group})
 
     def ends_as_member(
         self, begun: Event, identity: "Identity", consumer: Consumer, keys: Json
     ) -> None:
-        """Record the result of a member's operation, with the member's generation if that is
+        """Record the result of a group member's operation, with the member's generation if that is
         certain."""
         member, generation = identity_of(consumer)
         is_same = (member, generation) == identity
@@ -124,12 +125,12 @@ class ClientEvents:
     # ---- the end
 
     def history(self) -> History:
-        """Return the recorded history."""
+        """Return the recorded history of client operations."""
         return History(self._events)
 
     def violation(self) -> Violation | None:
-        """Return the first violation that a checker finds, or None. An undecided result is not a
-        violation."""
+        """Return the first violation that a checker finds in the recorded history, or None if there
+        is none. An undecided result is not a violation."""
         for verdict in judge(self._checkers, self.history(), self._facts):
             if verdict.valid is False:
                 found = verdict.findings[0]
@@ -152,11 +153,11 @@ class ClientEvents:
 
 
 Identity = tuple[str | None, int | None]
-"""Member id and generation. Each is None if the member has none at present."""
+"""Member id and generation of a group member. Each is None if the member has none at present."""
 
 
 def identity_of(consumer: Consumer) -> Identity:
-    """Return the identity of a member."""
+    """Return the member id and the generation of a consumer in a group."""
     try:
         membership = consumer.group_metadata()
     except RefusedError:
@@ -170,7 +171,7 @@ def key_of(at: TopicPartition) -> str:
 
 
 def records_by_key(records: Iterable[ConsumerRecord]) -> dict[str, list[list[Json]]]:
-    """Return the offset and value of each record, grouped by the key of its partition."""
+    """Return the offset and value of each record, grouped by the key that names its partition."""
     found: dict[str, list[list[Json]]] = {}
     for record in records:
         key = f"{record.topic}-{record.partition}"
@@ -179,6 +180,6 @@ def records_by_key(records: Iterable[ConsumerRecord]) -> dict[str, list[list[Jso
 
 
 def _invariant(anomaly: str) -> str:
-    """Return the invariant that an anomaly violates."""
+    """Return the name of the invariant that an anomaly violates."""
     kept = KEPT.get(anomaly)
     return kept or "No" + "".join(part[:1].upper() + part[1:] for part in anomaly.split("-"))

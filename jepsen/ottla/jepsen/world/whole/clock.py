@@ -3,13 +3,13 @@
 import trio
 
 WALL_START_MS = 1_767_225_600_000
-"""Wall-clock time at the start of a run: 2026-01-01."""
+"""Wall-clock time in ms since 1970 at the start of a simulated run: 2026-01-01."""
 
 PPM = 1_000_000
 
 
 class MachineClock:
-    """Clocks of one machine. Implements the protocol `Clock`."""
+    """Clocks of one simulated machine, in virtual time. Implements the protocol `Clock`."""
 
     __slots__ = ("_boot_ms", "_rate", "wall_skew_ms")
 
@@ -17,14 +17,15 @@ class MachineClock:
         self._boot_ms = boot_ms
         self._rate = 1_000 * (PPM + drift_ppm) / PPM
         self.wall_skew_ms = wall_skew_ms
-        """Current error of the wall clock in ms. A positive value means that the clock is fast."""
+        """Current error of the machine's wall clock in ms. A positive value means that the clock is
+        fast."""
 
     def monotonic_ms(self) -> int:
         """Return milliseconds since the machine's start."""
         return self._boot_ms + self._elapsed_ms()
 
     def wall_ms(self) -> int:
-        """Return the wall-clock time in ms."""
+        """Return the machine's wall-clock time in ms since 1970, including its error."""
         return WALL_START_MS + self._elapsed_ms() + self.wall_skew_ms
 
     def _elapsed_ms(self) -> int:

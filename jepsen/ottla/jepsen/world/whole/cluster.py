@@ -30,18 +30,18 @@ from ottla.storage.directories.meta_properties import uuid_to_text
 
 CONTROLLER_PORT = 9_093
 CONTROLLER_KAFKA_PORT = 9_094
-"""Port at which a controller serves Kafka's protocol, apart from remote procedures, because a
-simulated port has one protocol only."""
+"""Port at which a simulated controller serves Kafka's protocol. Its remote procedures have another
+port, because a simulated port has one protocol only."""
 BROKER_PORT = 9_092
 LOG_DIRECTORIES = ("/logs", "/more")
-"""Log directories of a broker. Only some runs use the second one."""
+"""Log directories of a simulated broker. Only some runs use the second one."""
 
 METADATA_DIRECTORY = "/metadata"
 LISTENER = "PLAINTEXT"
 
 
 class SimulatedCluster:
-    """The nodes of one run."""
+    """The controllers and brokers of one simulated run."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class SimulatedCluster:
         self.faults: list[tuple[str, BaseException]] = []
         """Unexpected exceptions in the nodes, each with the name of its machine."""
         self.cluster_id = ""
-        """Id of the cluster. Set by `format`."""
+        """Id of the simulated cluster. Empty until `format` sets it."""
         self._controllers: dict[NodeId, tuple[int, Controller]] = {}
-        """Controllers by node id, each with the start count of its machine."""
+        """Controllers by node id, each with the number of starts of its machine."""
         self._opened: dict[NodeId, tuple[int, Broker]] = {}
-        """Brokers by node id, each with the start count of its machine. A killed broker stays
+        """Brokers by node id, each with the number of starts of its machine. A killed broker stays
         here."""
         self.log_directories = LOG_DIRECTORIES[:directory_count]
         self._settings = dict(settings)
@@ -84,12 +84,12 @@ class SimulatedCluster:
 
     @property
     def machines(self) -> list[Machine]:
-        """All nodes' machines, controllers first."""
+        """Machines of all nodes, controllers first."""
         return [*self.controller_machines.values(), *self.broker_machines.values()]
 
     @property
     def brokers(self) -> dict[NodeId, Broker]:
-        """The brokers whose process is running."""
+        """Brokers whose process is running, by node id."""
         found = {}
         for node, (start, broker) in self._opened.items():
             machine = self.broker_machines[node]
@@ -105,25 +105,25 @@ class SimulatedCluster:
 
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
-        """The bootstrap addresses for clients."""
+        """Bootstrap addresses (host and port) of the brokers for clients."""
         return [(machine.name, BROKER_PORT) for machine in self.broker_machines.values()]
 
     @property
     def controller_bootstrap(self) -> list[tuple[str, int]]:
-        """Addresses at which controllers serve Kafka's protocol, if the test subject has clients of
-        controllers."""
+        """Addresses (host and port) at which controllers serve Kafka's protocol, if the test
+        subject has clients of controllers."""
         return [
             (machine.name, CONTROLLER_KAFKA_PORT) for machine in self.controller_machines.values()
         ]
 
     @property
     def latest_image(self) -> MetadataImage | None:
-        """The newest metadata image that a running broker has, or None."""
+        """Newest metadata image that a running broker has, or None if no broker has one."""
         images = [broker.member.image for broker in self.brokers.values()]
         return max(images, key=lambda image: image.provenance.offset, default=None)
 
     def unready(self) -> list[str]:
-        """Return the nodes that do not serve requests."""
+        """Return descriptions of the nodes that do not serve requests."""
         brokers = self.brokers
         return [
             *(
@@ -153,12 +153,13 @@ class SimulatedCluster:
 
     @property
     def is_in_sync(self) -> bool:
-        """True if every broker serves requests and every partition has a full ISR."""
+        """True if every broker serves requests and every partition has all its replicas in the
+        ISR."""
         return not self.unready() and not self.out_of_sync()
 
     async def format(self) -> None:
-        """Format every controller's directory with the voter set, as `ottla storage format`
-        does."""
+        """Format every controller's metadata directory with the voter set, as `ottla storage
+        format` does."""
         chance = self.world.chance.stream("format")
         self.cluster_id = cluster_id = uuid_to_text(chance.uuid())
         ids: dict[NodeId, UUID] = {node: chance.uuid() for node in self._controller_ids}
@@ -191,7 +192,7 @@ class SimulatedCluster:
             machine.disk.flush_everything()
 
     def start(self) -> None:
-        """Start every node."""
+        """Start every controller and broker."""
         for machine in self.machines:
             machine.start()
 

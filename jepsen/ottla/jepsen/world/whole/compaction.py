@@ -52,18 +52,20 @@ TOPIC_ID = UUID(int=1000)
 PATHS = ("/one", "/two")
 FEW_KEYS = 1e-4
 """Load factor of the cleaner's offset map with which the smallest allowed memory stores four keys,
-so that a log needs several passes. It is below the setting's minimum, because the logs of a run are
-small."""
+so that the cleaner needs several passes over a log. It is below the setting's minimum, because the
+logs of a run are small."""
 
 START_MS = 1_700_000_000_000
 KEY_COUNT = 6
 IDEMPOTENT, TRANSACTIONAL = (1, 2), (11, 12)
 CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)
 DERIVED = (".snapshot", "producer-batches", "recovery-point-offset-checkpoint")
-"""Suffixes of derived files. If a file is missing at a startup, the log is read instead."""
+"""Suffixes of files whose content can be derived from the log. If such a file is missing at a
+startup, the log is read instead."""
 
 SETTLED_S = 120.0
-"""Time in seconds at the end of a run, within which all removable records must be removed."""
+"""Virtual time in seconds at the end of a run within which compaction must remove all removable
+records."""
 
 
 class CompactionOfLogs:
@@ -85,8 +87,8 @@ class CompactionOfLogs:
     )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one simulation, with random choices from `chance` and for about `budget` events.
-        Returns the outcome, of which a broken invariant is part."""
+        """Run one simulation of compacted logs, with random choices from `chance` and for about
+        `budget` events. Returns the outcome, which includes a broken invariant."""
         run = _CompactionRun(chance, budget)
         violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
         return RunOutcome(
@@ -104,7 +106,7 @@ class CompactionOfLogs:
 
 
 class _WallClock:
-    """Clock whose wall time begins at a fixed date."""
+    """Clock in virtual time whose wall time begins at a fixed date."""
 
     def monotonic_ms(self) -> int:
         """Return the milliseconds since the start of the run."""
@@ -124,12 +126,12 @@ class _CountedCleanings:
 
     @property
     def died_count(self) -> int:
-        """Number of worker processes that ended before their compaction did."""
+        """Number of compaction worker processes that ended before their compaction did."""
         return self._runner.died_count
 
     @property
     def dead_count(self) -> int:
-        """Number of worker processes that ended and were not replaced."""
+        """Number of compaction worker processes that ended and were not replaced."""
         return self._runner.dead_count
 
     @asynccontextmanager
@@ -158,7 +160,7 @@ class _CountedCleanings:
 
 
 class _CompactionRun:
-    """One run with one seed."""
+    """One simulated run of compacted logs, with one seed."""
 
     def __init__(self, chance: Chance, budget: int) -> None:
         self.trace = Trace()
@@ -201,14 +203,15 @@ class _CompactionRun:
         self._disk.wall_ms = self._clock.wall_ms
         self._flushed_end = 0
         self._known_in: UUID | None = None
-        """Id of the directory in which the log is, according to the cluster's metadata."""
+        """Id of the directory in which the log is according to the cluster's metadata, or None if
+        the metadata names none."""
         self._value_count = 0
 
     async def _pause(self) -> None:
         await trio.sleep(self._chance.pick((0.0, 0.000_3, 0.002)))
 
     async def main(self, loop: Loop) -> Violation | None:
-        """Run the seed. Returns the first broken invariant, or None."""
+        """Run the simulation of one seed. Returns the first broken invariant, or None."""
         violation: Violation | None = None
         try:
             await self._format()
@@ -234,7 +237,8 @@ class _CompactionRun:
     # ---- one process
 
     async def _live(self, *, is_last: bool = False) -> None:
-        """Run one process: start it, work on the log, and end it in a random way."""
+        """Run one process that owns the log: start it, work on the log, and end it in a random
+        way."""
         stream = self._chance.stream(f"process/{self.trace.event_count}")
         life = self._disk.life
         try:
@@ -315,7 +319,8 @@ class _CompactionRun:
             self.trace.add(action.__name__, log.end_offset, log.first_dirty_offset, log.size_bytes)
 
     async def _end(self, logs: LogManager, log: Log, kind: int) -> None:
-        """End the process in the given way: by a power cut, by a kill, or by a clean shutdown."""
+        """End the process that owns the log in the given way: by a power cut, by a kill, or by a
+        clean shutdown."""
         if log.is_being_cleaned and kind == 0:
             self.rare.sometimes("a cleaning is cut off by the power")
         if kind == 0:
@@ -347,7 +352,7 @@ class _CompactionRun:
     # ---- changes of the log
 
     async def _append(self, logs: LogManager, log: Log) -> None:
-        """Append a batch as a leader does."""
+        """Append a random batch to the log as a leader does."""
         draw = self._chance.below
         open_ones = self._model.open_transactions()
         kind = draw(8)
@@ -439,7 +444,8 @@ class _CompactionRun:
         self._judge(log)
 
     async def _resend(self, logs: LogManager, log: Log) -> None:
-        """Send a producer's last batch again, which must be recognised as a duplicate."""
+        """Send a producer's last batch to the log again. The log must recognise it as a
+        duplicate."""
         for producer_id in IDEMPOTENT:
             sent = [each for each in self._model.batches if each.producer_id == producer_id]
             if not sent:
@@ -450,7 +456,7 @@ class _CompactionRun:
                 raise Violation("DuplicateIsSeen", f"{sent[-1].base_offset} was written again")
 
     async def _truncate(self, logs: LogManager, log: Log) -> None:
-        """Truncate uncommitted records."""
+        """Truncate the log, which removes uncommitted records."""
         if log.is_being_cleaned:
             self.rare.sometimes("a cleaning ends for a truncation")
         span = log.end_offset - log.high_watermark
@@ -461,7 +467,7 @@ class _CompactionRun:
             self._flushed_end = min(self._flushed_end, int(log.end_offset))
 
     async def _move(self, logs: LogManager, log: Log) -> None:
-        """Move the log to the other directory."""
+        """Move the log to the other log directory of the machine."""
         here = logs.directory_of(AT)
         if log.is_being_cleaned:
             self.rare.sometimes("a log moves while it is cleaned")
@@ -475,8 +481,8 @@ class _CompactionRun:
     # ---- the end
 
     async def _settle(self, logs: LogManager) -> None:
-        """End all transactions, roll all segments twice, and check that compaction has removed all
-        removable records."""
+        """End all open transactions, roll the log's segments twice, and check that compaction has
+        removed all removable records."""
         while logs.moves.is_moving(AT):
             await trio.sleep(0.1)
         log = logs.get(AT)

@@ -30,7 +30,7 @@ READ_BYTES = 1 << 20
 
 
 class KeyedRecord(NamedTuple):
-    """One record as it was written."""
+    """One record of a compacted log, as it was written."""
 
     key: bytes
     value: bytes | None
@@ -39,7 +39,7 @@ class KeyedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A batch, and the offset at which it was written."""
+    """A batch of a compacted log, and the offset at which it was written."""
 
     base_offset: int
     records: tuple[KeyedRecord, ...]
@@ -48,42 +48,43 @@ class WrittenBatch:
     producer_id: int = -1
     is_transactional: bool = False
     is_abort: bool | None = None
-    """For a control batch: True if it is an abort marker. None for other batches."""
+    """For a control batch: True if it is an abort marker, False if it is a commit marker. None for
+    other batches."""
 
     @property
     def end_offset(self) -> int:
-        """Offset directly after this batch, at which the next batch begins."""
+        """Offset directly after this batch, at which the next batch was written."""
         return self.base_offset + max(1, len(self.records))
 
 
 class ShownRecord(NamedTuple):
-    """A record in the form in which a read_committed consumer reads it."""
+    """A record of a compacted log in the form in which a read_committed consumer reads it."""
 
     offset: int
     record: KeyedRecord
 
 
 class CompactionModel:
-    """All batches that were written to one log."""
+    """All batches that were written to one compacted log."""
 
     def __init__(self, delete_retention_ms: int) -> None:
         self.batches: list[WrittenBatch] = []
         self.start_offset = 0
         self.cleaned_end = 0
-        """Highest offset that a compaction has reached."""
+        """Highest offset up to which a compaction has cleaned the log."""
         self._delete_retention_ms = delete_retention_ms
 
     @property
     def end_offset(self) -> int:
-        """End offset of the log."""
+        """End offset of the log that the model describes."""
         return self.batches[-1].end_offset if self.batches else self.start_offset
 
     def cut(self, end_offset: int) -> None:
-        """Remove all batches from `end_offset` on, including a batch that contains it."""
+        """Remove all written batches from `end_offset` on, including a batch that contains it."""
         self.batches = [each for each in self.batches if each.end_offset <= end_offset]
 
     def open_transactions(self) -> dict[int, int]:
-        """Return the first offset of each producer's open transaction."""
+        """Return the first offset of each producer's open transaction, by producer id."""
         found: dict[int, int] = {}
         for each in self.batches:
             if each.is_abort is not None:
@@ -93,7 +94,8 @@ class CompactionModel:
         return found
 
     def shown(self, end_offset: int) -> Iterator[tuple[int, WrittenBatch, KeyedRecord]]:
-        """Yield the records below an offset that belong to no aborted or open transaction."""
+        """Yield the written records below an offset that belong to no aborted or open
+        transaction."""
         fates = self._fates()
         for index, each in enumerate(self.batches):
             if each.is_abort is None and fates.get(index, True):
@@ -119,7 +121,8 @@ class CompactionModel:
     # ---- checks
 
     def judge(self, log: Log, now_ms: int) -> None:
-        """Compare all records that a consumer reads with the records that were written."""
+        """Compare all records that a consumer reads from the log with the records that were
+        written."""
         stable = int(log.last_stable_offset)
         written = {offset: record for offset, _, record in self.shown(stable)}
         found = shown_in(log, stable)
@@ -158,7 +161,7 @@ class CompactionModel:
                 raise Violation("TombstonesStay", f"the deletion of {key!r} at {offset} is gone")
 
     def judge_cleaned(self, log: Log, end_offset: int) -> None:
-        """Check that below `end_offset` no record remains that compaction may remove."""
+        """Check that below `end_offset` the log has no record that compaction may remove."""
         latest = {record.key: at for at, _, record in self.shown(int(log.last_stable_offset))}
         decided = {at for at, _, _ in self.shown(int(log.last_stable_offset))}
         for header, data in batches_of(log):
@@ -195,8 +198,8 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def shown_in(log: Log, stable: int) -> list[ShownRecord]:
-    """Return the records that a read_committed consumer reads: all records except those that a
-    fetch reports as aborted."""
+    """Return the records of a log that a read_committed consumer reads: all records except those
+    that a fetch reports as aborted."""
     listed = waited_for(lambda: log.aborted_transactions(log.log_start_offset, Offset(stable)))
     aborted = sorted(listed, key=lambda each: each[1])
     active: set[int] = set()

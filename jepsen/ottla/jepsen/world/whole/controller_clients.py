@@ -31,7 +31,7 @@ from ottla.wire.messages.describe_quorum_request import (
 from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse
 
 CONTROLLERS = 2
-"""Endpoint type of controllers in DescribeCluster."""
+"""Value of the endpoint type in DescribeCluster requests that stands for controllers."""
 EXPECTED = frozenset({ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 INTERVAL_S = 0.2
 PATIENCE_S = 8.0
@@ -50,7 +50,8 @@ class ControllerClients(AclWorkload):
     ) -> None:
         super().__init__(world, cluster, history, plan)
         self._leaders: dict[int, int] = {}
-        """Leader of each epoch, as named in a response. The key is the epoch."""
+        """Node id of the quorum leader that a controller's response named for each epoch, by
+        epoch."""
         self._rare = world.network.rare
         self.operators.append(self._machine("observer-of-quorum", self._describe))
 
@@ -67,8 +68,8 @@ class ControllerClients(AclWorkload):
             self._rare.sometimes("the active controller answers a client")
 
     async def _describe(self, machine: Machine, is_stopping: trio.Event) -> None:
-        """Describe the cluster and the quorum at random controllers, repeatedly, and check the
-        responses."""
+        """Describe the cluster and the quorum at random controllers, repeatedly until `is_stopping`
+        is set, and check the responses."""
         chance = self._chance(machine)
         while not is_stopping.is_set():
             await trio.sleep(INTERVAL_S * (1 + chance.random()))

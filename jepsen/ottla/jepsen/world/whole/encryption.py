@@ -37,7 +37,7 @@ JUDGE = "judge"
 """Host name from which the simulator itself sends requests, to check the cluster."""
 
 SHARE = 4
-"""Number of runs of which one has encrypted listeners, for subjects other than TLS."""
+"""Number of runs of which, on average, one has encrypted listeners, for subjects other than TLS."""
 
 
 def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:
@@ -51,7 +51,7 @@ def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:
 
 
 class Encryption:
-    """Certificates and settings of one run, and its TLS failures."""
+    """Certificates and TLS settings of one simulated run, and its TLS failures."""
 
     def __init__(
         self, chance: Chance, rare: RareStates, on_broken: Callable[[str, str], None]
@@ -72,7 +72,8 @@ class Encryption:
         }
 
     def broker_settings(self, host: str, port: int) -> dict[str, str]:
-        """Return the settings of a broker's listeners, in the form of its configuration file."""
+        """Return the TLS settings of a broker's listeners, in the form of its configuration
+        file."""
         own = self.certificate(host, 1)
         return {
             **self._common,
@@ -84,11 +85,11 @@ class Encryption:
         }
 
     def certificate(self, host: str, generation: int) -> WorldCertificate:
-        """Return the certificate of the given generation for a broker."""
+        """Return the certificate of the given generation for the broker on `host`."""
         return self._authority.issue(host, [host], generation=generation)
 
     def certificates(self, host: str) -> "OfferedCertificates":
-        """Return the record of the certificates that were set for a broker."""
+        """Return the record of the certificates that were set for the broker on `host`."""
         return self._certificates.setdefault(host, OfferedCertificates())
 
     @staticmethod
@@ -98,27 +99,27 @@ class Encryption:
         return {prefix + CERTIFICATE_CHAIN: certificate.chain, prefix + KEY: certificate.key}
 
     def dialer(self, host: str) -> TlsDialer:
-        """Return the dialer of a regular client on the given host."""
+        """Return the TLS dialer of a regular client on the given host."""
         return WatchedDialer(
             self._client(self._authority, self._authority, host), host, self.break_
         )
 
     def stranger_dialer(self) -> TlsDialer:
-        """Return the dialer of a client with a valid certificate that misbehaves after
+        """Return the TLS dialer of a client with a valid certificate that misbehaves after
         connecting."""
         return TlsDialer(self._client(self._authority, self._authority, STRANGER))
 
     def misled_dialer(self) -> TlsDialer:
-        """Return the dialer of a client that does not trust the CA of the brokers' certificates,
-        but another CA."""
+        """Return the TLS dialer of a client that does not trust the CA of the brokers'
+        certificates, but another CA."""
         return TlsDialer(self._client(self._authority, self._other_authority, STRANGER))
 
     def forged_dialer(self) -> TlsDialer:
-        """Return the dialer of a client with a certificate of a CA that no broker trusts."""
+        """Return the TLS dialer of a client with a certificate of a CA that no broker trusts."""
         return TlsDialer(self._client(self._other_authority, self._authority, STRANGER))
 
     def expired_dialer(self) -> TlsDialer:
-        """Return the dialer of a client with an expired certificate."""
+        """Return the TLS dialer of a client with an expired certificate."""
         own = self._authority.issue(STRANGER, is_expired=True)
         return TlsDialer(self._client_with(own, self._authority))
 
@@ -136,17 +137,17 @@ class Encryption:
     # ---- events at servers and clients
 
     def on_handshake(self, host: str) -> None:
-        """Record a completed handshake of a client."""
+        """Record a completed TLS handshake of the client on `host`."""
         self.counts["handshakes"] += 1
         if host not in (JUDGE, STRANGER):
             self.counts["handshakes under load"] += 1
 
     def on_overdue(self) -> None:
-        """Record that a broker ended a handshake at its deadline."""
+        """Record that a broker ended a TLS handshake at its deadline."""
         self._rare.sometimes("a handshake takes too long")
 
     def on_refused(self, host: str, error: HandshakeFailedError) -> None:
-        """Record that a broker refused a client."""
+        """Record that a broker refused a TLS client. `error` is the reason."""
         self.counts["handshakes refused"] += 1
         if host == STRANGER:
             self._rare.sometimes("a stranger is refused")
@@ -159,7 +160,7 @@ class Encryption:
             self.break_(f"a broker did not understand {host}: {error.where}")
 
     def on_hung_up(self, host: str, why: str) -> None:
-        """Record that a broker disconnected a running client."""
+        """Record that a broker disconnected a running client, for the reason `why`."""
         if host != STRANGER:
             self.break_(f"a broker hung up on {host}: {why}")
 
@@ -170,17 +171,18 @@ class Encryption:
 
 
 class OfferedCertificates:
-    """The certificates that a broker may present, given the changes acknowledged so far."""
+    """The certificates that one broker may present, given the changes of its settings acknowledged
+    so far."""
 
     def __init__(self) -> None:
         self._offered = self._acknowledged = 1
         self._maybe: set[int] = set()
-        """Numbers of certificates whose change got no response. They may become active at any later
-        time."""
+        """Numbers of the certificates that were set without a response from the broker. They may
+        become active at any later time."""
 
     def offer(self) -> int:
-        """Set another certificate for the broker, and return the number of this certificate. From
-        then on the broker may present it."""
+        """Choose another certificate for the broker, and return the number of this certificate.
+        From then on the broker may present it."""
         self._offered += 1
         self._maybe.add(self._offered)
         return self._offered
@@ -210,21 +212,21 @@ class WatchedDialer(TlsDialer):
         self._on_failure = on_failure
 
     def over(self, stream: ByteStream, host: str) -> TlsStream:
-        """Return an encrypted stream to `host` over `stream`, which records its failures."""
+        """Return an encrypted stream to `host` over `stream`, which records its TLS failures."""
         found = WatchedStream(stream, self.context, host)
         found.on_failure = lambda said: self._on_failure(f"{self._host} to {host}: {said}")
         return found
 
 
 class WatchedStream(TlsStream):
-    """An encrypted stream that records its failures."""
+    """An encrypted stream that records TLS failures that no network fault explains."""
 
     __slots__ = ("on_failure",)
     on_failure: Callable[[str], None]
 
     @property
     def generation(self) -> int:
-        """Generation of the certificate that the server presented."""
+        """Generation (number) of the certificate that the server presented."""
         shown = self._tls.getpeercert(binary_form=True)
         assert shown is not None
         return generation_of(shown)
@@ -235,7 +237,7 @@ class WatchedStream(TlsStream):
         return self._sent.read()
 
     async def shake_hands(self) -> None:
-        """Perform the handshake with the server."""
+        """Perform the TLS handshake with the server."""
         try:
             await super().shake_hands()
         except TlsError as error:
@@ -244,7 +246,7 @@ class WatchedStream(TlsStream):
             raise
 
     async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Send all data."""
+        """Encrypt and send all data."""
         try:
             await super().send_all(data)
         except TlsError as error:
@@ -252,7 +254,7 @@ class WatchedStream(TlsStream):
             raise
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Receive data into a buffer. Returns the number of bytes."""
+        """Receive and decrypt data into a buffer. Returns the number of bytes."""
         try:
             return await super().receive_into(room)
         except TlsError as error:

@@ -33,16 +33,16 @@ from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 
 HEALING_S_MAX = 60.0
-"""Time in seconds within which all nodes of a healed cluster must serve, with full ISRs."""
+"""Virtual time in seconds within which all nodes of a healed cluster must serve, with full ISRs."""
 
 PROGRESS_S_MAX = 30.0
 GROUP_S_MAX = 60.0
 ENDS_S_MAX = 30.0
-"""Time in seconds within which transactions must end: longer than a transaction timeout plus a
-request timeout."""
+"""Virtual time in seconds within which all transactions must end after all faults: longer than a
+transaction timeout plus a request timeout."""
 
 SETTLING_S_MAX = 10.0
-"""Time in seconds within which a broker must have applied its newest metadata image."""
+"""Virtual time in seconds within which a broker must have applied its newest metadata image."""
 
 LOOK_S = 0.25
 LOOKS_AT_FILES_MAX = 40
@@ -51,20 +51,20 @@ behind replaces one segment after the other."""
 
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
-"""Machine and directory of a replica's log."""
+"""Machine and log directory of a partition's replica."""
 
 LAST_DELTA = slice(23, 27)
-"""Position in a batch of the field with the offset of its last record, relative to its base
+"""Position in a record batch of the field with the offset of its last record, relative to its base
 offset."""
 
 BATCH_OVERHEAD = 12
-"""Number of bytes of a batch that its length field does not count: base offset and the length
-itself."""
+"""Number of bytes of a record batch that its length field does not count: base offset and the
+length itself."""
 
 
 class EndJudge:
-    """Checks at the end of a run: the cluster recovers, no acknowledged record is lost, and all
-    replicas agree."""
+    """Checks at the end of a simulated run: the cluster recovers, no acknowledged record is lost,
+    and all replicas agree."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class EndJudge:
         self._recreations = recreations
 
     async def judge(self) -> None:
-        """Wait until the cluster has recovered, then compare all data. Raises Violation if a check
-        fails."""
+        """Wait until the cluster has recovered, then compare the data of all replicas. Raises
+        Violation if a check fails."""
         await self._until("EverybodyServes", self._cluster.unready, HEALING_S_MAX)
         await self._until("InSyncSetsFillUp", self._cluster.out_of_sync, HEALING_S_MAX)
         self._workload.is_quiet = True
@@ -115,7 +115,7 @@ class EndJudge:
         await self._look_for_files()
 
     async def _settle_producers(self) -> None:
-        """Wait until every sent record is acknowledged or has failed for good."""
+        """Wait until every record that a producer sent is acknowledged or has failed for good."""
         await trio.sleep(1.0)
 
     async def _settle_clients(self) -> None:
@@ -216,8 +216,8 @@ class EndJudge:
     async def _attempt(
         self, invariant: str, action: Callable[[], Awaitable[None]], patience_s: float
     ) -> None:
-        """Repeat an action until it succeeds. Raises Violation if it has not succeeded after
-        `patience_s`."""
+        """Repeat an action until it succeeds. Raises Violation(`invariant`) if it has not succeeded
+        after `patience_s` seconds."""
         trouble = "it takes forever"
         with trio.move_on_after(patience_s):
             while True:
@@ -236,8 +236,8 @@ class EndJudge:
 
 
 async def _compare(name_of_log: str, holders: list[Replica]) -> None:
-    """Check that any two replicas of a log have the same batches, up to the end of the shorter
-    one."""
+    """Check that any two replicas of a partition's log have the same batches, up to the end of the
+    shorter one."""
     logs = [(machine.name, await batches_of(machine, path)) for machine, path in holders]
     end = min((max(found, default=-1) for _, found in logs), default=-1)
     start = max((min(found, default=0) for _, found in logs), default=0)

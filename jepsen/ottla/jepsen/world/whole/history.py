@@ -25,11 +25,12 @@ class PartitionHistory:
     """Facts about one partition that the clients' results have shown."""
 
     values: dict[int, bytes] = field(default_factory=dict)
-    """Value at each offset, as acknowledged to a producer or read by a consumer."""
+    """Value of the record at each offset, as acknowledged to a producer or read by a consumer."""
     offsets: dict[bytes, int] = field(default_factory=dict)
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     sent: dict[bytes, int] = field(default_factory=dict)
-    """Highest offset that was already acknowledged when each value was sent."""
+    """Highest offset in the partition that was already acknowledged when each record value was
+    sent."""
     acknowledged_offset_max: int = -1
     latest: dict[int, int] = field(default_factory=dict)
     """Highest offset of each record key that was acknowledged or read, in a compacted log."""
@@ -50,24 +51,25 @@ class ClientHistory:
         self.events = ClientEvents(
             clock_ns, record_key_count=record_key_count, checkers=checkers, facts=facts
         )
-        """The same operations as events, for the checkers that need the whole history."""
+        """The clients' operations as events, for the checkers that need the whole history."""
         self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.read_count = 0
         self.acknowledged_count = 0
         self.sent_count = 0
         self.commit_count = 0
         self.broken: Violation | None = None
-        """First broken guarantee of the run, or None."""
+        """Violation of the first guarantee that was broken in the run, or None if none was."""
         self._trace = trace
         self._record_key_count = record_key_count
-        """Number of record keys in each log, which is then compacted. 0 means that records have no
-        key and no record may be removed."""
+        """Number of record keys in each log. If it is above 0, the logs are compacted. 0 means that
+        records have no key and no record may be removed."""
         self._begun: dict[tuple[TopicPartition, bytes], Event] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
 
     def of(self, at: TopicPartition) -> PartitionHistory:
-        """Return the facts about a partition that the clients' results have shown."""
+        """Return the `PartitionHistory` of a partition: the facts that the clients' results have
+        shown."""
         found = self.partitions.get(at)
         if found is None:
             found = self.partitions[at] = PartitionHistory()
@@ -76,7 +78,7 @@ class ClientHistory:
     # ---- records
 
     def on_send(self, at: TopicPartition, value: bytes) -> None:
-        """Record that a client passed a record to a producer."""
+        """Record that a client passed a record with `value` to a producer."""
         known = self.of(at)
         assert value not in known.sent, "values are unique"
         known.sent[value] = known.acknowledged_offset_max
@@ -85,7 +87,8 @@ class ClientHistory:
         self.sent_count += 1
 
     def on_acknowledged(self, at: TopicPartition, value: bytes, offset: int) -> None:
-        """Record that a record was acknowledged by all in-sync replicas."""
+        """Record that a producer received the acknowledgement of a record by all in-sync
+        replicas."""
         known = self.of(at)
         self._trace.add("acknowledged", at.topic, at.partition, offset, value)
         self.acknowledged_count += 1
@@ -102,7 +105,7 @@ class ClientHistory:
         known.acknowledged_offset_max = max(known.acknowledged_offset_max, offset)
 
     def on_read(self, at: TopicPartition, value: bytes, offset: int) -> None:
-        """Record that a consumer received a record."""
+        """Record that a consumer received the record at `offset` with `value`."""
         self.read_count += 1
         self._learn(at, self.of(at), value, offset)
 
@@ -115,7 +118,8 @@ class ClientHistory:
             )
 
     def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes], *, end: int) -> None:
-        """At the end of the run, check all records of a partition below its end offset."""
+        """At the end of the run, check the records `found` in a partition (offset and value), which
+        should be all records below its end offset."""
         known = self.of(at)
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)
@@ -157,10 +161,8 @@ class ClientHistory:
             known.latest[record_key] = max(offset, known.latest.get(record_key, -1))
 
     def _is_superseded(self, known: PartitionHistory, offset: int) -> bool:
-        """Return whether compaction may have removed the record at an offset.
-
-        The later record with the same key must itself exist, unless a third one supersedes it.
-        """
+        """Return whether compaction may have removed the record at an offset because a later record
+        has the same key. The later record must itself exist, unless a third one supersedes it."""
         if not self._record_key_count:
             return False
         record_key = record_key_of(known.values[offset].decode(), self._record_key_count)
@@ -169,16 +171,16 @@ class ClientHistory:
     # ---- groups
 
     def on_processed(self, group: str, at: TopicPartition, offset: int) -> None:
-        """Record that a group member has processed a record."""
+        """Record that a member of `group` has processed the record at `offset`."""
         self._processed.setdefault((group, at), set()).add(offset)
 
     def committed_floor(self, group: str, at: TopicPartition) -> int:
-        """Return the last committed offset that was acknowledged. Must be called before the request
-        for a committed offset is sent."""
+        """Return the last committed offset of a group that was acknowledged. Must be called before
+        the request for a committed offset is sent."""
         return self._committed.get((group, at), 0)
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record that a group's commit of offsets succeeded."""
+        """Record that a commit of the group's offsets succeeded."""
         self.commit_count += 1
         for at, offset in offsets.items():
             self._trace.add("committed", group, at.topic, at.partition, offset)

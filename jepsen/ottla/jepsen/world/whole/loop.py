@@ -29,8 +29,8 @@ SCHEDULING_FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 does not depend on memory addresses."""
 
 INSTANTS_PER_S = 4_000
-"""Number of instants per virtual second. With more instants, fewer events happen at once, and a run
-is slower."""
+"""Number of instants (times at which machines may affect each other) per virtual second. With more
+instants, fewer events happen at once, and a run is slower."""
 
 
 class Tasks:
@@ -42,24 +42,24 @@ class Tasks:
         self.name = name
         self.is_stopped = False
         self.is_late: Callable[[], bool] | None = None
-        """Function that is called at each wake-up of a task. It returns True to delay the task.
-        None means that no task is delayed."""
+        """Function that the loop calls at each wake-up of one of the process's tasks. It returns
+        True to delay the task. None means that no task is delayed."""
         self.held: list[Task] = []
         """Runnable tasks of this process that are held back while it is stopped."""
 
 
 STUCK_LOOK_S = 0.01
 STUCK_COUNT_MAX = 100
-"""Number of consecutive waits of 10 ms without a runnable task after which the loop counts as
-stuck."""
+"""Number of consecutive waits of 10 ms without a runnable task after which the simulator's event
+loop counts as stuck."""
 
 TASKS: ContextVar[Tasks | None] = ContextVar("tasks", default=None)
 """Process that owns the current task. None means the simulator itself."""
 
 
 class VirtualClock(Clock):
-    """Clock that does not advance while any task can run, and otherwise jumps to the next
-    deadline."""
+    """Clock in virtual time. It does not advance while any task can run, and otherwise jumps to the
+    next deadline."""
 
     def __init__(self, loop: "Loop") -> None:
         self.now_s = 0.0
@@ -67,10 +67,10 @@ class VirtualClock(Clock):
         self._stuck_count = 0
 
     def start_clock(self) -> None:
-        """Start the clock (called by trio)."""
+        """Start the virtual clock (called by trio)."""
 
     def current_time(self) -> float:
-        """Return the seconds since the run's start."""
+        """Return the virtual seconds since the run's start."""
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -113,7 +113,7 @@ class _NoInstruments(Instruments):
 
 
 class _RunQueue(deque[Task]):
-    """Queue of the runnable tasks, without the tasks of stopped processes."""
+    """Queue of the runnable tasks of trio, without the tasks of stopped processes."""
 
     before_step: Callable[[], None]
 
@@ -134,7 +134,8 @@ class _RunQueue(deque[Task]):
 
 
 class Loop:
-    """The running event loop, which stops and resumes processes between two steps."""
+    """The running event loop of the simulator, which stops and resumes processes between two
+    steps."""
 
     def __init__(self) -> None:
         self._queue = _RunQueue()
@@ -144,7 +145,7 @@ class Loop:
         self._strike: Callable[[], None] | None = None
         self._steps_to_strike = 0
         self.on_step: Callable[[], None] | None = None
-        """Function that is called between any two steps, or None."""
+        """Function that is called between any two steps of the event loop, or None."""
         self.failure: Exception | None = None
         self.step_count = 0
 
@@ -158,7 +159,7 @@ class Loop:
 
     @property
     def has_more_to_do(self) -> bool:
-        """True if actions or tasks are pending that must run before time advances."""
+        """True if actions or tasks are pending that must run before the virtual time advances."""
         return bool(self._due)
 
     def between_steps(self, action: Callable[[], None]) -> None:
@@ -167,7 +168,8 @@ class Loop:
         self._due.append(action)
 
     def call_after_steps(self, step_count: int, action: Callable[[], None]) -> None:
-        """Call an action after a number of steps, unless `cancel_call` is called before."""
+        """Call an action after a number of event-loop steps, unless `cancel_call` is called
+        before."""
         self._steps_to_strike, self._strike = step_count, action
 
     def cancel_call(self) -> None:
@@ -175,7 +177,7 @@ class Loop:
         self._strike = None
 
     def _before_step(self) -> None:
-        """Call the pending actions. This happens between two steps."""
+        """Call the pending actions. trio calls this between two steps of the event loop."""
         self.step_count += 1
         if self._strike is not None:
             self._steps_to_strike -= 1
@@ -193,14 +195,14 @@ class Loop:
                     self.failure = self.failure or error
 
     def stop(self, tasks: Tasks) -> None:
-        """Hold back all tasks of a process. Must be called between two steps."""
+        """Hold back all tasks of a process. Must be called between two steps of the event loop."""
         tasks.is_stopped = True
         self._stopped[tasks] = None
         for _ in range(len(self._queue)):
             self._queue.append(self._queue.popleft())
 
     def resume(self, tasks: Tasks) -> None:
-        """Let the tasks of a process run again."""
+        """Let the tasks of a stopped process run again."""
         tasks.is_stopped = False
         self._stopped.pop(tasks, None)
         held, tasks.held = tasks.held, []
@@ -233,7 +235,8 @@ def run_in_virtual_time(main: Callable[[Loop], Awaitable[T]], *, seed: int) -> T
 
 
 def own(tasks: Tasks, function: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
-    """Return an async function whose task and child tasks belong to a process."""
+    """Return an async function like `function`, whose task and child tasks belong to the process of
+    `tasks`."""
 
     async def owned(*arguments: Any) -> None:
         TASKS.set(tasks)

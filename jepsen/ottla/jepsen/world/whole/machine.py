@@ -35,18 +35,18 @@ BOOT_MS_MAX = 1_000_000
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trouble:
-    """A disk fault of a machine that its process must tolerate."""
+    """A fault of a machine's disk that the machine's process must tolerate."""
 
     name: str
     start_count: int
     """Number of starts of the machine up to the time when the fault began."""
     may_fail_to_start: bool
-    """True if a process started later may end because of the fault."""
+    """True if a process that the machine starts later may end because of the disk fault."""
     has_lost_directory: bool
-    """True if the process must restart to use all its directories again."""
+    """True if the machine's process must restart to use all its directories again."""
 
     def is_on(self, machine: "Machine") -> bool:
-        """Return whether this fault is active on the machine, in the same process in which it
+        """Return whether this disk fault is active on the machine, in the same process in which it
         began."""
         return (
             machine.trouble is self
@@ -55,17 +55,17 @@ class Trouble:
         )
 
     def allows_end_of(self, machine: "Machine") -> bool:
-        """Return whether the fault explains why the process ended by itself."""
+        """Return whether the disk fault explains why the machine's process ended by itself."""
         is_later = machine.start_count != self.start_count
         return is_later and self.may_fail_to_start
 
 
 Process = Callable[["Machine", trio.Event], Awaitable[None]]
-"""Main function of a process, which returns when the event is set."""
+"""Main function of a simulated process, which returns when the event is set."""
 
 
 class SharedWorld:
-    """The state shared by all machines of a run."""
+    """The state shared by all simulated machines of a run."""
 
     def __init__(self, loop: Loop, network: SimulatedNetwork, chance: Chance) -> None:
         self.loop = loop
@@ -75,16 +75,16 @@ class SharedWorld:
         self.chance = chance
         self.nursery: trio.Nursery
         self.encryption: Encryption | None = None
-        """TLS configuration of the brokers' listeners, or None."""
+        """TLS configuration of the brokers' listeners, or None if they are not encrypted."""
         self.disk_delay_s = 0.000_3
         """Average duration in seconds of a disk call that the page cache cannot serve."""
         self.is_over = False
-        """True at the end of the run. Errors of the tasks being cancelled do not matter then."""
+        """True at the end of the run. Errors of the tasks that are then cancelled do not matter."""
 
 
 class _MachineDisk(SimulatedDisk):
-    """A disk that has one worker per directory for operations of several steps, like the real
-    disk."""
+    """A simulated disk that has one worker per directory for operations of several steps, like the
+    real disk."""
 
     def __init__(self, rng: Rng, *, pause: Pause) -> None:
         super().__init__(rng, pause=pause)
@@ -92,7 +92,8 @@ class _MachineDisk(SimulatedDisk):
         self._workers_life = self.life
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably. Replacements run one after another."""
+        """Replace the content of a file durably. Replacements in one directory run one after
+        another."""
         if self._workers_life != self.life:
             # A task of an earlier life that owned a worker will never release it.
             self._workers, self._workers_life = {}, self.life
@@ -101,7 +102,7 @@ class _MachineDisk(SimulatedDisk):
 
 
 class Machine:
-    """A machine with its disk, its clocks, and the process that runs on it."""
+    """A simulated machine with its disk, its clocks, and the process that runs on it."""
 
     def __init__(
         self, world: SharedWorld, name: str, process: Process, *, drift_ppm: int = 0
@@ -112,16 +113,17 @@ class Machine:
         self.host = world.network.host(name)
         self.clock = MachineClock(boot_ms=chance.below(BOOT_MS_MAX), drift_ppm=drift_ppm)
         self.slow_disk_s = 0.0
-        """Delay in seconds that a loaded disk adds to every call."""
+        """Delay in seconds that is added to every disk call, as by a loaded disk."""
         self.disk = _MachineDisk(chance.stream("disk"), pause=self._pause)
         self.disk.wall_ms = self.clock.wall_ms
         self.rng = chance.stream("process")
         self.has_bad_disk = False
-        """True if calls of the disk fail. The failures may end a process."""
+        """True if calls of the machine's disk fail. The failures may end a process."""
         self.trouble: Trouble | None = None
         self.is_paused = False
         self.failure: BaseException | None = None
-        """The error that ended the last process, if it failed by itself."""
+        """The error that ended the machine's last process, or None if the process did not fail by
+        itself."""
         self.start_count = 0
         self._process = process
         self._delays = chance.stream("delays")
@@ -151,11 +153,11 @@ class Machine:
 
     @property
     def tasks(self) -> Tasks:
-        """The tasks of the current process."""
+        """The tasks of the machine's current process."""
         return self._tasks
 
     def start(self) -> None:
-        """Start a process."""
+        """Start a new process on the machine."""
         assert not self.is_running
         self.start_count += 1
         self.failure = None
@@ -167,37 +169,40 @@ class Machine:
         self.world.nursery.start_soon(self._run, self._tasks, self._scope, self.has_ended)
 
     async def stop(self) -> None:
-        """Request the process to stop, and wait for its end."""
+        """Request the machine's process to stop, and wait for its end."""
         self._is_stopping.set()
         await self.has_ended.wait()
 
     def kill(self) -> None:
-        """End the process between two steps. The files that it wrote remain."""
+        """End the machine's process between two event-loop steps. The files that it wrote
+        remain."""
         self.world.loop.between_steps(lambda: self._end(is_silent=False))
 
     def cut_power(self) -> None:
-        """End the process, and lose a random part of its unflushed data."""
+        """Cut the machine's power: its process ends, and a random part of the unflushed data is
+        lost."""
         self.world.loop.between_steps(lambda: self._end(is_silent=True))
 
     def pause(self) -> None:
-        """Pause the process until `resume`."""
+        """Pause the machine's process until `resume`."""
         self.is_paused = True
         self.world.loop.between_steps(lambda: self.world.loop.stop(self._tasks))
 
     def resume(self) -> None:
-        """Resume the process."""
+        """Resume the machine's paused process."""
         self.is_paused = False
         self.world.loop.between_steps(self._resume)
 
     def break_disk(
         self, operation: DiskOperation, number: int, *, skip_count: int, times: int
     ) -> None:
-        """Make calls of the disk fail, which may end the process."""
+        """Make calls of the machine's disk fail, which may end the process."""
         self.has_bad_disk = True
         self.disk.fail(operation, number, skip_count=skip_count, times=times)
 
     def repair_disk(self) -> None:
-        """Repair the disk of an ended process. A part of its unflushed data is lost."""
+        """Repair the machine's disk after its process has ended. A part of the process's unflushed
+        data is lost."""
         self.has_bad_disk = False
         self.disk.heal()
         if not self.is_running:

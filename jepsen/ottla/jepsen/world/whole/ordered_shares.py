@@ -20,7 +20,7 @@ from ottla.jepsen.world.whole.workload import WorkloadPlan, machine_time_ms
 from ottla.model.settings.resources import ConfigKind
 
 BACKOFF_MS = 1_500
-"""Shortest back-off after a failed attempt, in ms."""
+"""Shortest back-off in ms after a failed delivery attempt of a record."""
 
 
 class OrderedShareWorkload(ShareWorkload):
@@ -36,8 +36,8 @@ class OrderedShareWorkload(ShareWorkload):
     }
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics after the group's settings. A leader of one of the topics
-        then has the settings, however late it receives metadata."""
+        """Create the permanent topics, after the settings of the share group. A leader of one of
+        the topics then has these settings, however late it receives metadata."""
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             group = ConfigResource(ConfigKind.GROUP, self.group)
             await admin.alter_configs(group, self.group_settings)
@@ -77,5 +77,6 @@ class OrderedSharesOfCluster(SharesOfCluster):
     required: tuple[str, ...] = (*SharesOfCluster.required, "a delayed record is delivered")
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan with one partition, so that many records wait for each other."""
+        """Return the clients' work plan with one partition, so that many records wait for each
+        other."""
         return replace(super().plan_of(plan), partition_count=1)

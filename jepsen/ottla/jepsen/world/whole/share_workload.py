@@ -36,9 +36,11 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.share_client import ShareConsumerConfig
 
 LOCK_MS = 3_000
-"""Duration of an acquisition lock in ms. It is shorter than most pauses of processes."""
+"""Duration in ms of the share group's acquisition lock. It is shorter than most pauses of
+processes."""
 DELIVERY_COUNT_LIMIT = 25
-"""Maximum number of deliveries of a record. The faults of a run do not use up this number."""
+"""Maximum number of deliveries of a record in the share group. The faults of a run do not use up
+this number."""
 LETTER_TOPIC = "dlq.letters"
 """Name of the share group's dead letter topic."""
 LETTER_CONFIGS = {"errors.deadletterqueue.group.enable": "true"}
@@ -49,30 +51,32 @@ GROUP_SETTINGS = {
     "errors.deadletterqueue.topic.name": LETTER_TOPIC,
 }
 TYPES = (*(ACCEPT,) * 12, *(RELEASE,) * 3, REJECT, RENEW)
-"""Types of acknowledgements that members choose from, each as often as its relative frequency."""
+"""Types of acknowledgements that share group members choose from, each as often as its relative
+frequency."""
 RECORDS_MAX = 6
-"""Largest number of records that a member acquires at a time."""
+"""Maximum number of records that a share group member acquires at a time."""
 WORK_S_MAX = 0.3
 ENDLESS_MS = 3_600_000
 LATE_ONE_IN = 16
-"""Number of batches of acquired records of which one is acknowledged late: about when its locks
-expire, or later."""
+"""Number of batches of acquired records of which, on average, one is acknowledged late: about when
+its locks expire, or later."""
 DESCRIBED_ONE_IN = 12
-"""Number of acquisitions of which one follows a description of the group's offsets."""
+"""Number of acquisitions of which, on average, one follows a description of the share group's
+offsets."""
 
 
 class ShareWorkload(ClientWorkload):
-    """The clients of a run with a share group."""
+    """The clients of a simulated run with a share group."""
 
     group_settings: ClassVar[dict[str, str]] = GROUP_SETTINGS
     work_s_max: float = WORK_S_MAX
-    """Longest time, in seconds, that a member works on the records of one poll."""
+    """Longest time in seconds that a share group member works on the records of one poll."""
     counts: Counter[str]
-    """Numbers of rare events, by their names."""
+    """Numbers of rare events in the share group, by their names."""
     _ends: dict[TopicPartition, int]
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics, and set the group's settings."""
+        """Create the permanent topics, and set the settings of the share group."""
         self.counts = Counter()
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
@@ -144,11 +148,9 @@ class ShareWorkload(ClientWorkload):
         chance: Chance,
         is_stopping: trio.Event,
     ) -> None:
-        """Acquire and acknowledge records until `is_stopping` is set.
-
-        Half of the members send acknowledgements even if the acquisition lock has expired, as other
-        clients do.
-        """
+        """Acquire and acknowledge records as a share group member until `is_stopping` is set. Half
+        of the members send acknowledgements even if the acquisition lock has expired, as other
+        clients do."""
         is_careless = chance.below(2) == 1
         while not is_stopping.is_set():
             if chance.below(DESCRIBED_ONE_IN) == 0:
@@ -185,14 +187,14 @@ class ShareWorkload(ClientWorkload):
         return records
 
     def _timing(self, record: ShareRecord) -> list[Json]:
-        """Return the part of a recorded delivery that is about its due time."""
+        """Return the part of a recorded delivery that is about the record's due time."""
         return []
 
     async def _settle(
         self, held: list[ShareRecord], of_member: dict[str, Json], chance: Chance
     ) -> list[ShareRecord]:
-        """Acknowledge records, and record the outcome of each. Returns the records whose locks were
-        renewed."""
+        """Acknowledge the acquired records in `held`, and record the outcome of each. Returns the
+        records whose locks were renewed."""
         events = self._history.events
         kinds = [ACCEPT if self.is_quiet else chance.pick(TYPES) for _ in held]
         keys: dict[str, list[Json]] = {}

@@ -100,7 +100,7 @@ class SharesOfCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan with several share group members, and few other clients."""
+        """Return the clients' work plan with several share group members, and few other clients."""
         return replace(
             plan,
             partition_count=min(2, plan.partition_count),
@@ -123,8 +123,8 @@ class SharesOfCluster(WholeCluster):
         nursery.start_soon(ShareWatch(workload, rare).run)
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one simulation, with random choices from `chance` and for about `budget` events.
-        Returns the outcome, of which a broken invariant is part."""
+        """Run one simulation of a cluster with a share group, with random choices from `chance` and
+        for about `budget` events. Returns the outcome, which includes a broken invariant."""
         with drawn_member_ids(chance.stream("members")):
             return super().run(chance, budget=budget)
 

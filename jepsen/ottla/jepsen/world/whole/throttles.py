@@ -22,7 +22,7 @@ LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttle
 
 
 class ThrottledWorkload(ClientWorkload):
-    """Clients of topics whose replicas are all throttled."""
+    """Clients of a simulated run, with topics whose replicas are all throttled."""
 
     async def create_topics(self, *, replication_factor: int) -> None:
         """Create the permanent topics, and throttle their replicas."""

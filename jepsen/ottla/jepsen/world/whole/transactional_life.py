@@ -12,14 +12,16 @@ from ottla.jepsen.world.whole.machine import Machine
 from ottla.model.ids import TopicPartition
 
 Sent: TypeAlias = list[tuple[TopicPartition, str]]
-"""Partition and value of each record of one transaction."""
+"""Partition and value of each record that one transaction sends."""
 
 Sender: TypeAlias = Callable[[ProducerTransaction], Awaitable[list[Delivery]]]
-"""Function that sends the records of a transaction and returns the deliveries in the same order."""
+"""Function that sends the records of a transaction and returns their deliveries in the same
+order."""
 
 
 class TransactionalLife:
-    """A producer, from its initialisation of a transactional id to its end."""
+    """A producer, from its initialisation of a transactional id to its end, and its recorded
+    transactions."""
 
     def __init__(
         self,
@@ -29,7 +31,8 @@ class TransactionalLife:
         machine: Machine | None = None,
     ) -> None:
         """Create the record of a producer. `name` is unique among the producers of the run.
-        `machine` is the simulated machine on which it runs, or None."""
+        `machine` is the simulated machine on which it runs, or None if it runs on no machine that
+        may stop."""
         self.name = name
         self.is_in_transaction = False
         self._machine = machine
@@ -42,7 +45,7 @@ class TransactionalLife:
 
     @property
     def is_busy(self) -> bool:
-        """True if the producer is in a transaction and its process is running."""
+        """True if the producer is in a transaction and the process that runs it is running."""
         machine = self._machine
         is_running = machine is None or (
             machine.is_running and machine.start_count == self._start_count

@@ -40,18 +40,20 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
 INPUT, OUTPUT = "orders", "copies"
-"""The topic that movers read, and the topic to which only movers write."""
+"""The topic that movers (consumers that copy records) read, and the topic to which only movers
+write."""
 
 PRODUCERS_PER_ID = 2
 TRANSACTIONS_MAX = 24
-"""Maximum number of transactions of a producer. After them, another producer initialises its
-transactional id."""
+"""Maximum number of transactions of a simulated producer. After them, another producer initialises
+its transactional id."""
 
 RECORDS_MAX = 4
-"""Largest number of records in a transaction."""
+"""Maximum number of records in a simulated producer's transaction."""
 
 TIMEOUT_MS = 6_000
-"""Transaction timeout in ms. It is shorter than most pauses of the clients' processes."""
+"""Transaction timeout of the simulated producers in ms. It is shorter than most pauses of the
+clients' processes."""
 
 ABORTED_ONE_IN = 4
 SHORT_REST_S, LONG_REST_S = 0.2, 6.0
@@ -59,11 +61,12 @@ SHORT_REST_S, LONG_REST_S = 0.2, 6.0
 versions: in a short pause, and in a long pause."""
 
 MOVED_MAX = 6
-"""Largest number of records that are moved in one transaction."""
+"""Maximum number of records that a mover (a consumer that copies records) moves in one
+transaction."""
 
 
 class DeliberateAbortError(Exception):
-    """Raised inside a transaction that the workload aborts deliberately."""
+    """Raised inside a transaction that the simulated producer aborts deliberately."""
 
 
 class TransactionalWorkload(ClientWorkload):
@@ -87,12 +90,12 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def machines(self) -> list[Machine]:
-        """All clients' machines."""
+        """Machines of all clients, including movers (consumers that copy records)."""
         return [*super().machines, *self.movers]
 
     @property
     def written(self) -> list[TopicPartition]:
-        """The partitions to which transfers write."""
+        """Partitions to which the transfers between partitions write."""
         return [at for at in self.partitions if at.topic != OUTPUT]
 
     # ---- producers
@@ -124,8 +127,8 @@ class TransactionalWorkload(ClientWorkload):
                 is_committed = await self._transfer(producer, life, number, chance)
 
     async def _rest(self, producer: Producer, chance: Chance, *, is_committed: bool) -> None:
-        """Wait before the next transaction of a producer. `is_committed` is True if the producer's
-        last transaction was committed."""
+        """Wait for a random time before a producer's next transaction. `is_committed` is True if
+        the producer's last transaction was committed."""
         await trio.sleep(self._plan.send_interval_s * 2 * chance.random())
 
     def _choose_version(self, producer: Producer, chance: Chance) -> None:
@@ -159,7 +162,7 @@ class TransactionalWorkload(ClientWorkload):
         """Transfer amounts between partitions in one transaction. The amounts of the transaction
         add up to zero.
 
-        Returns whether the transaction is committed.
+        Returns whether the transaction was committed.
         """
         amounts = [1 + chance.below(9) for _ in range(1 + chance.below(RECORDS_MAX - 1))]
         amounts.append(-sum(amounts))
@@ -202,7 +205,8 @@ class TransactionalWorkload(ClientWorkload):
         sent: Sent,
         send: Sender,
     ) -> bool:
-        """Run a transaction, and record it and its outcome. Returns whether it is committed."""
+        """Run a producer's transaction, and record it and its outcome. Returns whether it was
+        committed."""
         begun = life.begins(name, sent)
         is_asked, life.is_in_transaction = False, True
         try:
@@ -364,8 +368,8 @@ class TransactionalWorkload(ClientWorkload):
             await self._in_transaction(producer, life, "0", sent, send)
 
     async def unsettled(self) -> list[str]:
-        """Return the producers that are in a transaction, and the partitions in which movers
-        lag."""
+        """Return descriptions of the producers that are in a transaction, and of the partitions in
+        which movers (consumers that copy records) lag."""
         busy = [life.name for life in self._producer_lives if life.is_busy]
         if busy:
             return busy
@@ -394,7 +398,7 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """The partitions from which movers read."""
+        """Partitions from which movers (consumers that copy records) read."""
         return [at for at in self.partitions if at.topic == INPUT]
 
     async def _last_offsets(self, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -67,7 +67,7 @@ class TransactionsOfCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan with few clients, so that a run is cheap."""
+        """Return the clients' work plan with few clients, so that a run is cheap."""
         return replace(
             plan,
             topics=self.topics,
@@ -80,8 +80,8 @@ class TransactionsOfCluster(WholeCluster):
         )
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one simulation, with random choices from `chance` and for about `budget` events.
-        Returns the outcome, of which a broken invariant is part."""
+        """Run one simulation of a cluster with transactions, with random choices from `chance` and
+        for about `budget` events. Returns the outcome, which includes a broken invariant."""
         stream = chance.stream("transactions")
         has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
         with _version(version), _few_epochs() if has_few_epochs else ExitStack():
@@ -118,11 +118,12 @@ class ClientVersionsOfCluster(TransactionsOfCluster):
     required = ("a broker fails over",)
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the plan with four producers and without group members."""
+        """Return the clients' work plan with four producers and without group members."""
         return replace(super().plan_of(plan), member_count=0, producer_count=4)
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one seed with transaction version 2 in the cluster, and return the outcome."""
+        """Run the simulation of one seed with transaction version 2 in the cluster, and return the
+        outcome."""
         with _version(2):
             return WholeCluster.run(self, chance, budget=budget)
 
@@ -135,8 +136,8 @@ class CompactedTransactionsOfCluster(TransactionsOfCluster):
     record_key_count = 5
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan without movers, since compaction may remove records before they are
-        read."""
+        """Return the clients' work plan without movers (consumers that copy records), since
+        compaction may remove records before they are read."""
         return replace(super().plan_of(plan), member_count=0)
 
 

@@ -39,8 +39,8 @@ from ottla.model.errors import OttlaError
 START_S_MAX = 60.0
 BUDGET = 20_000
 EVENTS_PER_S = 1_000
-"""Approximate number of events of a run's budget that correspond to one virtual second of faults.
-"""
+"""Approximate number of events in a run's budget that correspond to one virtual second of
+faults."""
 
 FAULTS_S_MIN = 5.0
 LIGHT_INTERVAL_S = 0.1
@@ -51,7 +51,7 @@ COMPACTING = {
     "log.index.interval.bytes": "0",
     "log.index.size.max.bytes": "100",
 }
-"""Settings of brokers whose logs are compacted all the time."""
+"""Settings of simulated brokers whose logs are compacted all the time."""
 
 BACKFILLED_MS = 30 * 86_400_000
 """Age in ms of records that a producer copies from elsewhere. It is longer than the expiration time
@@ -65,26 +65,26 @@ class WholeCluster:
     subject = "cluster"
     budget = BUDGET
     only: tuple[str, ...] = ()
-    """Names of the faults to use. If empty, any fault may be used."""
+    """Names of the faults that the nemesis may use. If empty, any fault may be used."""
     directory_counts: tuple[int, ...] = (1,)
     controller_counts: tuple[int, ...] = (3, 3, 1, 5)
     topics: tuple[str, ...] = ("orders", "letters")
     record_key_count = 0
-    """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
-    have no key."""
+    """Number of record keys in each log of the cluster. Logs are compacted if it is above 0. If it
+    is 0, records have no key."""
     is_light = False
     """True if the clients do little work, so that a run needs little CPU time."""
     is_quiet_at_end = False
-    """True if clients stop writing at the end of a run, before full ISRs are required."""
+    """True if clients stop writing at the end of a run, before the check that all ISRs are full."""
     workload: type[ClientWorkload] = ClientWorkload
     serves_admins = False
     """True if controllers also serve Kafka's protocol to clients."""
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     facts: ClassVar[dict[str, Json]] = {}
-    """Facts about every run that the checkers need in addition to the history."""
+    """Facts about every run that the checkers of the clients' history need in addition to it."""
     settings: ClassVar[dict[str, str]] = {}
-    """Settings of every node, in addition to the settings that are drawn."""
+    """Settings of every node, in addition to the settings that are drawn at random."""
 
     is_encrypted = False
     """True if brokers have encrypted listeners in every run. Otherwise they have them in some
@@ -100,7 +100,8 @@ class WholeCluster:
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the randomly drawn plan, with the changes that the engine's subject needs."""
+        """Return the clients' randomly drawn work plan, with the changes that the engine's subject
+        needs."""
         return plan
 
     def watch_more(
@@ -110,11 +111,11 @@ class WholeCluster:
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start the observers that only this engine's subject needs."""
+        """Start the observers of the cluster that only this engine's subject needs."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run one simulation, with random choices from `chance` and for about `budget` events.
-        Returns the outcome, of which a broken invariant is part."""
+        """Run one simulation of a whole cluster, with random choices from `chance` and for about
+        `budget` events. Returns the outcome, which includes a broken invariant."""
         run = _ClusterRun(chance, budget, self)
         with quiet_nodes():
             violation = run_in_virtual_time(run.main, seed=chance.stream("loop").below(1 << 62))
@@ -287,7 +288,7 @@ class CompactedLogsOfCluster(WholeCluster):
 
 
 class _ClusterRun:
-    """One run with one seed."""
+    """One simulated run of a whole cluster with one seed."""
 
     def __init__(self, chance: Chance, budget: int, engine: WholeCluster) -> None:
         self._engine = engine
@@ -310,7 +311,7 @@ class _ClusterRun:
         self._world: SharedWorld
 
     async def main(self, loop: Loop) -> Violation | None:
-        """Run the seed. Returns the first broken invariant, or None."""
+        """Run the simulation of one seed. Returns the first broken invariant, or None."""
         violation: Violation | None = None
         network = SimulatedNetwork(self._chance.stream("network"), self._trace, self._rare)
         self._world = world = SharedWorld(loop, network, self._chance)
@@ -338,7 +339,8 @@ class _ClusterRun:
         return violation
 
     def outcome(self, violation: Violation | None) -> RunOutcome:
-        """Return the outcome of the run."""
+        """Return the outcome of the run, which ended with `violation` (None if no invariant
+        broke)."""
         history = self._history
         figures = {
             "sent": history.sent_count,
@@ -506,8 +508,8 @@ class _ClusterRun:
             await trio.sleep(0.1)
 
     async def _keep_running(self, cluster: SimulatedCluster, workload: ClientWorkload) -> None:
-        """Restart processes that ended by an error that an active fault justifies. Any other error
-        ends the run."""
+        """Restart processes of nodes and clients that ended by an error that an active fault
+        justifies. Any other error ends the run."""
         while True:
             await trio.sleep(0.25)
             if self._history.broken is not None:

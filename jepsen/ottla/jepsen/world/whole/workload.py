@@ -37,18 +37,19 @@ PASSING = "passing-"
 retention time, so each replica removes them at a different time."""
 
 TROUBLE = (ConnectionLostError, NotDeliveredError, ProtocolError, RefusedError, trio.TooSlowError)
-"""Exceptions that calls may raise while the cluster has faults."""
+"""Exceptions that calls of the client library may raise while the cluster has faults."""
 
 IN_FLIGHT_MAX = 8
-"""Number of unacknowledged records at which a producer waits before it sends more."""
+"""Number of unacknowledged records at which a simulated producer waits before it sends more."""
 
 RETRY_S = 0.5
 MEMBER_PATIENCE_S = 0.5
 COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
-"""Topic settings of compacted topics. How often they are compacted is a setting of the brokers."""
+"""Topic settings of compacted topics. How often the brokers compact them is a broker setting."""
 
 LOOKS = 2
-"""Number of commits of which one follows a check that the earlier commits still exist."""
+"""Number of offset commits of which, on average, one follows a check that the earlier commits still
+exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +63,14 @@ class WorkloadPlan:
     reader_count: int
     member_count: int
     has_churn: bool
-    """True if further topics are created and deleted during the run."""
+    """True if clients create and delete further topics during the run."""
     send_interval_s: float
     compression: str = "none"
     age_ms: int = 0
-    """Age of records in ms when they are sent."""
+    """Age in ms of records when clients send them: the timestamps are this much in the past."""
     record_key_count: int = 0
-    """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
-    have no key."""
+    """Number of record keys that producers use in each log. Logs are compacted if it is above 0. If
+    it is 0, records have no key."""
 
 
 class ClientWorkload:
@@ -84,10 +85,10 @@ class ClientWorkload:
     ) -> None:
         self.group = "readers"
         self.is_quiet = False
-        """True at the end of the run, when producers must stop sending."""
+        """True at the end of the simulated run, when producers must stop sending."""
         self.topic_change_count = 0
         self.gap_count = 0
-        """Number of times that a reader's next record did not have the next offset."""
+        """Number of times that the next record of a reading client did not have the next offset."""
         self._world = world
         self._cluster = cluster
         self._history = history
@@ -104,17 +105,17 @@ class ClientWorkload:
 
     @property
     def machines(self) -> list[Machine]:
-        """All clients' machines."""
+        """Machines of all clients."""
         return [*self.producers, *self.readers, *self.members, *self.operators]
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions of the permanent topics."""
+        """Partitions of the permanent topics (those that exist during the whole run)."""
         numbers = range(self._plan.partition_count)
         return [TopicPartition(topic, number) for topic in self._plan.topics for number in numbers]
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics."""
+        """Create the permanent topics (those that exist during the whole run)."""
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             for topic in self._plan.topics:
                 await admin.create_topic(
@@ -128,8 +129,8 @@ class ClientWorkload:
         return COMPACTED_CONFIGS if self._plan.record_key_count else None
 
     async def unsettled(self) -> list[str]:
-        """Return a description of each client operation that must still end before the final
-        reads."""
+        """Return a description of each client operation that must end before the final reads of all
+        records."""
         return []
 
     async def probe(
@@ -178,7 +179,7 @@ class ClientWorkload:
             await self._poll(consumer, trio.Event())
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition."""
+        """Return the end offset of each partition of the permanent topics."""
         self._history.events.final_reads_begin()
         async with open_consumer(self._cluster.bootstrap) as consumer:
             floors = {at: self._history.of(at).acknowledged_offset_max for at in self.partitions}
@@ -188,8 +189,8 @@ class ClientWorkload:
         return {at: int(end) for at, end in found.items()}
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
-        """Return the group's committed offsets. Each is checked against the commits that were
-        acknowledged before the request."""
+        """Return the committed offsets of the clients' group. Each is checked against the commits
+        that were acknowledged before the request."""
         floors = {at: self._history.committed_floor(self.group, at) for at in self.partitions}
         async with open_admin(self._cluster.bootstrap, timeout_s=20.0) as admin:
             answer = await admin.group_offsets(self.group)
@@ -419,8 +420,8 @@ class ClientWorkload:
         return self._world.chance.stream(f"client/{machine.name}/{machine.start_count}")
 
     def _life(self, name: str) -> str:
-        """Return a client name that is unique in the run, so that the client's values are unique as
-        well."""
+        """Return a client name that is unique in the run, so that the values of the records that it
+        sends are unique as well."""
         self._lives += 1
         return f"{name}.{self._lives}"
 

@@ -45,10 +45,10 @@ class CalmCheck:
         troubled: Machine,
         is_void: Callable[[], bool],
     ) -> bool:
-        """Wait until `missing`, which describes what is still missing, returns "". Returns True
-        then, or False if `is_void` returns True first.
+        """Wait until the function `missing`, which describes the part of a requirement that is not
+        met yet, returns "". Returns True then, or False if `is_void` returns True first.
 
-        Raises Violation(`invariant`) if something is still missing after `patience_s` seconds of
+        Raises Violation(`invariant`) if the requirement is not met after `patience_s` seconds of
         calm time. Time is calm if `troubled` is the only machine with a fault.
         """
         waited_s = 0.0

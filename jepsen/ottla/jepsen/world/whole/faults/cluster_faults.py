@@ -20,7 +20,7 @@ class FaultContext:
     chance: Chance
     rare: RareStates
     counts: Counter[str]
-    """Number of injected faults, by kind."""
+    """Number of injected faults, by the kind of fault."""
     cluster: SimulatedCluster
     workload: ClientWorkload
     loss_limit: LossLimit
@@ -28,7 +28,7 @@ class FaultContext:
     """Function that waits for a random number of milliseconds within a range, mostly near the
     range's lower end."""
     start_later: Callable[[Machine], Awaitable[None]]
-    """Function that starts a machine again, some time after its process has ended."""
+    """Function that starts a machine's process again, some time after the process has ended."""
 
 
 class ClusterFaults:

@@ -13,8 +13,8 @@ from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 LOOK_S = 0.000_5
 WATCHED_S = 2.0
 UNFOLLOWED_S = 1.0
-"""Longest time in seconds for which a coordinator's followers are cut off. They stay in sync during
-this time."""
+"""Longest time in seconds for which the followers of a transaction coordinator are cut off. They
+stay in sync during this time."""
 
 ALONE_MS_MAX = 50
 
@@ -28,7 +28,8 @@ class CoordinatorDeaths(ClusterFaults):
         self._start_later = context.start_later
 
     async def kill(self) -> None:
-        """Wait for a while, and kill the first broker that is ending a transaction."""
+        """Wait for a while, and kill the first broker that is ending a transaction as its
+        coordinator."""
         is_prepared_first = self._chance.below(2) == 0
         with trio.move_on_after(WATCHED_S):
             while True:
@@ -49,12 +50,10 @@ class CoordinatorDeaths(ClusterFaults):
         await self._start_later(machine)
 
     async def kill_unfollowed(self) -> None:
-        """Kill a coordinator that is ending a transaction, before any follower has the record of
-        it.
-
-        All clients are killed as well, so that none repeats the request. The next coordinator
-        aborts the transaction, so the killed coordinator must not have shown any effect yet.
-        """
+        """Kill the broker of a transaction coordinator that is ending a transaction, before any
+        follower has the record of it. All clients are killed as well, so that none repeats the
+        request. The next coordinator aborts the transaction, so the killed coordinator must not
+        have shown any effect yet."""
         with trio.move_on_after(WATCHED_S):
             while True:
                 for node, broker in self._cluster.brokers.items():
@@ -107,8 +106,9 @@ def _is_open(transaction: Transaction) -> bool:
 
 
 def _is_ending(shard: TransactionShard, *, is_prepared: bool) -> bool:
-    """Return whether the shard has a transaction that is being ended. With `is_prepared`, the
-    transaction's Prepare record must be committed; otherwise it must not be committed yet."""
+    """Return whether the transaction coordinator's shard is ending a transaction. With
+    `is_prepared`, the transaction's Prepare record must be committed; otherwise it must not be
+    committed yet."""
     for transaction in shard.transactions.values():
         if is_prepared and transaction.facts.status in PREPARED:
             return True

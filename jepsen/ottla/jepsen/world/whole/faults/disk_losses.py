@@ -62,7 +62,7 @@ BETWEEN_MS = (0, 3_000)
 serves alone for a while."""
 
 MISREAD_MS = (200, 8_000)
-"""Range of the time in ms for which a byte of a log stays flipped."""
+"""Range of the time in ms for which the fault keeps a byte of a log flipped."""
 
 READ_BYTES = 1 << 20
 
@@ -70,10 +70,10 @@ READ_AGAIN_S = 0.2
 STOPPED_S_MAX = 20.0
 FOUND_S_MAX = 60.0
 LEFT_SHARES = (0.0, 0.5, 0.9)
-"""Fractions of a log's bytes that may remain after the damage."""
+"""Fractions of a log's bytes that may remain after a disk damage."""
 
 COVERED_FROM = 21
-"""First position in a batch that the batch's CRC covers."""
+"""First byte position in a record batch that the batch's CRC covers."""
 
 CHECKPOINTS = (
     CHECKPOINT_TOPICS_FILE,
@@ -84,7 +84,8 @@ CHECKPOINTS = (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
-"""Checkpoint files. One at a time is replaced by an older copy."""
+"""Names of the checkpoint files of a log directory. The fault replaces one at a time by an older
+copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,11 @@ class DiskLosses(ClusterFaults):
         self._is_busy = False
         self._flipped: list[FlippedByte] = []
         self._older: dict[tuple[NodeId, str], bytes] = {}
-        """Older copies of files on brokers' disks, which an earlier fault kept."""
+        """Older copies of files on brokers' disks, by broker and path. A fault may replace a file
+        by its copy."""
 
     async def lose(self) -> None:
-        """Stop brokers, damage the disk of one, and start all of them in any order."""
+        """Stop brokers, damage the disk of one of them, and start all of them in any order."""
         if self._is_busy or not self._cluster.is_in_sync:
             return
         self._is_busy = True
@@ -166,15 +168,16 @@ class DiskLosses(ClusterFaults):
         await self._keep_copies(victim, machine)
 
     async def _keep_copies(self, victim: NodeId, machine: Machine) -> None:
-        """Copy the `.log` and checkpoint files of a broker, so that a later fault can replace the
-        current files by these copies."""
+        """Copy the `.log` and checkpoint files of the broker `victim`, so that a later fault can
+        replace the current files by these copies."""
         for directory in self._cluster.log_directories:
             for path in machine.disk.files_in(directory):
                 if path.endswith((".log", *CHECKPOINTS)) and machine.disk.exists(path):
                     self._older[victim, path] = await machine.disk.read_file(path)
 
     async def _restore_checkpoint(self, victim: NodeId, machine: Machine) -> str:
-        """Replace one checkpoint by its older copy, which loses no records. Returns its path."""
+        """Replace one checkpoint file of a broker by its older copy, which loses no records.
+        Returns its path."""
         await self._wait(DOWN_MS)
         found = [
             path
@@ -195,7 +198,7 @@ class DiskLosses(ClusterFaults):
         return [waiting.pop(self._chance.below(len(waiting))) for _ in nodes]
 
     async def _stop(self, machine: Machine) -> bool:
-        """Stop a broker as an operator does. Returns whether its process has ended."""
+        """Stop a machine's broker as an operator does. Returns whether its process has ended."""
         if machine.is_running and not machine.is_paused:
             with trio.move_on_after(STOPPED_S_MAX):
                 await machine.stop()
@@ -209,7 +212,8 @@ class DiskLosses(ClusterFaults):
                 machine.start()
 
     async def _damage(self, victim: NodeId, machine: Machine, directory: str) -> int:
-        """Damage some replicas in a directory. Returns the number of replicas that lack records."""
+        """Damage some replicas in a log directory of the broker `victim`. Returns the number of
+        replicas that lack records."""
         await self._wait(DOWN_MS)
         disk, count = machine.disk, 0
         logs = sorted(path for path in disk.files_in(directory) if path.endswith(".log"))
@@ -232,7 +236,7 @@ class DiskLosses(ClusterFaults):
     async def _damage_one(
         self, victim: NodeId, machine: Machine, partition: str, logs: list[str]
     ) -> bool:
-        """Damage a replica. Returns whether the broker must report missing
+        """Damage the replica of one partition. Returns whether the broker must report missing
         records at its next startup."""
         disk = machine.disk
         kind = self._chance.pick(DAMAGES)
@@ -263,8 +267,8 @@ class DiskLosses(ClusterFaults):
         return is_loss
 
     async def _damage_closed(self, machine: Machine, partition: str, logs: list[str]) -> bool:
-        """Remove, empty or halve the `.log` file of a closed segment. Returns whether it was
-        damaged."""
+        """Remove, empty or halve the `.log` file of a closed segment of a replica. Returns whether
+        a file was damaged."""
         disk = machine.disk
         directory = partition.rsplit("/", 1)[0]
         if not logs or not disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):
@@ -282,7 +286,8 @@ class DiskLosses(ClusterFaults):
         return True
 
     async def _flip(self, machine: Machine, path: str) -> bool:
-        """Flip bits of one byte that a CRC covers. A startup need not find the damage."""
+        """Flip bits of one byte of a `.log` file that a CRC covers. A startup need not find the
+        damage. Returns whether a byte was flipped."""
         data = bytearray(await machine.disk.read_file(path))
         if data and not path.rsplit("/", 2)[1].startswith("__"):
             start, header = self._chance.pick(list(batches(data)))
@@ -326,8 +331,8 @@ class DiskLosses(ClusterFaults):
                 await trio.sleep(0.01)
 
     async def _demand_found(self, victim: NodeId, machine: Machine, count: int) -> None:
-        """Require that the broker reports `count` damaged replicas at its startup. The check is
-        skipped if the broker's process ends first."""
+        """Require that the broker `victim` reports `count` damaged replicas at its startup. The
+        check is skipped if the broker's process ends first."""
         start_count, found_count = machine.start_count, 0
         with trio.move_on_after(FOUND_S_MAX):
             while machine.is_running and machine.start_count == start_count:
@@ -344,7 +349,7 @@ class DiskLosses(ClusterFaults):
 
 
 def check_epochs(log: Log) -> None:
-    """Check that a log knows the epoch of each of its batches."""
+    """Check that a log knows the leader epoch of each of its batches."""
     offset = log.log_start_offset
     while offset < log.end_offset:
         read = waited_for(partial(_read_at, log, offset))

@@ -29,7 +29,7 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.storage.directories.log_directory_driver import LogDirectory
 
 STRIKE_MS = (500, 6_000)
-"""Range of the time in ms within which a broker should use the file that fails."""
+"""Range of the time in ms within which a broker should use the file that the fault makes fail."""
 
 HANG_MS = (1_000, 15_000)
 FULL_MS = (1_000, 15_000)
@@ -42,23 +42,23 @@ brokers start."""
 DOWN_MS = (20, 3_000)
 
 JUDGED_S_MAX = 3.0
-"""Longest time in seconds from the failure of a file until its directory is offline."""
+"""Longest time in seconds from the failure of a file until its log directory must be offline."""
 
 MOVED_S_MAX = 6.0
 FOLLOWED_S_MAX = 6.0
 SERVED_S_MAX = 12.0
 RESERVED_FOR = ("__cluster_metadata", ".tmp")
 ROOMS_BYTES = (30_000, 3_000, 300)
-"""Numbers of free bytes that a disk may have when it begins to fill up."""
+"""Numbers of free bytes that a disk may have left when the fault begins to fill it up."""
 
 MOVED_MS = (1, 3_000)
-"""Range of the time in ms after which the directories of moving replicas are checked."""
+"""Range of the time in ms after which the log directories of moving replicas are checked."""
 
 EVER = 1_000_000_000
 
 
 class DiskTroubles(ClusterFaults):
-    """Faults of one disk at a time, with checks that everything else continues."""
+    """Faults of one disk at a time, with checks that the other disks and nodes continue to work."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -68,8 +68,8 @@ class DiskTroubles(ClusterFaults):
     # ---- one file
 
     async def fail_file(self) -> None:
-        """Make one file of a log fail permanently. Its directory must go offline, and its broker
-        must continue."""
+        """Make one file of a log fail permanently. Its log directory must go offline, and its
+        broker must continue."""
         found = self._pick_directory()
         if found is None:
             return
@@ -139,8 +139,8 @@ class DiskTroubles(ClusterFaults):
             )
 
     def _still_led(self, node: NodeId, directory_id: UUID) -> str:
-        """Return a partition that a broker still leads in a directory although other replicas are
-        in sync, or ""."""
+        """Return a sentence that names a partition which a broker still leads in an offline
+        directory although other replicas are in sync. Returns "" if there is none."""
         image = self._cluster.latest_image
         for topic in image.topics.values() if image else ():
             for number, state in topic.partitions.items():
@@ -301,8 +301,8 @@ class DiskTroubles(ClusterFaults):
     # ---- replicas that move
 
     async def move_replicas(self) -> None:
-        """Move replicas of a broker to other directories of the same broker, and cancel some of the
-        moves."""
+        """Move replicas of a broker to another log directory of the same broker, and cancel some of
+        the moves."""
         node, machine = self._pick_broker()
         broker = self._cluster.brokers.get(node)
         if broker is None or machine.is_paused or len(self._cluster.log_directories) < 2:
@@ -400,7 +400,8 @@ class DiskTroubles(ClusterFaults):
         return self._chance.pick([*self._cluster.broker_machines.items()])
 
     def _pick_directory(self) -> tuple[NodeId, Machine, str] | None:
-        """Return a random directory of a broker that has a second directory, or None."""
+        """Return a random log directory of a broker that has a second one, with the broker and its
+        machine. Returns None if there is no such broker."""
         node, machine = self._pick_broker()
         directories = self._cluster.log_directories
         directory = self._chance.pick(directories)

@@ -18,18 +18,19 @@ from ottla.jepsen.world.whole.machine import Machine
 
 
 class LossLimit:
-    """Limit of losses: at most one broker at a time may have lost unflushed data."""
+    """Limit of the faults that lose data: at most one broker at a time may have lost unflushed
+    data."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates, *, is_flushed: bool) -> None:
         self.is_flushed = is_flushed
         self._cluster = cluster
         self._rare = rare
         self._wounded: Machine | None = None
-        """The broker that lost power, until every ISR is full again. None if there is no such
-        broker."""
+        """Machine of the broker that lost power, until every ISR is full again. None if there is no
+        such broker."""
         self._wounded_start = 0
-        """Start count of the machine in `_wounded` when it lost power. Its broker cannot be in sync
-        again before it has restarted."""
+        """Number of starts of the machine `_wounded` when it lost power. Its broker cannot be in
+        sync again before it has restarted."""
 
     def is_fragile(self, machine: Machine) -> bool:
         """Return whether a power cut of a machine may lose acknowledged records."""

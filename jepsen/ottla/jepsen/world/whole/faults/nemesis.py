@@ -35,7 +35,7 @@ DOWN_MS = (20, 6_000)
 CUT_MS = (200, 10_000)
 SLOW_MS = (500, 8_000)
 QUIET_MS = (100, 4_000)
-"""Range of the delay in ms between two faults."""
+"""Range of the delay in ms between two faults that a nemesis injects."""
 
 SLOW_LINK_S = 0.15
 SLOW_DISK_S = 0.2
@@ -137,7 +137,7 @@ class WorldNemesis:
             self._faults += [(name, fault)] * (only.count(name) if only else name in ENCRYPTED)
 
     def _faults_by_name(self, disks: DiskTroubles) -> dict[str, Fault]:
-        """Return, by name, the faults that only some subjects use."""
+        """Return the faults that only some subjects use, by the name of the fault."""
         deaths = CoordinatorDeaths(self.context)
         shares = ShareFaults(self.context)
         return {
@@ -169,7 +169,7 @@ class WorldNemesis:
                 await trio.sleep(lasting_s)
 
     async def heal(self) -> None:
-        """Repair all faults. Stopped nodes start, and paused ones resume."""
+        """Repair all faults of the cluster. Stopped nodes start, and paused ones resume."""
         network = self._network
         network.heal()
         network.quality.break_p = 0.0
@@ -204,7 +204,7 @@ class WorldNemesis:
         await fault()
 
     async def _wait(self, range_ms: tuple[int, int]) -> None:
-        """Wait for a time within a range, mostly near its short end."""
+        """Wait for a random time within a range in ms, mostly near its short end."""
         shortest, longest = range_ms
         share = self._chance.below(1_000) / 1_000
         await trio.sleep((shortest + (longest - shortest) * share**3) / 1_000)
@@ -309,7 +309,8 @@ class WorldNemesis:
     # ---- network and disks
 
     async def _partition(self) -> None:
-        """Cut links: isolate one machine, cut one direction, or split the machines at random."""
+        """Cut network links: isolate one machine, cut one direction, or split the machines at
+        random."""
         names = [machine.name for machine in self._all_machines]
         kind = self._chance.below(4)
         if kind == 0:
@@ -354,11 +355,8 @@ class WorldNemesis:
         machine.slow_disk_s = 0.0
 
     async def _fail_disk(self) -> None:
-        """Make calls of a disk fail. The process ends by itself or is killed, and the disk is then
-        repaired.
-
-        Data of a failed fsync is lost, as in a power cut.
-        """
+        """Make calls of a machine's disk fail. Its process ends by itself or is killed, and the
+        disk is then repaired. Data of a failed fsync is lost, as in a power cut."""
         machine = self._chance.pick(self._cluster.machines)
         if machine.trouble is not None or not machine.is_running:
             return  # another failure would excuse a violation of the requirements on a faulty disk

@@ -28,7 +28,7 @@ KINDS: Sequence[tuple[str, ...]] = (
     ("quorum-state", "voter-checkpoint"),
     ("leader-epoch-checkpoint",),
 )
-"""Suffixes of the files that are damaged together, one tuple per kind of damage."""
+"""Suffixes of a controller's files that are damaged together, one tuple per kind of damage."""
 
 
 class QuorumDamages(ClusterFaults):
@@ -64,8 +64,8 @@ class QuorumDamages(ClusterFaults):
             self._rare.sometimes("a controller follows without a vote")
 
     async def _is_whole(self, machine: Machine) -> bool:
-        """Return True if a damaged controller may vote again, according to a checkpoint written
-        after the damage."""
+        """Return True if the damaged controller on a machine may vote again, according to a
+        checkpoint written after the damage."""
         if machine in self._left and await self._checkpoint_of(machine) == self._left[machine]:
             return False
         return await self._standing_of(machine) is Standing.FULL

@@ -11,11 +11,13 @@ UNFOLLOWED_MS = (200, 1_200)
 during this time."""
 
 REPLACED_MS = (2_000, 12_000)
-"""Range of the time in ms for which a leader is cut off before a client restarts. Many of these
-times are longer than the session timeout of a broker, so that another leader is elected."""
+"""Range of the time in ms for which a partition leader is cut off from the controllers before a
+client restarts. Many of these times are longer than the session timeout of a broker, so that
+another leader is elected."""
 
 UNAWARE_MS = (1_000, 6_000)
-"""Range of the time in ms for which the replaced leader stays cut off after a client's restart."""
+"""Range of the time in ms for which the replaced partition leader stays cut off from the
+controllers after a client's restart."""
 
 
 class ShareFaults(ClusterFaults):

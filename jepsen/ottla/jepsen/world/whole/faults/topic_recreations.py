@@ -60,11 +60,12 @@ topic."""
 
 RECORDS_MAX = 30
 SHORT_SEGMENTS = {"segment.ms": "5"}
-"""Setting that gives nearly every record a separate segment, so that there are many files to
+"""Topic setting that gives nearly every record a separate segment, so that there are many files to
 remove."""
 
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
-"""Values of retention.ms to choose from. All of them keep the records of the run's clients."""
+"""Values of `retention.ms` (in ms) from which a settings change draws. All of them keep the records
+of the run's clients."""
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class RecreatedTopic:
 
 
 class TopicRecreations(ClusterFaults):
-    """Topics that are deleted and created again under their names, and changes of their
+    """Faults that delete topics and create them again under their names, and change their
     settings."""
 
     def __init__(self, context: FaultContext) -> None:
@@ -138,8 +139,8 @@ class TopicRecreations(ClusterFaults):
             await self._strike(machine)
 
     async def _strike(self, machine: Machine) -> None:
-        """Kill a broker or cut its power, and start the broker again after a while. Does nothing in
-        a random quarter of the calls, or if the broker may not be killed now."""
+        """Kill a machine's broker or cut its power, and start the broker again after a while. Does
+        nothing in a random quarter of the calls, or if the broker may not be killed now."""
         kind = self._chance.below(4)
         if not kind or not machine.is_running or not self._loss_limit.may_die(machine):
             return
@@ -234,7 +235,7 @@ class TopicRecreations(ClusterFaults):
         return self._cluster.broker_machines.get(topic.partitions[at.partition].leader)
 
     def _first_file_of(self, machine: Machine, at: TopicPartition) -> str:
-        """Return the path of the file that contains the oldest records of a partition on a
+        """Return the path of the file that contains the oldest records of a partition on a broker's
         machine."""
         return min(
             path
@@ -276,8 +277,9 @@ class TopicRecreations(ClusterFaults):
                 raise
 
     async def _use(self, at: TopicPartition, count: int, *, life: int) -> dict[int, bytes]:
-        """Send `count` records one after another. `life` is the number of the topic's creation,
-        which the records contain. Returns the acknowledged records by offset."""
+        """Send `count` records to a recreated partition, one after another. `life` is the number of
+        the topic's creation, which the records contain. Returns the acknowledged records by offset.
+        """
         config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
         found: dict[int, bytes] = {}
         async with open_producer(self._cluster.bootstrap, config) as producer:
@@ -318,7 +320,8 @@ class TopicRecreations(ClusterFaults):
     # ---- checks at the end
 
     async def judge(self) -> None:
-        """Read every recreated topic. Raises Violation if an acknowledged record is missing."""
+        """Read every recreated topic and check its records. Raises Violation if an acknowledged
+        record is missing."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
         async with open_consumer(self._cluster.bootstrap, config) as consumer:
             for topic in self._reborn:
@@ -349,7 +352,7 @@ class TopicRecreations(ClusterFaults):
         return self._chance.pick([*self._cluster.broker_machines.values()])
 
     async def _end(self, machine: Machine) -> None:
-        """Stop a broker as an operator does, or kill it if that is allowed."""
+        """Stop a machine's broker as an operator does, or kill it if the loss limit allows that."""
         if not machine.is_running or machine.is_paused:
             return
         if self._chance.below(3) == 2 and self._loss_limit.may_die(machine):
@@ -370,7 +373,8 @@ class TopicRecreations(ClusterFaults):
         await self._wait(START_MS)
 
     def _is_recovering(self, machine: Machine) -> bool:
-        """Return whether a broker is opening its logs and already has its metadata image."""
+        """Return whether a machine's broker is opening its logs and already has its metadata
+        image."""
         for node, broker in self._cluster.brokers.items():
             if self._cluster.broker_machines[node] is machine:
                 return broker.lifecycle.lifecycle.state >= BrokerState.RECOVERY

@@ -41,7 +41,7 @@ from ottla.wire.messages.heartbeat_request import HeartbeatRequest
 
 PATIENCE_S = 10.0
 LATE_MS = 1_000
-"""Tolerance in ms beyond a handshake's deadline, for a paused process or a long event-loop
+"""Tolerance in ms beyond a TLS handshake's deadline, for a paused process or a long event-loop
 iteration."""
 
 LOOK_S = 0.5
@@ -49,7 +49,8 @@ GONE = (OSError, ssl.SSLError, trio.BrokenResourceError, trio.ClosedResourceErro
 
 
 def heartbeat(correlation_id: int) -> bytes:
-    """Return the frame of a Heartbeat request."""
+    """Return the frame of a Heartbeat request, with which a test client checks whether a broker
+    responds."""
     body = encode(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3)
     frame = encode_request_header(HEARTBEAT, 3, correlation_id, "t") + body
     return struct.pack(">i", len(frame)) + frame
@@ -66,12 +67,12 @@ class EncryptedTrouble(ClusterFaults):
 
 
 class UntrustedClients(EncryptedTrouble):
-    """Connections to brokers by clients that the brokers must refuse."""
+    """Faults in which clients connect to brokers that must refuse them."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
         self._silent: list[object] = []
-        """Streams of silent clients, kept so that their connections stay open."""
+        """Streams of clients that send nothing more, kept so that their connections stay open."""
         world = context.cluster.world
         host = world.network.host(STRANGER)
         world.network.on_start(host)
@@ -132,8 +133,8 @@ class UntrustedClients(EncryptedTrouble):
         return tls, received, sent.read()
 
     async def _stop(self, host: str) -> bool:
-        """Send a part of the first handshake message, or all of it, and then nothing more. Returns
-        False, because the broker cannot respond."""
+        """Send a part of the first TLS handshake message to a broker, or all of it, and then
+        nothing more. Returns False, because the broker cannot respond."""
         stream = await self._transport.connect(host, BROKER_PORT)
         self._silent.append(stream)
         _, _, words = await self._begin(host)
@@ -151,8 +152,8 @@ class UntrustedClients(EncryptedTrouble):
         return False
 
     async def _forge(self, host: str) -> bool:
-        """Send an encrypted request in which one byte was changed. Returns whether the broker
-        responds."""
+        """Send a broker an encrypted request in which one byte was changed. Returns whether the
+        broker responds."""
         stream = await self._transport.connect(host, BROKER_PORT)
         try:
             found = WatchedStream(stream, self._encryption.stranger_dialer().context, host)
@@ -230,15 +231,15 @@ class CertificateChanges(EncryptedTrouble):
 
 
 class EncryptionWatch:
-    """Invariant check: no handshake remains unfinished after its deadline."""
+    """Invariant check: no TLS handshake at a broker remains unfinished after its deadline."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._late: dict[NodeId, int] = {}
-        """Number of consecutive checks that found an overdue handshake, by broker."""
+        """Number of consecutive checks that found an overdue TLS handshake, by broker."""
 
     async def run(self) -> NoReturn:
-        """Check at intervals that no handshake is unfinished after its deadline."""
+        """Check at intervals that no TLS handshake at a broker is unfinished after its deadline."""
         while True:
             await trio.sleep(LOOK_S)
             for node, broker in self._cluster.brokers.items():

@@ -19,11 +19,13 @@ from ottla.node.network.server.hosting import ConnectionHosting, HostedChannel
 from ottla.node.network.tls.handshakes import failure_sentence
 
 READ_BYTES = 256 * KIB
-"""Largest number of bytes read from a stream in one event-loop iteration."""
+"""Maximum number of bytes that the simulated server reads from a stream in one event-loop
+iteration."""
 
 
 class StreamChannel(HostedChannel):
-    """One client's stream and connection."""
+    """One client's stream at the simulated server, and the broker's connection that it belongs
+    to."""
 
     is_shaking: bool = False
     """True until the TLS handshake has ended. Always False for a plain stream."""
@@ -40,7 +42,7 @@ class StreamChannel(HostedChannel):
         return False
 
     def read(self, now_ms: int) -> bool:
-        """Serve the bytes that have been received. Returns False at the end of the stream."""
+        """Serve the bytes that the client has sent. Returns False at the end of the stream."""
         if not self.stream.has_bytes:
             return not self.stream.has_ended
         self._pass_to_connection(bytearray(self.stream.take(self._read_bytes)), now_ms)
@@ -48,12 +50,12 @@ class StreamChannel(HostedChannel):
 
     @property
     def _read_bytes(self) -> int:
-        """Number of bytes that one read may take from the stream."""
+        """Maximum number of bytes that one read may take from the stream."""
         memory = self.connection.memory
         return memory.chunk_bytes if memory.reads_chunks else READ_BYTES
 
     def flush(self, now_ms: int) -> None:
-        """Send as many bytes as the peer's backlog limit allows."""
+        """Send as many response bytes as the peer's backlog limit allows."""
         output = self.connection.output
         while output.byte_count:
             if self.stream.backlog_bytes >= BACKLOG_BYTES_MAX:
@@ -69,13 +71,13 @@ class StreamChannel(HostedChannel):
             self.connection.on_sent(len(data), now_ms)
 
     def close_socket(self) -> None:
-        """Close the stream. Bytes already sent are still delivered."""
+        """Close the client's stream. Bytes already sent are still delivered."""
         self.stream.on_arrival = None
         self.stream.close_now()
 
     def _pass_to_connection(self, data: bytearray, now_ms: int) -> None:
-        """Pass received bytes to the connection, in a writable buffer that this channel owns. It
-        must be writable because the log patches batches in place."""
+        """Pass received bytes to the broker's connection, in a writable buffer that this channel
+        owns. It must be writable because the log patches batches in place."""
         self.connection.on_bytes(memoryview(data), now_ms)
         self.connection.has_lent_buffer = False
 
@@ -84,7 +86,8 @@ class StreamChannel(HostedChannel):
 
 
 class EncryptedChannel(StreamChannel):
-    """One client's TLS stream and connection."""
+    """One client's TLS stream at the simulated server, and the broker's connection that it belongs
+    to."""
 
     __slots__ = ("_is_released", "_session", "is_shaking", "tls")
 
@@ -103,7 +106,8 @@ class EncryptedChannel(StreamChannel):
         return not self.is_shaking and self._session.has_unread and self.connection.wants_bytes
 
     def shake_hands(self) -> None:
-        """Do one step of the handshake. The last step clears `is_shaking` and sets the peer's user.
+        """Do one step of the TLS handshake. The last step clears `is_shaking` and sets the peer's
+        user.
 
         Raises HandshakeFailedError if the handshake failed, OSError if the client has disconnected.
         """
@@ -127,8 +131,8 @@ class EncryptedChannel(StreamChannel):
             self.is_shaking = False
 
     def read(self, now_ms: int) -> bool:
-        """Decrypt up to READ_BYTES of the received bytes, and serve them. Returns False at the
-        end."""
+        """Decrypt up to READ_BYTES of the received bytes, and serve them. Returns False at the end
+        of the stream."""
         session, is_open = self._session, True
         room = memoryview(bytearray(self._read_bytes))
         try:
@@ -150,8 +154,8 @@ class EncryptedChannel(StreamChannel):
         return is_open and not session.has_ended
 
     def close_socket(self) -> None:
-        """Send the end of the TLS session and close the stream. Bytes already sent are still
-        delivered."""
+        """Send the end of the TLS session and close the client's stream. Bytes already sent are
+        still delivered."""
         if self._is_released:
             return
         if not self.is_shaking and (goodbye := self._session.take_close_notify()):
@@ -159,7 +163,7 @@ class EncryptedChannel(StreamChannel):
         super().close_socket()
 
     def release(self) -> Stream:
-        """Return the stream without closing it. The caller closes it later."""
+        """Return the client's stream without closing it. The caller closes it later."""
         self._is_released = True
         self.stream.on_arrival = None
         return self.stream
@@ -176,6 +180,6 @@ class EncryptedChannel(StreamChannel):
             raise ProtocolError(f"TLS: {failure_sentence(error.reason, None)}") from None
 
     def _pass_on(self) -> None:
-        """Send the TLS session's own messages: the handshake, new keys, alerts."""
+        """Send the TLS session's own messages to the client: the handshake, new keys, alerts."""
         if self._session.has_output:
             self.stream.send_now(self._session.take_output())

@@ -28,7 +28,8 @@ async def serve_nodes(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[None]:
-    """Serve the remote procedures for other nodes, and no Kafka clients, while the block runs."""
+    """Serve the remote procedures for other nodes, and no Kafka clients, while the `async with`
+    block runs."""
     for one in services:
         await rpc.serve(one.listener.host, one.listener.port, one.handlers, tls=one.node_tls)
     yield

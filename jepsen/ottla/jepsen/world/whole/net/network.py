@@ -21,27 +21,27 @@ from ottla.jepsen.world.whole.loop import next_instant
 Deliver = Callable[[], None]
 
 GAP_S_MAX = 0.3
-"""Longest delay in seconds between the two pieces of a message. Most are far shorter."""
+"""Longest delay in seconds between the two pieces of a network message. Most are far shorter."""
 
 REPEAT_S_MAX = 0.3
-"""Longest delay in seconds of held messages after a link has healed, because TCP backs off its
-retransmissions."""
+"""Longest delay in seconds of messages that a cut link held back, after it has healed. TCP backs
+off its retransmissions."""
 
 
 @dataclass(slots=True)
 class Quality:
-    """Quality of the network links in a run while no fault is active."""
+    """Quality of the simulated network links in a run while no fault is active."""
 
     delay_s: float = 0.000_2
     jitter_s: float = 0.000_3
     break_p: float = 0.0
-    """Probability that a message breaks its connection."""
+    """Probability that a network message breaks its connection."""
     split_p: float = 0.0
-    """Probability that a message arrives in two pieces, with a gap between them."""
+    """Probability that a network message arrives in two pieces, with a gap between them."""
 
 
 class Host:
-    """State of one machine in the network."""
+    """State of one machine in the simulated network."""
 
     __slots__ = ("endings", "is_silent", "is_up", "life", "name", "slow_s")
 
@@ -51,16 +51,16 @@ class Host:
         self.is_silent = False
         """True if the machine has no power. Connections to it are then not even refused."""
         self.life = 0
-        """Number of processes on this machine so far. Messages to one process are not delivered to
-        the next."""
+        """Number of processes on this machine so far. Network messages to one process are not
+        delivered to the next."""
         self.slow_s = 0.0
-        """Delay in seconds that a bad cable adds to every message."""
+        """Delay in seconds that is added to every message of this machine, as by a bad cable."""
         self.endings: dict[Deliver, None] = {}
-        """Messages to deliver to the peers of this machine when its process ends."""
+        """Network messages to deliver to the peers of this machine when its process ends."""
 
 
 class SimulatedNetwork:
-    """All hosts and the messages in flight between them."""
+    """All machines in the simulated network, and the messages in flight between them."""
 
     def __init__(self, chance: Chance, trace: Trace, rare: RareStates) -> None:
         self.trace = trace
@@ -86,8 +86,8 @@ class SimulatedNetwork:
     # ---- sending
 
     def send(self, source: str, target: str, deliver: Deliver, *, not_before: float = 0.0) -> float:
-        """Call `deliver` after the link's delay, or after the link has healed. Returns the time of
-        delivery."""
+        """Call `deliver` after the link's delay, or after the link has healed if it is cut. Returns
+        the virtual time of delivery in seconds."""
         self.message_count += 1
         link = (source, target)
         if link in self._cuts:
@@ -98,7 +98,7 @@ class SimulatedNetwork:
         return at
 
     def breaks(self) -> bool:
-        """Return whether this message breaks its connection, decided at random."""
+        """Return whether the next network message breaks its connection, decided at random."""
         p = self.quality.break_p
         if not p or self._chance.random() >= p:
             return False
@@ -115,11 +115,12 @@ class SimulatedNetwork:
         return 1 + self._chance.below(size - 1)
 
     def end_of_gap(self) -> float:
-        """Return the virtual time at which the second piece of a split message is sent."""
+        """Return the virtual time at which the second piece of a network message that was split in
+        two is sent."""
         return trio.current_time() + GAP_S_MAX * self._chance.random() ** 8
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Return whether a link is cut."""
+        """Return whether the link from `source` to `target` is cut."""
         return (source, target) in self._cuts
 
     def call_at(self, at: float, action: Deliver) -> None:
@@ -131,7 +132,7 @@ class SimulatedNetwork:
             self._sleep.deadline = at
 
     async def run(self) -> NoReturn:
-        """Deliver the messages that are due, until cancelled."""
+        """Deliver the network messages that are due, until cancelled."""
         heap = self._on_its_way
         while True:
             now = trio.current_time()
@@ -150,16 +151,17 @@ class SimulatedNetwork:
 
     @property
     def is_troubled(self) -> bool:
-        """True if a link is worse than it was at the start of the run."""
+        """True if a network link is worse than it was at the start of the run."""
         is_slow = any(host.slow_s for host in self.hosts.values())
         return bool(self._cuts or self._stuck or self.quality.break_p or is_slow)
 
     def cut(self, source: str, target: str) -> None:
-        """Hold back all messages from `source` to `target` from now on."""
+        """Cut the link from `source` to `target`: messages are held back from now on."""
         self._cuts.add((source, target))
 
     def heal(self) -> None:
-        """Heal every link. The messages that were held back are then delivered in their order."""
+        """Heal every network link. The messages that were held back are then delivered in their
+        order."""
         self._cuts.clear()
         stuck, self._stuck = self._stuck, {}
         now = trio.current_time()

@@ -14,7 +14,7 @@ from ottla.rpc.rpc_seam import join_address
 
 
 class MachineProbe:
-    """Probe of one machine: finds out whether a process listens at an address."""
+    """Probe from one simulated machine: finds out whether a process listens at an address."""
 
     def __init__(
         self, network: SimulatedNetwork, ports: Ports, exchange: RpcExchange, host: Host
@@ -25,8 +25,8 @@ class MachineProbe:
         self._host = host
 
     async def __call__(self, host: str, port: int, /) -> ProbeResult:
-        """Connect to an address. Returns whether it accepts or refuses connections, or UNKNOWN if
-        it does not respond in time."""
+        """Connect to an address. Returns whether a process there accepts or refuses connections, or
+        UNKNOWN if there is no response in time."""
         network, ours, theirs = self._network, self._host, self._network.host(host)
         is_answered = trio.Event()
         probed = ProbeResult.UNKNOWN

@@ -23,7 +23,7 @@ from ottla.rpc.status import refusal_of
 
 
 class RpcExchange:
-    """The RPC servers on all machines, by address."""
+    """The RPC servers on all simulated machines, by address."""
 
     def __init__(self) -> None:
         self.servers: dict[str, MachineRpc] = {}
@@ -54,8 +54,8 @@ class MachineRpc:
         tls: TlsConfig | None = None,
         caller_host: Callable[[str], str] = host_of,
     ) -> int:
-        """Serve the methods at an address, and return the port. `tls` and `caller_host` are
-        ignored, since remote procedures are not encrypted in the simulator."""
+        """Serve the methods in `handlers` at an address, and return the port. `tls` and
+        `caller_host` are ignored, since remote procedures are not encrypted in the simulator."""
         await trio.lowlevel.checkpoint()
         if not port:
             self._exchange.next_port += 1
@@ -73,18 +73,18 @@ class MachineRpc:
         return MachinePeer(self, self._exchange, address)
 
     async def stop_serving(self) -> None:
-        """Cancel the calls being served, and stop listening."""
+        """Cancel the RPC calls being served, and stop listening."""
         self._is_serving = False
         self._nursery.cancel_scope.cancel()
         await trio.lowlevel.checkpoint()
 
     @property
     def is_reachable(self) -> bool:
-        """True if the process is running and responds."""
+        """True if the process of this RPC server is running and responds."""
         return self._is_serving and self.host.is_up and self.host.life == self.life
 
     def take_up(self, call: "_Call") -> None:
-        """Serve a call in a task of this process."""
+        """Serve an RPC call in a task of this server's process."""
         # A new task gets its owner from the context in which it is started.
         self._context.run(self._nursery.start_soon, self._answer, call)
 
@@ -118,8 +118,8 @@ class MachinePeer:
     async def call(
         self, method: RpcMethod[Request, Response], request: Request, *, deadline_ms: int
     ) -> Response:
-        """Call a method of the peer, and return the response. Raises RefusedError with the peer's
-        error code, NETWORK_EXCEPTION or REQUEST_TIMED_OUT."""
+        """Call a method of the RPC server at the peer's address, and return the response. Raises
+        RefusedError with the peer's error code, NETWORK_EXCEPTION or REQUEST_TIMED_OUT."""
         target = self._address.rpartition(":")[0].strip("[]")
         call = _Call(
             self._rpc.network,
@@ -172,7 +172,7 @@ class _Call:
         self.result: bytes | RefusedError | None = None
 
     def launch(self, find: "Any") -> None:
-        """Send the request of the call."""
+        """Send the request of the RPC call to the server that `find` returns."""
         self._caller.endings[self._cancel_there] = None
         if self._network.breaks():
             self._fail("Connection reset by peer")
@@ -192,14 +192,15 @@ class _Call:
         self._network.send(self._caller.name, self._target.name, arrive)
 
     def reply(self, result: bytes | RefusedError) -> None:
-        """Send the response to the call (used by the server)."""
+        """Send the response to the RPC call (used by the server)."""
         self._target.endings.pop(self._fail_from_there, None)
         if self._network.breaks():
             result = refusal_of("UNAVAILABLE", "Connection reset by peer", None)
         self._send_back(result)
 
     def leave(self) -> None:
-        """Stop waiting for the response. If it has not arrived, cancel the call at the server."""
+        """Stop waiting for the response to the RPC call. If it has not arrived, cancel the call at
+        the server."""
         self._has_left = True
         self._caller.endings.pop(self._cancel_there, None)
         if not self.is_done.is_set():
@@ -238,8 +239,8 @@ class _Call:
 async def open_machine_rpc(
     network: SimulatedNetwork, exchange: RpcExchange, host: Host
 ) -> AsyncIterator[MachineRpc]:
-    """Open and yield the RPC server and client of a process. The end of the `async with` block
-    closes them."""
+    """Open and yield the RPC server and client of a simulated process. The end of the `async with`
+    block closes them."""
     async with trio.open_nursery() as outer:
         rpc = await outer.start(_hold, network, exchange, host)
         try:

@@ -29,7 +29,8 @@ from ottla.storage.disk.slice import SliceError
 T = TypeVar("T")
 
 HANDSHAKE_COST_MS = 1.0
-"""Time in ms for which a step of a handshake occupies the event loop, about as in reality."""
+"""Virtual time in ms for which a step of a TLS handshake occupies the event loop, about as in
+reality."""
 
 
 async def _at_once(work: Callable[[], T]) -> T:
@@ -52,7 +53,7 @@ class _HandshakeCost:
 
 
 class MachineServer(ConnectionServer[StreamChannel]):
-    """Server for the clients of one process. Implements the protocol `Server`."""
+    """Server for the Kafka clients of one simulated process. Implements the protocol `Server`."""
 
     def __init__(
         self,
@@ -87,14 +88,14 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self._pending_connections: list[tuple[Listener, Stream]] = []
         self._work = trio.Event()
         self._parting: dict[Stream, None] = {}
-        """Streams of connections whose handshake failed. They stay open for a while, so that the
-        clients can read the alert."""
+        """Streams of connections whose TLS handshake failed. They stay open for a while, so that
+        the clients can read the alert."""
 
     def resume_accepting(self) -> None:
         """Do nothing, because no connection waits to be accepted in the simulator."""
 
     async def run(self) -> NoReturn:
-        """Serve the channels that are ready, each once per event-loop iteration."""
+        """Serve the clients' channels that are ready, each once per event-loop iteration."""
         self.start_tasks()
         while True:
             await self._work.wait()
@@ -114,7 +115,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._dispatcher.turn_end.end(self._errors)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of clients."""
         self._is_closing = True
         for channel in list(self._hosted):
             self._close(channel)
@@ -124,7 +125,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._part(stream)
 
     def enqueue(self, listener: Listener, stream: Stream) -> None:
-        """Queue a new connection, which is accepted in the next event-loop iteration."""
+        """Queue a client's new connection to `listener`, which is accepted in the next event-loop
+        iteration."""
         self._pending_connections.append((listener, stream))
         self._work.set()
 
@@ -165,8 +167,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
         return EncryptedChannel(self, stream, tls)
 
     def _on_ready(self, channel: StreamChannel, _: int, now_ms: int) -> None:
-        """Serve one channel: handle requests that were held back, read and serve received bytes,
-        and send as many bytes as the peer's backlog limit allows."""
+        """Serve one client's channel: handle requests that were held back, read and serve received
+        bytes, and send as many bytes as the peer's backlog limit allows."""
         if channel.connection.is_closed:
             return
         if channel.stream.is_broken:
@@ -181,8 +183,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self._flush(channel, 0, now_ms)
 
     def _drop_after_failed_handshake(self, channel: StreamChannel, now_ms: int) -> None:
-        """Drop a channel whose handshake failed. Its stream is closed only after a delay, so that
-        the client can still read the alert."""
+        """Drop a client's channel whose TLS handshake failed. Its stream is closed only after a
+        delay, so that the client can still read the alert."""
         assert isinstance(channel, EncryptedChannel)
         stream = channel.release()
         self._close(channel)
@@ -204,8 +206,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
         self._has_reason = False
 
     def on_fault(self, channel: StreamChannel, fault: BaseException) -> None:
-        """Close a connection whose handling raised an error. An error from reading a file is a
-        valid reason to close it, because only an injected disk fault causes such an error."""
+        """Close a client's connection whose handling raised an error. An error from reading a file
+        is a valid reason to close it, because only an injected disk fault causes such an error."""
         self._has_reason = isinstance(fault, SliceError)
         super().on_fault(channel, fault)
         self._has_reason = False
@@ -224,7 +226,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_hung_up(channel.connection.peer.peer_host, "nothing was wrong")
 
     def shakes_since(self, since_ms: int) -> bool:
-        """Return whether a TLS handshake that began before `since_ms` is still unfinished."""
+        """Return whether a TLS handshake that began before `since_ms` (virtual time) is still
+        unfinished."""
         return any(
             channel.is_shaking and channel.connection.last_active_ms < since_ms
             for channel in self._hosted
@@ -236,7 +239,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_handshake(channel.connection.peer.peer_host)
 
     def give_up(self, channel: StreamChannel, reason: str) -> None:
-        """Close a connection for the given reason. During a TLS handshake, record that the
+        """Close a client's connection for the given reason. During a TLS handshake, record that the
         handshake is overdue."""
         if channel.is_shaking and self._encryption is not None:
             self._encryption.on_overdue()
@@ -271,7 +274,7 @@ class _ListenerAcceptor:
         self._listener = listener
 
     def on_connect(self, stream: Stream) -> None:
-        """Pass a new connection to the server's task, which accepts it."""
+        """Pass a client's new connection to the server's task, which accepts it."""
         if self._listener.tls is not None:
             stream.seal()
         self._server.enqueue(self._listener, stream)

@@ -15,38 +15,38 @@ import trio
 from ottla.jepsen.world.whole.net.network import Host, SimulatedNetwork
 
 SEGMENT_BYTES_MAX = 1 << 20
-"""Largest number of bytes of a stream in one network message."""
+"""Maximum number of bytes of a stream in one network message."""
 
 BACKLOG_BYTES_MAX = 1 << 20
 """Number of unread bytes sent to a client above which responses wait at the server."""
 
 IN_FLIGHT_BYTES_MAX = 4 << 20
-"""Number of bytes that a sender may have sent to a peer that does not read: the peer's window and
-the sender's buffer."""
+"""Maximum number of bytes that a sender may have sent to a peer that does not read them: the peer's
+window and the sender's buffer."""
 
 
 class Acceptor(Protocol):
-    """Acceptor of the connections to one address."""
+    """Interface of a listener, which accepts the connections to one address."""
 
     def on_connect(self, stream: "Stream") -> None:
-        """Accept the server's end of a new connection."""
+        """Accept a new connection. `stream` is the server's end of it."""
         ...
 
 
 class Ports:
-    """The acceptors of all machines, by address."""
+    """The acceptors (listeners) of all simulated machines, by address."""
 
     def __init__(self) -> None:
         self._acceptors: dict[tuple[str, int], Acceptor] = {}
 
     def open(self, host: str, port: int, acceptor: Acceptor) -> None:
-        """Start listening at an address. Raises OSError if the address is in use."""
+        """Let `acceptor` listen at an address. Raises OSError if the address is in use."""
         if (host, port) in self._acceptors:
             raise OSError(errno.EADDRINUSE, "address in use")
         self._acceptors[host, port] = acceptor
 
     def close(self, acceptor: Acceptor) -> None:
-        """Stop listening."""
+        """Stop listening at the addresses of `acceptor`."""
         for at in [at for at, known in self._acceptors.items() if known is acceptor]:
             del self._acceptors[at]
 
@@ -56,12 +56,12 @@ class Ports:
             del self._acceptors[at]
 
     def find(self, host: str, port: int) -> Acceptor | None:
-        """Return the acceptor at an address, or None."""
+        """Return the acceptor that listens at an address, or None if there is none."""
         return self._acceptors.get((host, port))
 
 
 class Stream:
-    """One end of a connection. Implements the protocol `ByteStream`."""
+    """One end of a simulated connection. Implements the protocol `ByteStream`."""
 
     __slots__ = (
         "_buffer",
@@ -86,13 +86,14 @@ class Stream:
         self.port = port
         self.on_arrival: Callable[[], None] | None = None
         """Function called when bytes or the end of the stream have been received, to notify the
-        server."""
+        server. None if no server uses this end."""
         self.has_ended = False
         self._network = network
         self._host = host
         self._buffer = bytearray()
         self._in_flight: deque[bytes] = deque()
-        """Bytes in flight to the peer. An empty item stands for the end of the stream."""
+        """Blocks of bytes in flight to the peer, oldest first. An empty block stands for the end of
+        the stream."""
         self._in_flight_bytes = 0
         self._is_closed = False
         self._is_reset = False
@@ -104,7 +105,7 @@ class Stream:
     # ---- the seam
 
     async def send_all(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Send all data."""
+        """Send all data to the peer, waiting while too many bytes are in flight."""
         await trio.lowlevel.checkpoint()
         self._check()
         view = memoryview(data)
@@ -133,7 +134,8 @@ class Stream:
         return len(data)
 
     def abort(self) -> None:
-        """Close the connection immediately. The peer is notified as soon as the network allows."""
+        """Close the connection immediately. Bytes that the peer has not received are lost. The peer
+        is notified as soon as the network allows."""
         if not self._is_closed:
             self._is_closed = True
             self._hang_up()
@@ -148,7 +150,7 @@ class Stream:
 
     @property
     def host_name(self) -> str:
-        """The host of this end."""
+        """Host name of this end of the connection."""
         return self._host.name
 
     def close_now(self) -> None:
@@ -166,15 +168,15 @@ class Stream:
         self._is_sealed = self.peer._is_sealed = True
 
     def note(self, what: str, plain: bytes | bytearray) -> None:
-        """Add plain text of an encrypted stream to the trace of the run. `what` names the kind of
-        event."""
+        """Add plain text of an encrypted stream to the trace (hash of events) of the run. `what`
+        names the kind of event."""
         trace = self._network.trace
         peer = self.peer._host.name
         trace.add(_now_us(), self._host.name, what, peer, len(plain), crc32(plain))
 
     @property
     def backlog_bytes(self) -> int:
-        """Number of bytes that were sent and that the peer has not read yet."""
+        """Number of bytes that this end has sent and that the peer has not read yet."""
         return self._in_flight_bytes
 
     @property
@@ -184,7 +186,7 @@ class Stream:
 
     @property
     def is_broken(self) -> bool:
-        """True if the stream is reset or closed."""
+        """True if the stream was reset or closed."""
         return self._is_reset or self._is_closed
 
     def take(self, max_bytes: int) -> bytes:
@@ -195,7 +197,7 @@ class Stream:
         return data
 
     def send_now(self, data: bytes) -> None:
-        """Send bytes at once, even if the peer has not read the earlier ones."""
+        """Send bytes at once, even if the peer has not read earlier bytes."""
         if self.is_broken:
             return
         if self._network.breaks():
@@ -290,7 +292,8 @@ class Stream:
 
 
 class MachineTransport:
-    """Transport of one machine. Implements the protocol `Transport`."""
+    """Transport (opener of connections) of one simulated machine. Implements the protocol
+    `Transport`."""
 
     def __init__(self, network: SimulatedNetwork, ports: Ports, host: Host) -> None:
         self._network = network
@@ -319,7 +322,7 @@ class MachineTransport:
 
 
 class _ConnectAttempt:
-    """One attempt to connect."""
+    """One attempt of a machine to connect to an address of another."""
 
     __slots__ = (
         "_local_port",
@@ -353,8 +356,8 @@ class _ConnectAttempt:
         self.is_given_up = False
 
     def arrive(self) -> None:
-        """Deliver the attempt to the other machine, which accepts or refuses it. A machine without
-        power does not respond."""
+        """Deliver the connection attempt to the other machine, which accepts or refuses it. A
+        machine without power does not respond."""
         if self._theirs.is_silent:
             return
         acceptor = self._ports.find(self._theirs.name, self._port)
