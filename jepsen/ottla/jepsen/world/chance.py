@@ -30,7 +30,8 @@ class Chance:
     ) -> None:
         self.seed = seed
         self.decisions: list[int] = []
-        """The random choices made so far, in order."""
+        """The random choices of the run made so far, in order, each as the number that was
+        drawn."""
         self._draw = random.Random(seed).random
         self._replay = replay
         self._at = 0
@@ -38,33 +39,34 @@ class Chance:
 
     @property
     def is_spent(self) -> bool:
-        """True if a replay has used all decisions of its list. An engine may stop the run then."""
+        """True if a replay has used all recorded decisions (random choices) of its list. An engine
+        may stop the run then."""
         return self._replay is not None and self._at >= len(self._replay)
 
     def below(self, bound: int) -> int:
-        """Return an integer in `[0, bound)`."""
+        """Draw, record and return an integer in `[0, bound)`."""
         value = int(self._draw() * bound) if self._replay is None else self._replayed() % bound
         if self._is_logged:
             self.decisions.append(value)
         return value
 
     def chance(self, p: float) -> bool:
-        """Return True with probability `p`. The result is recorded as 1 or 0."""
+        """Return True with probability `p`. The choice is recorded as the decision 1 or 0."""
         value = self._draw() < p if self._replay is None else self._replayed() > 0 and p > 0
         if self._is_logged:
             self.decisions.append(int(value))
         return value
 
     def random(self) -> float:
-        """Return a float in `[0, 1)`."""
+        """Draw, record and return a float in `[0, 1)`."""
         return self.below(FLOAT_STEPS) / FLOAT_STEPS
 
     def pick(self, things: Sequence[T]) -> T:
-        """Return one of `things`, chosen at random."""
+        """Return one element of `things`, chosen at random. The choice is recorded."""
         return things[self.below(len(things))]
 
     def uuid(self) -> UUID:
-        """Return a new random id of version 4."""
+        """Return a new random UUID of version 4."""
         half = 1 << 32
         words = [self.below(half) for _ in range(4)]
         return UUID(int=sum(word << (32 * at) for at, word in enumerate(words)), version=4)

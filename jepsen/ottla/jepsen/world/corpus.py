@@ -16,7 +16,7 @@ from ottla.model.errors import CorruptDataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One failing run, with the random decisions that reproduce it."""
+    """One failing run of a search engine, with the random decisions that reproduce it."""
 
     engine: str
     subject: str
@@ -26,21 +26,22 @@ class Case:
     invariant: str
     """Name of the invariant that the run broke."""
     what: str
-    """Description of the violation in one sentence."""
+    """Description of the violation (the broken invariant) in one sentence."""
     mutant: str = ""
-    """Name of the mutant that the case reveals. Empty for a real bug."""
+    """Name of the mutant (deliberate bug) that the failing run reveals. Empty if the run reveals a
+    real bug."""
     fixed_in: str = ""
-    """Commit that fixed the bug, or "" if the bug is not fixed yet. The test suite accepts only
-    cases with a commit."""
+    """Git commit that fixed the bug of this failing run, or "" if the bug is not fixed yet. The
+    test suite accepts only cases with a commit."""
 
     @property
     def file_name(self) -> str:
-        """The name of the file in which the case is saved."""
+        """Return the name of the file in which the failing run is saved."""
         return f"{self.engine}-{self.subject}-{self.invariant}-{self.seed}.json"
 
 
 def save(case: Case, folder: Path) -> Path:
-    """Write a case into a folder and return its path."""
+    """Write a failing run as a JSON file into a folder, and return the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / case.file_name
     fields = asdict(case)
@@ -51,7 +52,8 @@ def save(case: Case, folder: Path) -> Path:
 
 
 def load(path: Path) -> Case:
-    """Return the case in a file. Raises CorruptDataError if the file is malformed."""
+    """Return the failing run stored in a JSON file. Raises CorruptDataError if the file is
+    malformed."""
     try:
         fields = json.loads(path.read_text())
         fields["decisions"] = tuple(int(value) for value in fields["decisions"])
@@ -61,13 +63,13 @@ def load(path: Path) -> Case:
 
 
 def cases_in(folder: Path) -> Iterator[tuple[Path, Case]]:
-    """Yield every case in a folder with its path, sorted by file name."""
+    """Yield every failing run saved in a folder with its file's path, sorted by file name."""
     for path in sorted(folder.glob("*.json")):
         yield path, load(path)
 
 
 def replay(case: Case, decisions: Sequence[int] | None = None) -> RunOutcome:
-    """Run a case again with its own random decisions, or with `decisions` if they are given.
+    """Repeat a failing run with its own random decisions, or with `decisions` if they are given.
     Returns the outcome."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)

@@ -23,17 +23,17 @@ from ottla.storage.disk.disk_seam import DirectorySurvey, DiskFile, Space
 from ottla.storage.disk.slice import FileSlice
 
 Pause = Callable[[], Awaitable[None]]
-"""Function that is called before each awaitable operation takes effect, so that other tasks can run
-first."""
+"""Function that the simulated disk calls before each awaitable operation takes effect, so that
+other tasks can run first."""
 
 OPEN_FILES_MAX = 8
-"""Number of idle files that keep their descriptors open. It is small, so that files are often
-reopened."""
+"""Number of idle files of the simulated disk that keep their descriptors open. It is small, so that
+files are often reopened."""
 
 
 class _Directory:
-    """Names in a directory: as processes see them, as the device has them, and the unflushed
-    changes."""
+    """Names in a directory of the simulated disk: as processes see them, as the device has them,
+    and the unflushed changes."""
 
     __slots__ = ("durable", "entries", "pending")
 
@@ -47,8 +47,8 @@ class _Directory:
         self.pending.append(change)
 
     def lose_power(self, rng: Rng) -> None:
-        """Apply a random part of the unflushed changes and lose the rest. The part is a prefix or
-        an arbitrary subset of the changes."""
+        """Apply a random part of the directory's unflushed changes and lose the rest, as a power
+        cut does. The part is a prefix or an arbitrary subset of the changes."""
         is_ordered = rng.below(2) == 0
         kept_count = rng.below(len(self.pending) + 1)
         for index, change in enumerate(self.pending):
@@ -70,13 +70,13 @@ class SimulatedDisk:
 
     def __init__(self, rng: Rng, *, pause: Pause | None = None) -> None:
         self.life = 0
-        """Number of crashes and kills of the node so far. Handles opened before the last crash or
-        kill are invalid."""
+        """Number of crashes and kills so far of the node that uses the disk. File handles opened
+        before the last crash or kill are invalid."""
         self.capacity_bytes: int | None = None
         self.has_lost_writes = False
-        """True if a process ended after a failed flush. The data that the flush should have written
-        is then only in the page cache."""
-        """Total bytes of all files above which writes fail with ENOSPC."""
+        """True if a process that uses the disk ended after a failed flush. The data that the flush
+        should have written is then only in the page cache."""
+        """Maximum total bytes of all files. Writes that would exceed it fail with ENOSPC."""
         self.wall_ms: Callable[[], int] | None = None
         """Function that returns the wall-clock time in ms, for the modification times of files. If
         it is None, no file ever becomes old."""
@@ -85,7 +85,7 @@ class SimulatedDisk:
         """
         self.files = OpenFiles(OPEN_FILES_MAX)
         self.refused_count = 0
-        """Number of writes that failed with ENOSPC."""
+        """Number of writes that failed with ENOSPC because the simulated disk was full."""
         self._rng = rng
         self._pause = pause
         self._root = _Directory()
@@ -119,14 +119,15 @@ class SimulatedDisk:
         return fault
 
     def evict(self, path_part: str = "") -> None:
-        """Drop flushed pages from the page cache, for files whose path contains `path_part`."""
+        """Drop the flushed pages from the page cache, for the files whose path contains
+        `path_part`."""
         for path in self.files_in("/"):
             node = self._node(path)
             if path_part in path and isinstance(node, Inode) and not node.pending:
                 node.evict()
 
     def heal(self) -> None:
-        """Remove all faults."""
+        """Remove all injected faults, so that the disk's calls succeed again."""
         self.faults.clear()
         self.capacity_bytes = None
 
@@ -164,12 +165,12 @@ class SimulatedDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """Number of open files."""
+        """Number of open file descriptors."""
         return len(self.files.descriptors)
 
     @property
     def used_bytes(self) -> int:
-        """The total size of all files that have a name."""
+        """Total size in bytes of all files that have a name."""
         waiting, found = [self._root], dict[int, Inode]()
         while waiting:
             for node in waiting.pop().entries.values():
@@ -238,7 +239,7 @@ class SimulatedDisk:
         file.pread(position, size)
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`, like `pread`."""
+        """Return up to `size` bytes of the file from byte `position` on, like `pread`."""
         await self.read_ahead(file, position, size)
         return file.pread(position, size)
 
@@ -254,8 +255,8 @@ class SimulatedDisk:
         await self._wait(file.path)
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make durable all data written before the call. After one failure, every later fsync of
-        the file fails."""
+        """Make durable all data that was written to the file before the call. After one failure,
+        every later fsync of the file fails."""
         simulated = _simulated(file)
         inode = simulated.inode
         simulated.check_usable()
@@ -291,7 +292,7 @@ class SimulatedDisk:
         file.renew_size(size)
 
     async def read_file(self, path: str) -> bytes:
-        """Return the content of a file."""
+        """Return the whole content of a file."""
         await self._wait(path)
         self.raise_injected(DiskOperation.READ, path)
         node = self._node(path)
@@ -300,11 +301,11 @@ class SimulatedDisk:
         return node.content.read(0, node.content.size)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace the file durably, in the same steps as the real disk. A crash may happen between
-        the steps.
+        """Replace the content of a file durably, in the same steps as the real disk. A crash may
+        happen between the steps.
 
-        Replacements run one after the other, as on the real disk's single worker, because they
-        share a temporary file.
+        Replacements run one after the other, as in the real disk's single worker thread, because
+        they share a temporary file.
         """
         while path in self._replacing:
             await self._wait(path)
@@ -325,7 +326,7 @@ class SimulatedDisk:
         await self.fsync_directory(posixpath.dirname(path))
 
     async def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove the name of a file. Handles on the file stay usable."""
         await self._wait_to_name(path)
         if isinstance(self._node(path), _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
@@ -366,7 +367,7 @@ class SimulatedDisk:
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
         """Return, for each directory, its names and the contents of the files that `wanted`
-        selects, or the OSError of reading it."""
+        selects. If a directory cannot be read, its result is the OSError."""
         found: list[DirectorySurvey | OSError] = []
         for path in paths:
             await self._wait(path)
@@ -394,7 +395,7 @@ class SimulatedDisk:
         return self.exists(path) and isinstance(self._node(path), _Directory)
 
     async def space(self, path: str) -> Space:
-        """Return the free and total space of the simulator's single volume."""
+        """Return the free and total bytes of the simulator's single volume."""
         await self._wait(path)
         self._node(path)
         total_bytes = INT64_MAX if self.capacity_bytes is None else self.capacity_bytes
@@ -414,7 +415,7 @@ class SimulatedDisk:
             directory = node
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Create a directory with the given files, in the same steps as the real disk."""
+        """Create a directory that contains the given files, in the same steps as the real disk."""
         await self.makedirs(path)
         for name, data in files.items():
             file = self.open(f"{path}/{name}", create=True)
@@ -461,7 +462,8 @@ class SimulatedDisk:
         self._write_part(file.inode, position, data)
 
     def raise_injected(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that was injected for this operation, if there is one."""
+        """Raise the OSError of an injected fault that matches the operation and the path. Does
+        nothing if no fault matches."""
         self.faults.raise_injected(operation, path)
 
     def take_descriptor(self, path: str) -> None:
@@ -478,7 +480,8 @@ class SimulatedDisk:
                 raise OSError(errno.EMFILE, "no descriptor left in the world", path)
 
     def inode_at(self, path: str) -> Inode | None:
-        """Return the inode of the file with this path, or None."""
+        """Return the inode (content and unflushed changes) of the file with this path, or None if
+        there is no such file."""
         try:
             node = self._node(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -486,7 +489,8 @@ class SimulatedDisk:
         return node if isinstance(node, Inode) else None
 
     def _unname(self, path: str) -> None:
-        """Prepare the removal of a file's name: the descriptors of its open handles stay open."""
+        """Prepare the removal of a file's name, by keeping the descriptors of the file's open
+        handles open."""
         for file in self.files.places.at(path):
             file.keep_open()
         self.files.places.unname(path)
@@ -507,8 +511,8 @@ class SimulatedDisk:
     # ---- inside
 
     async def _wait(self, path: str) -> None:
-        """Let other tasks run first. Raises OSError if the disk crashes meanwhile, since the
-        calling task then belongs to a dead process."""
+        """Let other tasks run before an operation on the path. Raises OSError if the disk crashes
+        meanwhile, since the calling task then belongs to a dead process."""
         life = self.life
         while (until := self.faults.hanging(path)) is not None:
             await until()
@@ -529,8 +533,8 @@ class SimulatedDisk:
                 inode.modified_ms = self.wall_ms()
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
-        """Yield every directory that is reachable from `directory`, in the view of processes or on
-        the device."""
+        """Yield every directory that is in the tree below `directory`, and `directory` itself, in
+        the view of processes or on the device."""
         yield directory
         for node in _nodes_of(directory):
             if isinstance(node, _Directory):
@@ -587,8 +591,8 @@ def _names(path: str) -> list[str]:
 
 
 def brought_in(piece: FileSlice, _done: object) -> bool:
-    """Load a range of a file into the page cache immediately, for random walks, which never wait
-    for the disk. Returns True."""
+    """Load a range of a file into the page cache immediately. Random walks use it, because they
+    never wait for the disk. Returns True."""
     _simulated(piece.file).bring_in(piece.position, piece.length)
     return True
 

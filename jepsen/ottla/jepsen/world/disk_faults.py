@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Function that returns an awaitable. Calls on a hanging directory wait until it ends."""
+"""Function that returns an awaitable. Disk calls on a hanging directory wait until it ends."""
 
 
 class DiskOperation(Enum):
-    """Kinds of operations that a fault may affect."""
+    """Kinds of disk operations that an injected fault may affect."""
 
     OPEN = auto()
     WRITE = auto()
@@ -36,11 +36,13 @@ class DiskFault:
     skip_count: int
     times_left: int
     spared_parts: tuple[str, ...] = ()
-    """Parts of paths. Calls on a path that contains one of them never fail."""
+    """Parts of paths that the fault spares: a call on a path that contains one of them never
+    fails."""
     failed_count: int = 0
 
     def applies_to(self, operation: DiskOperation, path: str) -> bool:
-        """Return whether the fault makes this call fail, and count the call if so."""
+        """Return whether the fault makes this disk call fail. If it does, the call is added to
+        `failed_count`."""
         if operation is not self.operation or self.path_part not in path:
             return False
         if any(part in path for part in self.spared_parts):
@@ -56,7 +58,7 @@ class DiskFault:
 
 
 class DiskFaults:
-    """The active faults of one disk."""
+    """The active injected faults of one simulated disk."""
 
     def __init__(self) -> None:
         self._faults: list[DiskFault] = []
@@ -65,15 +67,15 @@ class DiskFaults:
 
     @property
     def may_fail_calls(self) -> bool:
-        """True if a fault may still make calls fail."""
+        """True if an injected fault may still make disk calls fail."""
         return bool(self._gone) or any(fault.times_left for fault in self._faults)
 
     def add(self, fault: DiskFault) -> None:
-        """Add a fault to the disk's active faults."""
+        """Add an injected fault to the disk's active faults."""
         self._faults.append(fault)
 
     def take_back(self, fault: DiskFault) -> None:
-        """Remove a fault from the disk's active faults."""
+        """Remove an injected fault from the disk's active faults."""
         if fault in self._faults:
             self._faults.remove(fault)
 
@@ -83,7 +85,8 @@ class DiskFaults:
         self._hanging[directory] = until
 
     def lose(self, directory: str) -> None:
-        """Make every call on a directory and its content fail."""
+        """Make every later disk call on a directory or its content fail, as if the directory were
+        lost."""
         self._gone.add(directory)
 
     def give_back(self, directory: str) -> None:
@@ -92,13 +95,14 @@ class DiskFaults:
         self._hanging.pop(directory, None)
 
     def clear(self) -> None:
-        """Remove all faults."""
+        """Remove all injected faults of the disk."""
         self._faults.clear()
         self._hanging.clear()
         self._gone.clear()
 
     def raise_injected(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that was injected for this operation, if there is one."""
+        """Raise the OSError of an injected fault that matches the operation and the path. Does
+        nothing if no fault matches."""
         if self.is_gone(path):
             raise OSError(errno.EIO, "the world's directory is gone", path)
         for fault in self._faults:
@@ -106,12 +110,13 @@ class DiskFaults:
                 raise OSError(fault.error_number, "the world's disk fails as asked", path)
 
     def is_gone(self, path: str) -> bool:
-        """Return whether the path is in a lost directory."""
+        """Return whether the path is in a directory that an injected fault has made
+        inaccessible."""
         return any(_lies_in(path, directory) for directory in self._gone)
 
     def hanging(self, path: str) -> Until | None:
-        """Return the function whose awaitable delays a call on the path. Returns None if the
-        directory of the path does not hang."""
+        """Return the function that creates the awaitable for which a call on the path must wait.
+        Returns None if the path's directory does not hang."""
         for directory, until in self._hanging.items():
             if _lies_in(path, directory):
                 return until
@@ -119,7 +124,7 @@ class DiskFaults:
 
 
 class FileDamage(IntEnum):
-    """Kinds of damage to one file of a stopped node."""
+    """Kinds of damage that a simulation does to one file of a stopped node."""
 
     REMOVED = 0
     EMPTIED = 1

@@ -20,8 +20,8 @@ def waited_for(look: Callable[[], T]) -> T:
 
 
 def bytes_of(piece: FileSlice | bytes) -> bytes:
-    """Return the bytes of a slice of a file, or of a few records that the fetch copied. The call
-    waits for the disk, as sendfile does."""
+    """Return the bytes of a piece of a fetch response, which is a slice of a file or a copy of a
+    few records. The call waits for the disk, as sendfile does."""
     if isinstance(piece, bytes):
         return piece
     _bring_in(piece.file, piece.position, piece.length)

@@ -16,23 +16,23 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class RunOutcome(NamedTuple):
-    """Events, counts and violation of one run."""
+    """Outcome of one run of a search engine: its events, counts and violation."""
 
     engine: str
     subject: str
     seed: int
     event_count: int
     sim_ms: int
-    """Virtual time that the run took, in ms. 0 in an engine without a clock."""
+    """Virtual time in ms that one run of a search engine took. 0 in an engine without a clock."""
     figures: dict[str, int]
-    """Counts of the run, by name. They can be added up over several runs. Counts common to all
-    engines have the names in `COMMON_FIGURES`."""
+    """Counts of events in one run, by name. They can be added up over several runs. Counts common
+    to all engines have the names in `COMMON_FIGURES`."""
     rare: dict[str, int]
     trace_hash: str
     violation: Violation | None
     decisions: tuple[int, ...]
-    """Random decisions drawn from the main stream of the run's `Chance`. Together with the seed
-    they determine the run."""
+    """Random choices drawn from the main stream of the run's `Chance`. Together with the seed they
+    determine the run."""
 
 
 COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits")
@@ -54,25 +54,26 @@ class Engine(Protocol):
     """Name of the engine's search method: `walk` or `whole`."""
     subject: str
     budget: int
-    """Default number of events of one run."""
+    """Default maximum number of events in one run of the engine."""
     required: tuple[str, ...]
-    """Names of the rare states that a long run must reach."""
+    """Names of the rare states (counted by `RareStates`) that a long run must reach."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
-        """Run once, for at most `budget` events, and return the outcome."""
+        """Do one run of the search, for at most `budget` events, with all random choices drawn from
+        `chance`. Returns the outcome."""
         ...
 
 
 class EngineIdentity(Protocol):
-    """The name and subject of an engine, which its outcomes report."""
+    """The name of a search engine and the subject that it tests, for the outcomes of its runs."""
 
     name: str
     subject: str
 
 
 class WalkRecord(Protocol):
-    """Record of one random walk: its events, rare states and counts. It is complete even if an
-    invariant was broken."""
+    """Record of one random walk (a run of randomly chosen events): its events, rare states and
+    counts. It is complete even if an invariant was broken."""
 
     trace: Trace
     rare: RareStates
@@ -88,7 +89,7 @@ def outcome_of(
     sim_ms: int = 0,
 ) -> RunOutcome:
     """Return the outcome of a random walk, built from its record and its violation. `sim_ms` is the
-    virtual time that it took."""
+    virtual time in ms that the walk took."""
     return RunOutcome(
         engine.name,
         engine.subject,
@@ -190,8 +191,8 @@ def subjects_of(name: str) -> tuple[str, ...]:
 
 
 def make_engine(name: str, subject: str | None = None) -> Engine:
-    """Return a new search engine. If `subject` is None, the engine's default subject is used.
-    Raises RefusedError if there is no engine for the subject."""
+    """Return a new search engine of the given name. If `subject` is None, the engine's default
+    subject is used. Raises RefusedError if there is no such engine or subject."""
     known = subjects_of(name)
     if not known:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"engine {name} has no subject yet")

@@ -7,7 +7,7 @@ from ottla.model.limits import INT64_MAX
 from ottla.model.seams import Rng
 
 SECTOR_BYTES = 512
-"""Number of bytes that a device writes atomically."""
+"""Size in bytes of a sector, the unit that a device writes atomically."""
 
 PAGE_BYTES = 4096
 """Size in bytes of a page, the unit of the page cache."""
@@ -19,7 +19,7 @@ class ColdReadError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of bytes at a position."""
+    """A write of bytes at a position of a simulated file, recorded as an unflushed change."""
 
     position: int
     data: bytes
@@ -27,14 +27,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """A change of a file's size."""
+    """A change of a simulated file's size, recorded as an unflushed change."""
 
     size: int
 
 
 class Bytes:
-    """Content of a file. A hole at its end, such as the unused end of a preallocated index, uses no
-    memory."""
+    """Content of a simulated file. A hole at its end, such as the unused end of a preallocated
+    index, uses no memory."""
 
     __slots__ = ("data", "size")
 
@@ -43,7 +43,7 @@ class Bytes:
         self.size = size
 
     def apply(self, operation: Write | Resize) -> None:
-        """Apply a write or a resize to the content."""
+        """Apply a write or a resize to the file's content."""
         if isinstance(operation, Resize):
             del self.data[operation.size :]
             self.size = operation.size
@@ -54,14 +54,14 @@ class Bytes:
             self.size = max(self.size, end)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes of the file's content from byte `position` on."""
         found = bytes(self.data[position : position + size])
         return found + bytes(max(0, min(size, self.size - position) - len(found)))
 
 
 class Inode:
-    """A file's content as processes see it, its content on the device, and the unflushed
-    changes."""
+    """A simulated file: its content as processes see it, its content on the device, and the
+    unflushed changes."""
 
     __slots__ = (
         "allocated_bytes",
@@ -82,30 +82,31 @@ class Inode:
         self.durable = Bytes()
         self.pending: list[Write | Resize] = []
         self.flushed_count = 0
-        """Number of durable changes of the file. Overlapping fsyncs determine from it which changes
-        each of them flushed."""
+        """Number of the file's changes (writes and resizes) that are durable. Overlapping fsyncs
+        determine from it which changes each of them flushed."""
         self.cold_pages: set[int] = set()
-        """Numbers of the pages that are not in the page cache."""
+        """Numbers of the file's pages that are not in the page cache."""
         self.modified_ms = INT64_MAX
         self.has_failed_fsync = False
 
     def evict(self) -> None:
-        """Drop all pages from the page cache."""
+        """Drop all pages of the file from the page cache."""
         self.cold_pages = set(_pages(0, len(self.content.data)))
 
     def bring_in(self, position: int, size: int) -> None:
-        """Load the pages of a range into the page cache."""
+        """Load the pages of a byte range of the file into the page cache."""
         if self.cold_pages:
             self.cold_pages.difference_update(_pages(position, size))
 
     def is_cold(self, position: int, size: int) -> bool:
-        """Return whether any page of a range is missing from the page cache."""
+        """Return whether any page of a byte range of the file is missing from the page cache."""
         return bool(self.cold_pages) and not self.cold_pages.isdisjoint(
             _pages(position, min(size, self.content.size - position))
         )
 
     def change(self, operation: Write | Resize) -> None:
-        """Apply a change to the content that processes see. It is durable only after `flush`."""
+        """Apply a write or a resize to the content that processes see. It is durable only after
+        `flush`."""
         self.content.apply(operation)
         self.pending.append(operation)
         if isinstance(operation, Resize):
@@ -115,7 +116,7 @@ class Inode:
             self.allocated_bytes = max(self.allocated_bytes, end)
 
     def flush(self, count: int) -> None:
-        """Make the first `count` unflushed changes durable."""
+        """Make the first `count` unflushed changes of the file durable."""
         for operation in self.pending[:count]:
             self.durable.apply(operation)
         del self.pending[:count]
@@ -132,8 +133,8 @@ class Inode:
         return is_lost
 
     def forget_flushed(self) -> None:
-        """Make reads return the durable data and the changes not yet flushed, as if flushed pages
-        had left the page cache. The size does not change."""
+        """Make reads of the file return the durable data and the changes not yet flushed, as if
+        flushed pages had left the page cache. The size does not change."""
         size = self.content.size
         self.content = Bytes(self.durable.data, self.durable.size)
         for operation in self.pending:
@@ -141,7 +142,8 @@ class Inode:
         self.content.apply(Resize(size))
 
     def lose_power(self, rng: Rng) -> None:
-        """Keep a random part of the unflushed changes, and lose the rest.
+        """Keep a random part of the file's unflushed changes and lose the rest, as a power cut
+        does.
 
         The changes kept are a prefix, after which the next write may be torn, an arbitrary subset
         of the changes, or an arbitrary subset of the written sectors. The size of the file may be
@@ -185,8 +187,8 @@ def _pages(position: int, size: int) -> range:
 
 
 def _sectors(operation: Write | Resize) -> Iterator[Write | Resize]:
-    """Yield the parts of a change that a device writes atomically: the sectors of a write, or a
-    resize as a whole."""
+    """Yield the parts of a change to a file that a device writes atomically: the sectors of a
+    write, or a resize as a whole."""
     if isinstance(operation, Resize):
         yield operation
         return

@@ -14,6 +14,7 @@ class NotedErrors(UnexpectedErrors):
         self._on_error = on_error
 
     def note(self, owner_kind: str, owner: object, error: BaseException) -> None:
-        """Count and log the error, and report it to the run. The report ends the run."""
+        """Count and log an unexpected error, and report it to the simulated run. The report ends
+        the run."""
         super().note(owner_kind, owner, error)
         self._on_error(error)

@@ -5,7 +5,7 @@ An engine lists the states it must reach. A long run that misses one of them fai
 
 
 class RareStates:
-    """Number of times that each rare state was reached."""
+    """Number of times that a search for bugs reached each rare state, by the state's name."""
 
     __slots__ = ("counts",)
 

@@ -17,7 +17,8 @@ used."""
 
 
 def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Case:
-    """Return a failing run as a case of the corpus, shrunk as far as the time allows.
+    """Return the failing run of a search job as a case of the corpus, shrunk as far as the time
+    allows.
 
     If the job has a mutant, the caller must have applied it. `trials_max` limits the number of runs
     while shrinking; None means the default limit.
@@ -56,7 +57,8 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
 
 
 def replayed_events(case: Case) -> tuple[RunOutcome, list[str]]:
-    """Run a case again. Returns its outcome, and its events, each as a line of text."""
+    """Repeat the failing run of a case. Returns its outcome, and its events, each as a line of
+    text."""
     lines: list[str] = []
 
     def note(parts: tuple[Part, ...]) -> None:
@@ -70,7 +72,8 @@ def replayed_events(case: Case) -> tuple[RunOutcome, list[str]]:
 
 
 def command_of(job: Job, seed: int) -> str:
-    """Return the shell command that repeats the run of a seed."""
+    """Return the shell command that repeats the run of a seed with the engine, subject and mutant
+    of the job."""
     words = ["ottla world run", f"--engine {job.engine}", f"--subject {job.subject}"]
     if job.mutant is not None:
         words.append(f"--mutant {job.mutant}")
@@ -78,7 +81,7 @@ def command_of(job: Job, seed: int) -> str:
 
 
 def figures_of(job: Job, first_seed: int, totals: RunTotals, seconds: float) -> dict[str, Any]:
-    """Return all counts and rates of a search in a form that can be written as JSON."""
+    """Return all counts and rates of a search as values that can be written as JSON."""
     required = make_engine(job.engine, job.subject).required
     return {
         "engine": job.engine,

@@ -14,16 +14,16 @@ class SeededRng:
         self._state = seed & _MASK
 
     def random(self) -> float:
-        """Return a float in `[0, 1)`."""
+        """Return a random float in `[0, 1)`."""
         return (self._next() >> 11) / (1 << 53)
 
     def below(self, bound: int) -> int:
-        """Return an integer in `[0, bound)`."""
+        """Return a random integer in `[0, bound)`."""
         assert bound >= 1
         return self._next() % bound
 
     def uuid(self) -> UUID:
-        """Return a random id."""
+        """Return a random UUID."""
         return UUID(int=self._next() << 64 | self._next(), version=4)
 
     def _next(self) -> int:

@@ -23,32 +23,34 @@ from ottla.jepsen.world.violation import Violation
 from ottla.model.signal_handlers_driver import signal_handlers
 
 RUN_SECONDS_MAX = 120
-"""CPU time in seconds after which a run counts as hung. Without the limit, an endless loop in the
-code under test would stop the whole search."""
+"""CPU time in seconds after which the run of one seed counts as hung. Without the limit, an endless
+loop in the code under test would stop the whole search."""
 
 WALL_FACTOR_MAX = 20
 """Factor by which the wall-clock time of a run may exceed its CPU time, because the machine may be
 busy with other work."""
 
 BATCH_SECONDS = 0.5
-"""Duration of a batch of runs given to a process at once, in seconds. Shorter batches cost more
-messages; longer batches make the progress display jerky."""
+"""Intended duration in seconds of one batch of runs, which a worker process runs without a message.
+Shorter batches cost more messages; longer batches make the progress display jerky."""
 
 VIOLATIONS_KEPT_MAX = 20
-"""Number of failing runs that are kept completely. Further failing runs are only counted."""
+"""Maximum number of failing runs whose outcomes a search keeps completely. Further failing runs are
+only counted."""
 
 _HASH_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The engine, subject, budget and mutant with which every seed is run."""
+    """The engine, subject, event budget and mutant with which every seed of a search is run."""
 
     engine: str
     subject: str
     budget: int
     mutant: str | None = None
-    """Name of the mutant that is active during the runs, or None."""
+    """Name of the mutant (deliberate bug) that is active during the runs, or None if the code is
+    unchanged."""
 
 
 @dataclass(slots=True)
@@ -62,20 +64,21 @@ class RunTotals:
     rare: Counter[str] = field(default_factory=Counter)
     violation_count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
-    """Number of violations of each invariant, by its name."""
+    """Number of runs that violated each invariant, by the invariant's name."""
     failures: list[RunOutcome] = field(default_factory=list)
-    """Outcomes of the failing runs with the lowest seeds."""
+    """Outcomes of the failing runs that are kept, which are those with the lowest seeds."""
     hash_sum: int = 0
     only_hash: str = ""
     """Trace hash of the run that was added last, which is the hash of all if there is only one
     run."""
     busy_seconds: float = 0.0
-    """Wall-clock time in seconds, summed over the processes."""
+    """Wall-clock time of the runs in seconds, summed over the worker processes."""
     cpu_seconds: float = 0.0
-    """CPU time of all processes in seconds. Other work on the machine does not count."""
+    """CPU time of the runs in seconds, summed over the worker processes. Other work on the machine
+    does not count."""
 
     def take_in(self, outcome: RunOutcome) -> None:
-        """Add the outcome of one run to the sums."""
+        """Add the outcome of one run to these sums."""
         self.run_count += 1
         self.only_hash = outcome.trace_hash
         self.event_count += outcome.event_count
@@ -89,7 +92,7 @@ class RunTotals:
             self._keep([outcome])
 
     def merge(self, other: "RunTotals") -> None:
-        """Add the sums of another process."""
+        """Add the sums that another process computed to these sums."""
         self.run_count += other.run_count
         self.only_hash = other.only_hash
         self.event_count += other.event_count
@@ -110,7 +113,7 @@ class RunTotals:
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
-        """Return the rare states in `required` that no run reached."""
+        """Return those of the rare states in `required` that no run reached."""
         return [name for name in required if not self.rare.get(name)]
 
     def _add_hash(self, number: int) -> None:
@@ -125,7 +128,8 @@ OnProgress = Callable[[RunTotals], None]
 
 
 def run_seed(engine: Engine, seed: int, budget: int) -> RunOutcome:
-    """Run one seed, and return the outcome."""
+    """Run the engine once with all random choices drawn from one seed, for at most `budget` events,
+    and return the outcome."""
     return run_once(engine, Chance(seed), budget=budget)
 
 
@@ -191,8 +195,8 @@ def run_many(
 
 
 def open_pool(processes: int) -> ProcessPoolExecutor:
-    """Return a pool of worker processes that run batches of seeds until the parent ends the
-    pool."""
+    """Return a pool of worker processes that run batches of seeds. They end when the parent process
+    closes the pool or ends."""
     return ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_begin_process
     )
@@ -214,7 +218,8 @@ def _end_with_parent() -> None:
 
 
 class SeedBatches:
-    """Batches of consecutive seeds, each of which takes about BATCH_SECONDS to run."""
+    """Batches of consecutive seeds for worker processes. Each batch takes about BATCH_SECONDS to
+    run."""
 
     def __init__(
         self,
@@ -230,8 +235,8 @@ class SeedBatches:
         self._share_count = 1
 
     def next_share(self) -> tuple[int, int] | None:
-        """Return the first seed and the number of seeds of the next batch. Returns None if no seeds
-        or no time is left."""
+        """Return the first seed and the number of seeds of the next batch. Returns None if all
+        seeds are given out or the search's time is over."""
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return None
         if self._cpu_seconds_left is not None and self._cpu_seconds_left <= 0:
@@ -246,8 +251,8 @@ class SeedBatches:
         return share
 
     def learn(self, batch: RunTotals) -> None:
-        """Adjust the size of the next batches to the duration of a finished batch, and count the
-        CPU time of that batch."""
+        """Adjust the size of the next batches of seeds to the duration of a finished batch, and
+        count the CPU time of that batch."""
         if self._cpu_seconds_left is not None:
             self._cpu_seconds_left -= batch.cpu_seconds
         seconds_a_run = batch.busy_seconds / max(1, batch.run_count)
@@ -256,7 +261,8 @@ class SeedBatches:
 
 
 def _number_of(outcome: RunOutcome) -> int:
-    """Return the hash of a run's seed and trace hash as one number, which can be added up."""
+    """Return a hash over a run's seed and trace hash, as a number. The numbers of several runs can
+    be added up in any order."""
     digest = blake2b(f"{outcome.seed}/{outcome.trace_hash}".encode(), digest_size=16).digest()
     return int.from_bytes(digest, "big")
 
@@ -271,8 +277,8 @@ def _mutated(name: str | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def bounded_runs() -> Iterator[Callable[[], None]]:
-    """Yield a function that starts the time limit of a run. A run that exceeds it ends with a
-    violation."""
+    """Yield a function that starts the time limit of one simulated run. A run that exceeds the
+    limit ends with a violation."""
 
     def end_run(signal_number: int, frame: FrameType | None) -> None:
         raise Violation("EveryRunEnds", f"a run computed for longer than {RUN_SECONDS_MAX} s")

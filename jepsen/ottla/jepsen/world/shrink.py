@@ -10,17 +10,17 @@ StillFails = Callable[[Sequence[int]], bool]
 HasTime = Callable[[], bool]
 
 TRIALS_MAX = 4_000
-"""Number of runs that one reduction may use. After them, or when the time is over, the result is
-the smallest failing run so far."""
+"""Maximum number of runs that the reduction of one failing run may use. After them, or when the
+time is over, the result is the smallest failing run so far."""
 
 
 class _TrialsExhausted(Exception):  # noqa: N818 - an event, not a fault
-    """Raised when all runs that one reduction may use are used up."""
+    """Raised when the reduction of a failing run has used all its runs or all its time."""
 
 
 class _Trials:
-    """Runs of candidate lists of decisions. Counts the runs, and stores the smallest failing list
-    so far."""
+    """Runs of candidate lists of decisions (recorded random choices). Counts the runs, and stores
+    the smallest failing list so far."""
 
     def __init__(
         self, decisions: Sequence[int], still_fails: StillFails, trials_max: int, has_time: HasTime
@@ -31,8 +31,8 @@ class _Trials:
         self._has_time = has_time
 
     def accept(self, candidate: list[int]) -> bool:
-        """Run the candidate, and keep it if it is smaller than the smallest failing list and fails
-        as well. Returns whether it was kept."""
+        """Run the candidate list of decisions, and keep it if it is smaller than the smallest
+        failing list and fails as well. Returns whether it was kept."""
         if self._left <= 0 or not self._has_time():
             raise _TrialsExhausted
         self._left -= 1
@@ -49,10 +49,11 @@ def shrink(
     trials_max: int = TRIALS_MAX,
     has_time: HasTime = lambda: True,
 ) -> list[int]:
-    """Return a shorter list of decisions that still fails. After a complete reduction, none of the
-    parts tried can be removed from it.
+    """Return a shorter list of decisions (recorded random choices) whose run still fails. After a
+    complete reduction, none of the parts that were tried can be removed from it.
 
-    Ends early after `trials_max` runs, or when `has_time` returns False."""
+    Ends early after `trials_max` runs, or when `has_time` returns False.
+    """
     trials = _Trials(decisions, still_fails, trials_max, has_time)
     try:
         _cut_end(trials)
@@ -68,7 +69,7 @@ def shrink(
 
 
 def _cut_end(trials: _Trials) -> None:
-    """Find the shortest prefix of the decisions that still fails, by bisection."""
+    """Find the shortest prefix of the decisions whose run still fails, by bisection."""
     low, high = 0, len(trials.best)
     while low < high:
         middle = (low + high) // 2
@@ -79,8 +80,8 @@ def _cut_end(trials: _Trials) -> None:
 
 
 def _cut_parts(trials: _Trials) -> None:
-    """Remove sequences of consecutive decisions, the longest first, as long as the run still
-    fails."""
+    """Remove sequences of consecutive decisions, the longest first, while the run with the
+    remaining decisions still fails."""
     length = max(1, len(trials.best) // 2)
     while length >= 1:
         at = 0
@@ -91,7 +92,8 @@ def _cut_parts(trials: _Trials) -> None:
 
 
 def _quieten(trials: _Trials) -> None:
-    """Replace each decision by 0, or by half its value if the run no longer fails with 0."""
+    """Replace each decision (recorded random choice) by 0, or by half its value if the run no
+    longer fails with 0."""
     for at in range(len(trials.best)):
         value = trials.best[at]
         for smaller in (0, value // 2):

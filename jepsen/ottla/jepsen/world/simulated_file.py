@@ -18,7 +18,7 @@ from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
 
 
 class OpenFiles:
-    """The open handles of one process, and the paths of their files."""
+    """The open file handles of one simulated process, and the paths of their files."""
 
     def __init__(self, count_max: int) -> None:
         self.descriptors: DescriptorCache[SimulatedFile] = DescriptorCache(count_max)
@@ -33,11 +33,12 @@ class FileDisk(Protocol):
 
     @property
     def files(self) -> OpenFiles:
-        """Open files of the process that uses the disk."""
+        """Open file handles of the process that uses the disk."""
         ...
 
     def raise_injected(self, operation: DiskOperation, path: str) -> None:
-        """Raise the OSError of a fault that was injected for this operation, if there is one."""
+        """Raise the OSError of an injected fault that matches the operation and the path. Does
+        nothing if no fault matches."""
         ...
 
     def take_descriptor(self, path: str) -> None:
@@ -46,7 +47,8 @@ class FileDisk(Protocol):
         ...
 
     def inode_at(self, path: str) -> Inode | None:
-        """Return the inode of the file with this path, or None."""
+        """Return the inode (content and unflushed changes) of the file with this path, or None if
+        there is no such file."""
         ...
 
     def write(self, file: "SimulatedFile", position: int, data: bytes) -> None:
@@ -55,7 +57,8 @@ class FileDisk(Protocol):
 
 
 class SimulatedFile:
-    """A handle on an inode. It remains usable after the file's name is removed, as on POSIX."""
+    """A handle on a file of the simulated disk. It remains usable after the file's name is removed,
+    as on POSIX."""
 
     __slots__ = (
         "_disk",
@@ -100,32 +103,32 @@ class SimulatedFile:
 
     @property
     def size_bytes(self) -> int:
-        """The current size of the file."""
+        """Current size of the file in bytes."""
         self.check_usable()
         return self.inode.content.size
 
     @property
     def modified_ms(self) -> int:
-        """Time of the last write or truncation, by the disk's clock."""
+        """Time of the file's last write or truncation in ms, by the simulated disk's clock."""
         self.check_usable()
         return self.inode.modified_ms
 
     @property
     def is_closed(self) -> bool:
-        """True if the owner has closed the file."""
+        """True if the owner of the handle has closed it."""
         return self._is_closed
 
     @property
     def is_kept(self) -> bool:
-        """True if the descriptor must stay open: the handle is pinned, has unflushed data, has lost
-        its name, or is in the metadata directory."""
+        """True if the file's descriptor must stay open: the handle is pinned, or the file has
+        unflushed data, has lost its name, or is in the metadata directory."""
         is_unflushed = self.dirt and not self._is_rewritten
         is_nameless = self.folder is None or METADATA_DIRECTORY in self._path
         return bool(self._pin_count or is_unflushed or is_nameless)
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks. A fault or a full disk may leave only the first part of them
-        written."""
+        """Write all chunks to the file, from byte `position` on. A fault or a full disk may leave
+        only the first part of them written."""
         if self._is_closed:
             raise OSError(errno.EBADF, "the file is closed", self._path)
         self.check_usable()
@@ -134,7 +137,8 @@ class SimulatedFile:
         self._disk.write(self, position, data)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`. The bytes must be in the page cache."""
+        """Return up to `size` bytes of the file from byte `position` on. The bytes must be in the
+        page cache."""
         self.check_usable()
         self.was_used = True
         self._disk.raise_injected(DiskOperation.READ, self._path)
@@ -151,7 +155,7 @@ class SimulatedFile:
         return self.pread(position, size)
 
     def bring_in(self, position: int, size: int) -> None:
-        """Load a range into the page cache, for an invariant check."""
+        """Load a byte range of the file into the page cache, for an invariant check."""
         self.keep_open()
         self.inode.bring_in(position, size)
 
@@ -177,7 +181,7 @@ class SimulatedFile:
             self.inode.modified_ms = self._disk.wall_ms()
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Set the modification time of the file."""
+        """Set the modification time of the file, in ms."""
         self.check_usable()
         self.inode.modified_ms = modified_ms
 
@@ -186,11 +190,12 @@ class SimulatedFile:
         raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self._path)
 
     def pin(self) -> None:
-        """Keep the handle usable until the matching `unpin`."""
+        """Keep the file's descriptor open until the matching `unpin`."""
         self._pin_count += 1
 
     def unpin(self) -> None:
-        """Undo one `pin`."""
+        """Undo one `pin`, so that the file's descriptor may be closed again while the file is
+        idle."""
         assert self._pin_count > 0
         self._pin_count -= 1
         if not self._pin_count:
@@ -205,7 +210,7 @@ class SimulatedFile:
         self._is_rewritten = True
 
     def close(self) -> None:
-        """Close the file, called by its owner."""
+        """Close the file. The owner of the handle calls this."""
         if self._pin_count and not self._is_closed and self._life == self._disk.life:
             self.keep_open()
         self._is_closed = True
@@ -218,14 +223,14 @@ class SimulatedFile:
         self.is_open = False
 
     def note_flushed(self, dirt: int) -> None:
-        """Record that `dirt` changes of the file are still unflushed after a flush. The descriptor
-        may then be closed if no other reason keeps it open."""
+        """Record that `dirt` (a number) changes of the file are still unflushed after a flush. The
+        descriptor may then be closed if no other reason keeps it open."""
         self.dirt = max(dirt, self.dirt)
         self._files.descriptors.note_flushed(self)
 
     def keep_open(self) -> None:
-        """Open the file because its name is about to be removed. Injected faults do not affect this
-        call."""
+        """Open the file if its descriptor is closed, because its name is about to be removed.
+        Injected faults do not affect this call."""
         if not self.is_open:
             self.is_open = True
             self._files.descriptors.add(self)

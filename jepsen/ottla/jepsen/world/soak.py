@@ -22,18 +22,19 @@ from ottla.jepsen.world.report import case_of
 from ottla.jepsen.world.runner import Job, RunTotals, SeedBatches, open_pool, run_batch
 
 SHRUNK_MAX = 12
-"""Maximum number of failing runs that are shrunk. Each occupies one process for up to 30 s."""
+"""Maximum number of failing runs that one soak (long search) shrinks. Each occupies one process for
+up to 30 s."""
 
 WAIT_SECONDS = 0.5
-"""Interval in seconds between checks of the time and of requests to stop."""
+"""Interval in seconds between a soak's checks whether its time is over or a stop is requested."""
 
 STOP_SECONDS = 20.0
-"""Maximum seconds that running batches may take to finish after a request to stop. Their results
-still count."""
+"""Maximum seconds that the batches of seeds in worker processes may take to finish after a request
+to stop. Their results still count."""
 
 POOLS_MAX = 20
-"""Maximum number of times that dead worker processes are replaced. If they die more often,
-something is broken."""
+"""Maximum number of times that a soak (long search) replaces dead worker processes. If they die
+more often, something is broken."""
 
 MakePool = Callable[[int], Executor]
 
@@ -78,13 +79,14 @@ PLAN = (
     Part("whole", "transactions-coordinators", 2),
     Part("whole", "transactions-compacted", 2),
 )
-"""The subjects and their shares in percent. Subjects that have had the most violations so far have
-the largest shares."""
+"""The subjects that a soak (long search) tests, each with its share of the time in percent.
+Subjects that have had the most violations so far have the largest shares."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SubjectRow:
-    """Time that one subject has used, and the results of its runs."""
+    """Time that a soak (long search) has used for one subject, and the results of that subject's
+    runs."""
 
     job: Job
     percent: int
@@ -92,12 +94,12 @@ class SubjectRow:
     seed_batches: SeedBatches
     totals: RunTotals = field(default_factory=RunTotals)
     under_way_count: int = 0
-    """Number of runs given to worker processes whose results are still missing."""
+    """Number of the subject's runs that were given to worker processes and have no result yet."""
 
     @property
     def debt(self) -> float:
-        """Seconds that the subject has used per percent of its share, including an estimate for the
-        runs in progress. The subject with the lowest value is furthest behind."""
+        """Seconds that the soak has used for the subject per percent of its share, including an
+        estimate for the runs in progress. The subject with the lowest value is furthest behind."""
         totals = self.totals
         seconds_a_run = totals.busy_seconds / totals.run_count if totals.run_count else 1.0
         return (totals.busy_seconds + self.under_way_count * seconds_a_run) / self.percent
@@ -112,7 +114,7 @@ class _Share(NamedTuple):
 
 
 class _ShrinkTask(NamedTuple):
-    """A failure that a worker process is shrinking now."""
+    """A failing run that a worker process is shrinking now."""
 
     row: SubjectRow
     outcome: RunOutcome
@@ -120,7 +122,7 @@ class _ShrinkTask(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class KeptFailure:
-    """A failing run that was saved in a file."""
+    """A failing run that a soak (long search) saved in a file."""
 
     engine: str
     subject: str
@@ -132,8 +134,8 @@ class KeptFailure:
 
 
 class Soak:
-    """One search over all subjects. `run` performs the search; the other methods report its
-    progress."""
+    """One long search for bugs with every engine and subject. `run` performs the search; the other
+    methods report its progress."""
 
     def __init__(
         self,
@@ -150,9 +152,9 @@ class Soak:
         self.processes = processes
         self.rows = [_row_of(part, first_seed) for part in plan]
         self.kept: list[KeptFailure] = []
-        """The first failing run of each kind, saved as a file."""
+        """The first failing run of each kind of violation, saved as a file."""
         self.lost: list[str] = []
-        """Seeds whose results were lost, because their process died."""
+        """Descriptions of the seeds whose results were lost, because their worker process died."""
         self.is_stopped = False
         self._folder = folder
         self._make_pool = make_pool
@@ -164,12 +166,12 @@ class Soak:
 
     @property
     def seconds(self) -> float:
-        """The duration of the search so far."""
+        """Duration of the soak so far, in seconds."""
         return (self._ended or time.monotonic()) - self._started
 
     @property
     def violation_count(self) -> int:
-        """Number of runs with a violation."""
+        """Number of the soak's runs with a violation."""
         return sum(row.totals.violation_count for row in self.rows)
 
     def run(
@@ -178,7 +180,8 @@ class Soak:
         should_stop: Callable[[], bool] = lambda: False,
         on_progress: Callable[["Soak"], None] = lambda soak: None,
     ) -> None:
-        """Search until the time is over or a stop is requested."""
+        """Run seeds of every subject until the soak's time is over or `should_stop` returns
+        True."""
         self._started = time.monotonic()
         for _ in range(POOLS_MAX):
             pool = self._make_pool(self.processes)
@@ -238,8 +241,8 @@ class Soak:
     # --- dealing ------------------------------------------------------------------------------
 
     def _deal_out(self, pool: Executor) -> None:
-        """Submit work to every idle process of the pool. At most one process shrinks failures at a
-        time."""
+        """Submit work to every idle process of the pool. At most one process shrinks failing runs
+        at a time."""
         is_shrinking = any(isinstance(task, _ShrinkTask) for task in self._running.values())
         if self._to_shrink and not is_shrinking and len(self._running) < self.processes:
             task = self._to_shrink.popleft()
@@ -282,8 +285,8 @@ class Soak:
         return all((one.engine, one.subject, one.invariant) != kind for one in self.kept)
 
     def _keep(self, case: Case, *, is_small: bool) -> None:
-        """Write a failing run to its file. A shrunk case replaces the original. `is_small` is True
-        if the case was shrunk."""
+        """Write the case of a failing run to its file. A shrunk case replaces the original.
+        `is_small` is True if the case was shrunk."""
         found = KeptFailure(
             engine=case.engine,
             subject=case.subject,
@@ -296,8 +299,8 @@ class Soak:
         self.kept = [*(one for one in self.kept if one.path != found.path), found]
 
     def _lose(self, task: _Share | _ShrinkTask, why: str) -> None:
-        """Record the seeds of a worker process that died for the reason `why`. Their results are
-        unknown."""
+        """Record that the results of a worker process's seeds are unknown, because it died for the
+        reason `why`."""
         if isinstance(task, _Share):
             row, end_seed = task.row, task.first_seed + task.run_count
             row.under_way_count -= task.run_count

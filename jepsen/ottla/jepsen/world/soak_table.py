@@ -27,12 +27,12 @@ HEADERS = (
 )
 NONE = "–"
 COMMANDS_MAX = 10
-"""Maximum number of violations whose commands are listed for each subject. All violations are
-counted."""
+"""Maximum number of violations of each subject for which the soak's table lists the commands that
+repeat them. All violations are counted."""
 
 
 def facts_of(soak: Soak) -> dict[str, Any]:
-    """Return all results of a soak, in a form that can be written as JSON."""
+    """Return all results of a soak, as values that can be written as JSON."""
     rows = [_facts(row) for row in soak.rows]
     return {
         "seed": soak.first_seed,
@@ -60,14 +60,16 @@ def facts_of(soak: Soak) -> dict[str, Any]:
 
 
 def cells_of(facts: dict[str, Any]) -> list[list[str]]:
-    """Return the cells of the table of results, with the columns `HEADERS`."""
+    """Return the rows of the table of a soak's results. Each row is a list of texts, with the
+    columns `HEADERS`."""
     rows = facts["rows"]
     lines = [[f"{row['engine']} {row['subject']}", *_cells(row)] for row in rows]
     return [*lines, ["all", *_cells(facts["totals"])]]
 
 
 def words_of(facts: dict[str, Any]) -> str:
-    """Return one sentence with the duration of a soak and the violations that it found."""
+    """Return one sentence with the duration of a soak (long search) and the violations that it
+    found."""
     minutes, core_minutes = facts["seconds"] / 60, facts["core_seconds"] / 60
     count = facts["totals"]["violations"]
     seeds = f"seeds from {facts['seed']} on"
@@ -80,8 +82,8 @@ def words_of(facts: dict[str, Any]) -> str:
 
 
 def notes_of(facts: dict[str, Any]) -> list[str]:
-    """Return notes on results that the table does not contain: violations, missed rare states, and
-    other counts."""
+    """Return notes on those results of a soak that the table does not contain: violations, missed
+    rare states, and other counts."""
     notes: list[str] = []
     for row in facts["rows"]:
         name = f"{row['engine']} {row['subject']}"
@@ -108,7 +110,8 @@ def notes_of(facts: dict[str, Any]) -> list[str]:
 
 
 def markdown_of(facts: dict[str, Any]) -> str:
-    """Return the table of results and its notes as a section of a Markdown page."""
+    """Return the table of a soak's results and the notes on them as a section of a Markdown
+    page."""
     lines = [words_of(facts), "", _line(HEADERS), _line(["---"] + ["---:"] * (len(HEADERS) - 1))]
     lines += [_line(cells) for cells in cells_of(facts)]
     notes = [f"- {note}" for note in notes_of(facts)]
@@ -154,7 +157,7 @@ def _facts(row: SubjectRow) -> dict[str, Any]:
 
 
 def _totals(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the last row of the table, with the sums of all rows. Rates are left out, because
+    """Return the last row of a soak's table, with the sums of all rows. Rates are left out, because
     rates of different subjects cannot be added."""
     names = ["schedules", "events", "sim_s", *map(_key, COMMON_FIGURES)]
     names += ["violations", "rare_reached", "rare_required"]

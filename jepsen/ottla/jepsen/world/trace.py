@@ -12,14 +12,14 @@ Part = int | str | bytes
 Listener = Callable[[tuple[Part, ...]], None]
 
 _CHUNK_EVENTS = 512
-"""Number of events hashed at once, so that adding an event costs little more than appending to a
-list."""
+"""Number of a run's events that are hashed at once, so that adding an event costs little more than
+appending to a list."""
 
 _listener: Listener | None = None
 
 
 class Trace:
-    """The events of one run."""
+    """The events of one simulated run, as one hash."""
 
     __slots__ = ("_chunk", "_hashed_count", "_hasher", "_listener")
 
@@ -30,7 +30,7 @@ class Trace:
         self._listener = _listener
 
     def add(self, *parts: Part) -> None:
-        """Add one event, given by its parts, to the trace."""
+        """Add one event of the run, given by its parts, to the trace."""
         self._chunk.append(parts)
         if self._listener is not None:
             self._listener(parts)
@@ -39,7 +39,7 @@ class Trace:
 
     @property
     def event_count(self) -> int:
-        """Number of events."""
+        """Number of events added to the trace so far."""
         return self._hashed_count + len(self._chunk)
 
     @property
@@ -57,8 +57,8 @@ class Trace:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Return a context in which `listener` receives every event of the run as it happens. It is
-    used to print a replayed run."""
+    """Return a context in which `listener` receives every event of the run as it happens. Reports
+    use it to print the events of a replayed run."""
     global _listener
     before, _listener = _listener, listener
     try:

@@ -6,15 +6,16 @@ from collections.abc import Callable
 _NAMED = re.compile(r"([A-Z][A-Za-z]+): (.*)", re.DOTALL)
 
 NO_ASSERTION_FAILS = "NoAssertionFails"
-"""Name of the invariant "no assertion fails". It is reported if a failed assertion names no other
-invariant."""
+"""Name of the invariant "no assertion fails". It is reported if an assertion of the code under test
+fails and its message names no other invariant."""
 
 NOTHING_ESCAPES = "NothingEscapes"
 """Name of the invariant "the code under test raises no exception outside its contract"."""
 
 
 class Violation(AssertionError):  # noqa: N818 - what was found, not what went wrong here
-    """A broken invariant. `detail` describes the place and the values with which it was broken."""
+    """The exception for a broken invariant of the simulated system. `detail` describes the place
+    and the values with which it was broken."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -28,7 +29,7 @@ class Violation(AssertionError):  # noqa: N818 - what was found, not what went w
 
 
 def violation_of(error: Exception) -> Violation:
-    """Return the violation that an exception of a run proves.
+    """Return the violation that an exception raised during a simulated run proves.
 
     If the message of an assertion begins with the name of an invariant, the violation has this
     name.
@@ -45,8 +46,8 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """Call `run`, and return the violation that its exception proves, or None if it raises no
-    exception."""
+    """Call `run` (one simulated run), and return the violation that its exception proves, or None
+    if it raises no exception."""
     try:
         run()
     except Exception as error:
