@@ -13,7 +13,8 @@ from typing import Protocol
 
 
 class ProbeResult(Enum):
-    """Result of a probe: the connection was accepted, it was refused, or the result is unknown."""
+    """Result of probing a peer's address: the connection was accepted, it was refused, or the
+    result is unknown."""
 
     ACCEPTED = "something listens there"
     REFUSED = "nothing listens there, at none of the host's addresses"
@@ -21,27 +22,28 @@ class ProbeResult(Enum):
 
 
 class Probe(Protocol):
-    """Interface of a function that connects to an address once, and closes the connection at
+    """Interface of a function that connects to a peer's address once, and closes the connection at
     once."""
 
     async def __call__(self, host: str, port: int, /) -> ProbeResult:
-        """Probe the process at an address. Raises nothing, and returns within
-        `PROBE_TIMEOUT_MS`."""
+        """Connect to a peer's address once, to detect whether its process has ended. Raises
+        nothing, and returns within `PROBE_TIMEOUT_MS`."""
         ...
 
 
 PROBE_TIMEOUT_MS = 500
-"""Timeout of a probe in milliseconds. A refusal arrives within one round trip, so a longer timeout
-has no benefit; a shorter one misses the refusal of a distant host."""
+"""Timeout in milliseconds of a probe (one connection attempt to a peer's address). A refusal
+arrives within one round trip, so a longer timeout has no benefit; a shorter one misses the refusal
+of a distant host."""
 
 
 async def probe_nothing(host: str, port: int, /) -> ProbeResult:
-    """Return an unknown result for any address.  Used in environments that cannot probe."""
+    """Return an unknown result for any address. Used where no connection can be attempted."""
     return ProbeResult.UNKNOWN
 
 
 def outcome_of(tries: "list[ProbeResult]") -> ProbeResult:
-    """Combine the results of probing each address of a host into the result for the host.
+    """Return the result of probing a host, combined from the results of its addresses.
 
     The host accepts if at least one address accepts. It refuses only if all addresses refuse.
     """

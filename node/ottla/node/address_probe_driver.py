@@ -9,8 +9,9 @@ import trio
 from ottla.node.address_probe import PROBE_TIMEOUT_MS, ProbeResult, outcome_of
 
 ADDRESSES_MAX = 4
-"""Maximum number of addresses of one host that are tried.  For a host with more addresses, the
-result is unknown, because its process may listen at an address that was not tried."""
+"""Maximum number of addresses of one host to which a probe connects. For a host with more
+addresses, the result is unknown, because its process may listen at an address that was not tried.
+"""
 
 NOT_USABLE_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """Errors for an address family that this machine does not support, such as `::1` without IPv6.
@@ -39,7 +40,8 @@ async def probe_address(host: str, port: int, /) -> ProbeResult:
 
 
 async def _try(family: int, address: Any) -> ProbeResult | None:
-    """Probe one address. Returns None if this machine does not support the address family."""
+    """Connect to one address, and return whether the connection was accepted or refused, or
+    unknown. Returns None if this machine does not support the address family."""
     try:
         with trio.socket.socket(family, socket.SOCK_STREAM) as one:
             await one.connect(address)

@@ -17,8 +17,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 PLUGINS = "kafka.server:type=plugins,attribute="
 LABELS = ("config", "class", "role")
 SPAN_MS = 60_000
-"""Window of the rates in ms, as in Kafka.  A rate covers between half a window and a whole
-window."""
+"""Window in ms of the rates of authorizations, as in Kafka. A rate covers between half a window and
+a whole window."""
 PER_MINUTE = 60
 
 TEXTS = {

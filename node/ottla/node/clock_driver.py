@@ -24,17 +24,17 @@ class RealClock:
 
 
 class RealRng:
-    """Random numbers of the kernel, which differ in every process."""
+    """Random number generator of the kernel, whose numbers differ in every process."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
 
     def random(self) -> float:
-        """Return a float in `[0, 1)`."""
+        """Return a random float in `[0, 1)`."""
         return self._random.random()
 
     def below(self, bound: int) -> int:
-        """Return an integer in `[0, bound)`."""
+        """Return a random integer in `[0, bound)`."""
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 import trio
 
 PAUSE_S_MAX = 10.0
-"""Longest pause in seconds.  With a shorter one, collections block the event loop more often while
-costly requests are processed.  With a longer one, more garbage stays in memory."""
+"""Longest pause of the garbage collector in seconds. With a shorter one, collections block the
+event loop more often while costly requests are processed. With a longer one, more garbage stays in
+memory."""
 
 YOUNG = 1
-"""Oldest generation that is collected when a pause has lasted `PAUSE_S_MAX`.  Long-lived objects
-are not visited."""
+"""Oldest generation of objects that is collected when the garbage collector has been paused for
+`PAUSE_S_MAX`. Long-lived objects are not visited."""
 
 
 class CollectorPause:
@@ -52,4 +53,4 @@ class CollectorPause:
 
 
 COLLECTOR_PAUSE = CollectorPause()
-"""The only instance: the garbage collector is global to the process."""
+"""The only instance of `CollectorPause`: the garbage collector is global to the process."""

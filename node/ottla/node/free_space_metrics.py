@@ -8,7 +8,8 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 
 def free_space_families(reports: Iterable[FreeSpaceReport]) -> Iterator[Family]:
-    """Yield metrics of the free space of each directory that was measured at least once."""
+    """Yield metrics of the free disk space of each directory whose space was measured at least
+    once."""
     known = list(reports)
     measured = [(one.path, one.space) for one in known if one.space is not None]
     label = ("logDirectory",)

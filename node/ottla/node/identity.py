@@ -53,7 +53,7 @@ async def format_directories(
     first_records: Sequence[Record] = (),
     wall_ms: int = 0,
 ) -> None:
-    """Format directories, given as a mapping from path to directory id.
+    """Format directories of a node, given as a mapping from path to directory id.
 
     * `initial_voters`: written in a bootstrap snapshot to the directory of the metadata log.  Every
       controller must be formatted with the same voters.
@@ -111,7 +111,8 @@ async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record,
 
 
 async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """Return the identity that a directory stores, or None if the directory is not formatted."""
+    """Return the identity of the node and its cluster that a directory stores, or None if the
+    directory is not formatted."""
     try:
         return parse_meta_properties(await disk.read_file(f"{directory}/{META_PROPERTIES_FILE}"))
     except FileNotFoundError:
@@ -150,10 +151,10 @@ async def prepare_controller_directory(
 
 
 def _check_formatted_for(directory: str, known: MetaProperties, voters: VoterSet) -> None:
-    """Raise ConfigError if a voter's directory was not formatted for this voter.
+    """Raise ConfigError if a voter's directory was not formatted for this voter of the quorum.
 
-    Without this check, a quorum cannot distinguish an old vote from a new one.  For example, two
-    voters that lost their disks could outvote the voter that has the committed records.  Snapshots
+    Without this check, a quorum cannot distinguish an old vote from a new one. For example, two
+    voters that lost their disks could outvote the voter that has the committed records. Snapshots
     written later contain the voters of their time. A controller that is not among these voters is
     an observer.
     """
@@ -287,7 +288,8 @@ async def quorum_identity(
 async def _stored_voters(
     disk: Disk, metadata_log_dir: str
 ) -> tuple[OffsetAndEpoch | None, VoterSet | None]:
-    """Return the id of the latest readable snapshot that contains voters, and these voters.
+    """Return the id of the latest readable metadata snapshot that contains the quorum's voters, and
+    these voters.
 
     If no readable snapshot contains voters, returns the id of the earliest readable one and None.
     If no snapshot is readable, returns None for both.

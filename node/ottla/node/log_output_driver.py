@@ -23,7 +23,8 @@ LINES_MAX = 10_000
 """Maximum number of log lines that wait to be written. A larger number uses more memory. With a
 smaller one, more lines are lost in a burst of errors."""
 STOP_PATIENCE_S = 2.0
-"""Maximum seconds that an ending process waits for a disk or terminal to accept the last lines."""
+"""Maximum seconds that an ending process waits for a disk or terminal to accept the last log
+lines."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -33,12 +34,13 @@ class VisibleFormatter(logging.Formatter):
     lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the message line.  Line breaks in it are escaped, so that a name in a message
-        cannot forge another line."""
+        """Return the message line of a log record. Line breaks in it are escaped, so that a name in
+        a message cannot forge another line."""
         return visible(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the message line and the lines of a traceback, with control characters escaped."""
+        """Return the message line of a log record and the lines of its traceback, with control
+        characters escaped."""
         return visible(super().format(record), keeps_layout=True)
 
 
@@ -51,13 +53,13 @@ class TextFormatter(VisibleFormatter):
         self._node = node
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the message line with the node and event of a log record."""
+        """Return the message line of a log record, with the record's node and event."""
         record.node, record.event = self._node, event_of(record)
         return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
-    """Formatter that writes one JSON object per line."""
+    """Formatter of log records that writes one JSON object per line."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
@@ -82,15 +84,15 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogQueue(logging.Handler):
-    """Queue of log lines, and the thread that writes them."""
+    """Bounded queue of log lines, and the thread that writes them."""
 
     def __init__(self, outputs: list[logging.Handler], lines_max: int = LINES_MAX) -> None:
         super().__init__()
         self.dropped_count = 0
-        """Number of lines since the start that were lost because the queue was full."""
+        """Number of log lines since the start that were lost because the queue was full."""
         self.unwritten_count = 0
-        """Number of lines since the start that could not be written, such as to a file on a full
-        disk."""
+        """Number of log lines since the start that could not be written, such as to a file on a
+        full disk."""
         self._reported_count = 0
         self._outputs = outputs
         # `logging` calls `handleError` after a failed write.
@@ -100,11 +102,12 @@ class LogQueue(logging.Handler):
         self._thread = threading.Thread(target=self._write, name="log output", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that writes the queued lines."""
+        """Start the thread that writes the queued log lines."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write the queued lines, for at most `STOP_PATIENCE_S`, and stop the thread."""
+        """Write the queued log lines, for at most `STOP_PATIENCE_S` seconds, and stop the
+        thread."""
         try:
             self._lines.put(None, timeout=STOP_PATIENCE_S)
         except queue.Full:
@@ -112,13 +115,13 @@ class LogQueue(logging.Handler):
         self._thread.join(STOP_PATIENCE_S)
 
     def close(self) -> None:
-        """Write the queued lines. `logging.shutdown` calls this method."""
+        """Write the queued log lines. `logging.shutdown` calls this method."""
         if self._thread.is_alive():
             self.stop()
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a line, or count it as lost if the queue is full."""
+        """Queue a log line, or count it as lost if the queue is full."""
         try:
             line = copy.copy(record)
             # The arguments may change before the writing thread formats them.
@@ -143,7 +146,7 @@ class LogQueue(logging.Handler):
                 self._put_out(_loss_line(lost))
 
     def _count_unwritten(self, record: logging.LogRecord) -> None:
-        """Count a line that could not be written.
+        """Count a log line that could not be written.
 
         `logging` calls this in the writing thread instead of printing a traceback.
         """
@@ -156,8 +159,8 @@ class LogQueue(logging.Handler):
 
 
 def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
-    """Log to the file in the settings, and to standard error. Returns the queue of log lines.  If
-    there is a file, standard error gets only warnings and errors.
+    """Let this process log to the file in the settings, and to standard error. Returns the queue of
+    log lines. If there is a file, standard error gets only warnings and errors.
 
     Raises ConfigError if the file cannot be written.
     """

@@ -28,15 +28,16 @@ Python's default of 5 ms, a busy event loop delays the heartbeats, which the gRP
 much shorter time reduces throughput."""
 
 GROWTH_LOOK_S = 5.0
-"""Interval in seconds between checks whether enough new long-lived objects exist to freeze them."""
+"""Interval in seconds between checks whether enough new long-lived objects exist to exclude them
+from garbage collections."""
 GROWTH_MIN = 500
-"""Number of new partitions after which long-lived objects are frozen again. A full collection
-spends 20 to 50 µs on each partition that is not frozen."""
+"""Number of new partitions after which long-lived objects are again excluded from garbage
+collections. A full collection spends 20 to 50 µs on each partition that is not excluded."""
 
 DESCRIPTORS_AT_START = 32_768
-"""Number of open files for which the kernel allocates its table at the start, at 8 bytes each.
-When a table is full, the kernel doubles it.  In a process with threads, this blocks the event loop
-for 10 to 20 ms."""
+"""Number of open files for which the kernel allocates the process's table of file descriptors at
+the start, at 8 bytes each. When a table is full, the kernel doubles it. In a process with threads,
+this blocks the event loop for 10 to 20 ms."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -68,7 +69,7 @@ def raise_open_files_limit() -> None:
 
 
 def grow_descriptor_table() -> None:
-    """Make the kernel enlarge the table of open files now, while no request waits."""
+    """Make the kernel enlarge this process's table of open files now, while no request waits."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = (DESCRIPTORS_AT_START if soft == resource.RLIM_INFINITY else soft) - 1
     opened = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -89,22 +90,23 @@ def die_with_parent() -> None:
 
 
 def exempt_from_gc() -> None:
-    """Exclude all present objects, mainly the imported modules, from garbage collections.
+    """Exclude all present Python objects, mainly the imported modules, from garbage collections.
 
-    Some hundred KB of garbage among these objects are never freed.  Collecting that garbage first
+    Some hundred KB of garbage among these objects are never freed. Collecting that garbage first
     would delay the start by 50 ms.
     """
     gc.freeze()
 
 
 def freeze_long_lived_objects() -> None:
-    """Collect garbage, and exclude all remaining objects from later collections."""
+    """Collect garbage, and exclude all remaining Python objects from later collections."""
     gc.collect()
     gc.freeze()
 
 
 async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
-    """Freeze long-lived objects again whenever `count()` has grown by GROWTH_MIN, until cancelled.
+    """Exclude long-lived objects from garbage collections again whenever `count()` has grown by
+    GROWTH_MIN, until cancelled.
 
     Otherwise each full collection visits all objects created since the start, and blocks the event
     loop for that time.

@@ -28,12 +28,12 @@ DISK = {
     "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
     "write_bytes": ("linux-disk-write-bytes", "Bytes this process had written to disks."),
 }
-"""Keys in /proc/self/io, with Kafka's metric names and descriptions
+"""Keys of the disk traffic in /proc/self/io, with Kafka's metric names and descriptions
 (`kafka.server:type=KafkaServer`)."""
 
 
 DESCRIPTORS_PER_SLICE = 1_000
-"""Number of descriptors that are counted before the event loop may run other tasks.  This takes
+"""Number of file descriptors that are counted before the event loop may run other tasks. This takes
 about a millisecond."""
 
 
@@ -44,8 +44,8 @@ def cpu_seconds() -> float:
 
 
 def process_families() -> Iterator[Family | None]:
-    """Yield metrics of CPU time, memory, descriptors, disk traffic and garbage collections.  Yields
-    None where the event loop may run other tasks."""
+    """Yield metrics of this process: CPU time, memory, file descriptors, disk traffic and garbage
+    collections. Yields None where the event loop may run other tasks."""
     yield _family(
         "process_cpu_seconds_total",
         MetricKind.COUNTER,
@@ -64,7 +64,8 @@ def process_families() -> Iterator[Family | None]:
 
 
 def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
-    """Yield the number of unexpected exceptions, by the kind of owner that each one ended."""
+    """Yield a metric of the number of unexpected exceptions, by the kind of owner (such as a
+    request or task) that each one ended."""
     yield Family(
         "ottla_unexpected_errors_total",
         MetricKind.COUNTER,
@@ -101,7 +102,8 @@ def _from_proc() -> Iterator[Family | None]:
 
 
 def _descriptors() -> Iterator[Family | None]:
-    """Yield the number of open descriptors.
+    """Yield the number of open file descriptors, after None wherever the event loop may run other
+    tasks.
 
     Kernels before Linux 6.2 do not report the number, so the descriptors are counted one by one.
     """

@@ -22,8 +22,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Return the logical lines of a text, each with its line number: a line that ends in an odd
-    number of backslashes is joined with the next one. Comments are dropped."""
+    """Return the logical lines of a `.properties` text, each with its line number. A line that ends
+    in an odd number of backslashes is joined with the next one. Comments are dropped."""
     lines: list[tuple[int, str]] = []
     held, held_from = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -43,8 +43,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return the key and the value of a line, which is split at the first `=`, `:` or blank that is
-    not escaped by a backslash."""
+    """Return the key and the value of a line in a `.properties` file, which is split at the first
+    `=`, `:` or blank that is not escaped by a backslash."""
     at = 0
     while at < len(line) and line[at] not in "=: \t":
         at += 2 if line[at] == "\\" else 1

@@ -19,8 +19,8 @@ from ottla.storage.disk.disk_seam import Disk
 R = TypeVar("R")
 
 OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
-"""Function that opens a disk interface for the given directories, with one worker for each
-directory."""
+"""Function that opens an interface to the disks of the given directories, with one worker thread
+for each directory."""
 
 
 class Compute(Protocol):
@@ -48,7 +48,8 @@ class NodeSeams:
     probe: Probe = probe_nothing
     """Function that detects whether the process that listened at an address has ended."""
     compute: Compute = compute_inline
-    """Function that runs other functions that would block the event loop for too long."""
+    """Function that runs other functions whose computation would block the event loop for too
+    long."""
     cleaning: CleaningRunner | None = None
     """Runner that compacts logs in another process. If it is None, logs are compacted in this
     process."""

@@ -23,12 +23,12 @@ from ottla.wire.codec_types import Message
 from ottla.wire.refusals import refuse
 
 SEEN_HERE_MS_MAX = 5_000
-"""Maximum milliseconds for which a response waits until this broker has applied the change that the
-response reports. The change is already committed by then."""
+"""Maximum milliseconds for which the response to an admin request waits until this broker has
+applied the change that the response reports. The change is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
-"""Size in bytes from which a request or response is encoded, decoded or refused off the event loop.
-"""
+"""Size in bytes from which an admin request or its response is encoded, decoded or refused in a
+thread, off the event loop."""
 
 
 class AdminApi:
@@ -56,7 +56,8 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> Coroutine[Any, Any, Message | None]:
-        """Forward a request to the active controller, and answer with its response.
+        """Forward an admin request to the active controller, and return the controller's response
+        to the client.
 
         `finish` adds the parts of the response that this broker decides.
         """
@@ -69,8 +70,8 @@ class AdminApi:
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request with many elements to the active controller. The request is encoded off
-        the event loop.
+        """Forward an admin request with many elements to the active controller. The request is
+        encoded off the event loop.
 
         `finish` adds the parts of the response that this broker decides. It may also be called off
         the event loop.
@@ -142,8 +143,9 @@ class AdminApi:
         metadata_offset: Offset,
         timeout_ms: int,
     ) -> Message | None:
-        """Return the response if this broker's metadata image contains the change. Otherwise return
-        None, and complete the response slot when the image contains the change or the timeout ends.
+        """Return the response to an admin request if this broker's metadata image contains the
+        change. Otherwise return None, and complete the response slot when the image contains the
+        change or the timeout ends.
 
         Always returns None for an encoded response.
         """
@@ -171,7 +173,7 @@ class AdminApi:
 
 
 def refusal_of(request: Message, refusal: RefusedError, version: int) -> Message:
-    """Return the response to a request that is refused as a whole."""
+    """Return a response that refuses an admin request as a whole, with an error code."""
     if refusal.code is ErrorCode.NETWORK_EXCEPTION:
         # The error is between this broker and the controllers, not in the client's network.
         refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, refusal.message)

@@ -39,12 +39,12 @@ Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlterConfigsResource | ReplacedResource
 
 LOGGERS_COST = 25
-"""Cost of a resource that names loggers, measured in entries of a response, since the resource may
-name all loggers."""
+"""Cost of altering a resource that names loggers, measured in entries of the response. The resource
+may name all loggers of the process."""
 
 
 class ForwardHandler(Protocol):
-    """Handler that forwards a request to the controller."""
+    """Interface of a function that forwards a client's request to the active controller."""
 
     def __call__(
         self,
@@ -52,8 +52,8 @@ class ForwardHandler(Protocol):
         request: Message,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Forward a request to the controller, and answer with its response. If `finish` is given,
-        the answer is the result of `finish` on that response."""
+        """Forward a request to the active controller, and return the controller's response. If
+        `finish` is given, returns the result of `finish` on that response."""
 
 
 class AlterLoggersApi:
@@ -140,7 +140,8 @@ class AlterLoggersApi:
         return forward(context, theirs, finish)
 
     def _is_ours(self, resource: Resource) -> bool:
-        """Return whether this node decides about a resource itself, without the controller."""
+        """Return whether this node decides about a resource of the request itself, without the
+        controller."""
         if isinstance(resource, AlterConfigsResource) and (
             resource.resource_type == ConfigKind.BROKER_LOGGER
         ):

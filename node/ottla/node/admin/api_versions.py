@@ -23,10 +23,11 @@ from ottla.wire.messages.api_versions_response import (
 )
 
 CLIENT_NAMED_FROM = 3
-"""First version in which a client reports its software."""
+"""First version of ApiVersions in which a client reports the name and version of its software."""
 
 ZERO_MINIMUMS_FROM = 4
-"""First version whose clients accept features with a lowest level of 0 (KAFKA-17011)."""
+"""First version of ApiVersions whose clients accept features with a minimum level of 0
+(KAFKA-17011)."""
 
 TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
 """The only level of the trace context feature; see `wire/headers`. Controllers do not know the
@@ -47,10 +48,10 @@ name both a cluster and a node, or neither."""
 class ApiVersionsApi:
     """Handler of ApiVersions, versions 0 to 5, and of later, unsupported versions.
 
-    `served` returns the API keys to list.  It must include all keys from the start, since clients
-    keep the first response on a connection.  Client telemetry is the exception.  It is listed only
-    while `offers_telemetry` returns True, and clients notice a change with their next connection.
-    A broker that traces requests also supports TRACE_CONTEXT_FEATURE.
+    `served` returns the API keys to list. It must include all keys from the broker's start, since
+    clients keep the first response on a connection. Client telemetry is the exception. It is listed
+    only while `offers_telemetry` returns True, and clients notice a change with their next
+    connection. A broker that traces requests also supports TRACE_CONTEXT_FEATURE.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class ApiVersionsApi:
         self._node_id = node_id
 
     def handle(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-        """Answer with the versions and features of this broker."""
+        """Return the response to ApiVersions: the API versions and features that this broker
+        supports."""
         version = context.api_version
         if version >= CLIENT_NAMED_FROM and not _has_valid_software_name(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -117,14 +119,16 @@ class ApiVersionsApi:
         )
 
     def _is_for_other_node(self, request: ApiVersionsRequest) -> bool:
-        """Return True if the client expected another cluster or node (KIP-1242)."""
+        """Return True if the ApiVersions request names another cluster or node than this one
+        (KIP-1242)."""
         if request.cluster_id is None:
             return False
         return (request.cluster_id, request.node_id) != (self._cluster_id, self._node_id)
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
-    """Yield the version range of an API for the response, or nothing if the API is not listed."""
+    """Yield the range of supported versions of one API for the ApiVersions response, or nothing if
+    the API is not listed."""
     versions = API[key].advertised
     if versions:
         yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])

@@ -47,7 +47,8 @@ def value_in_force(
 def connection_bounds(
     image: MetadataImage, node_id: NodeId, config: ConnectionConfig
 ) -> ConnectionBounds:
-    """Return the effective limits of connections, including the limits of single listeners."""
+    """Return the effective limits of a node's connections, including the limits of each listener
+    that has its own."""
     texts = dict(config.texts_by_listener)
     for name in (CLUSTER_DEFAULT, str(node_id)):
         texts.update(image.config(BROKER_RESOURCE, name))
@@ -66,7 +67,7 @@ def connection_bounds(
 
 
 class ConnectionBoundsPublisher:
-    """Metadata publisher that applies each change of the connection limits."""
+    """Metadata publisher that applies each change of the limits on a node's connections."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ConnectionBoundsPublisher:
         return "bounds of connections"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the connection limits if they have changed."""
+        """Apply the limits of connections in a new metadata image if they have changed."""
         if any(kind == BROKER_RESOURCE for kind, _ in delta.changed_configs):
             bounds = connection_bounds(image, self._node_id, self._config)
             if bounds != self._applied:

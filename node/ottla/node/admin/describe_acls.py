@@ -18,15 +18,16 @@ class DescribeAclsApi:
     """Handler of DescribeAcls, versions 1 to 3."""
 
     def __init__(self, metadata: MetadataCache, *, is_on: bool) -> None:
-        """`is_on` is True if this node has an authorizer. Without one, the request is refused as in
-        Kafka."""
+        """`is_on` is True if this node has an authorizer. Without one, DescribeAcls is refused as
+        in Kafka."""
         self._metadata = metadata
         self._is_on = is_on
 
     def handle(
         self, context: RequestContext, request: DescribeAclsRequest
     ) -> Answer | DescribeAclsResponse:
-        """Answer with the ACLs of the metadata image that match the filter."""
+        """Return the response to DescribeAcls: the ACLs of the metadata image that match the
+        filter."""
         if not self._is_on:
             return _refused(
                 ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"

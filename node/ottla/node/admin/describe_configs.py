@@ -36,7 +36,8 @@ CLUSTER_DEFAULT = ""
 
 
 class ConfigLayer(NamedTuple):
-    """One source of a setting's value: the key in that source, the value and the precedence."""
+    """One source of a setting's value: the key in that source, the value as text, and the kind of
+    source."""
 
     key: str
     text: str | None
@@ -44,15 +45,16 @@ class ConfigLayer(NamedTuple):
 
 
 ANSWER_BYTES_MAX = 32 * MIB
-"""Maximum bytes of the texts in one response; resources beyond them are refused. This is some
-hundred thousand settings. A client that describes more topics must send several requests."""
+"""Maximum bytes of the texts in one DescribeConfigs response; resources beyond them are refused.
+This is some hundred thousand settings. A client that describes more topics must send several
+requests."""
 
 RESOURCE_COST = 30
-"""Cost of describing a resource, measured in entries of a response: about the number of a topic's
-settings."""
+"""Cost of describing the settings of a resource, measured in entries of a response: about the
+number of a topic's settings."""
 
 SETTING_BYTES = 64
-"""Bytes of a setting in the response, without its texts."""
+"""Size in bytes of one setting in a DescribeConfigs response, not counting its texts."""
 
 TOO_MANY = RefusedError(
     ErrorCode.INVALID_REQUEST, "The answer would be too large; ask for fewer resources at once"
@@ -60,7 +62,8 @@ TOO_MANY = RefusedError(
 
 
 ConfigsOf = Callable[[DescribeConfigsResource], list[DescribeConfigsResourceResult]]
-"""Function that returns all settings of a resource. Raises RefusedError if it has none."""
+"""Function that returns all settings of a resource. Raises RefusedError if the resource has
+none."""
 
 
 class DescribeConfigsApi:
@@ -70,7 +73,8 @@ class DescribeConfigsApi:
         self._configs = configs_of
 
     def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
-        """Describe each resource once, even if it is named several times."""
+        """Describe the settings of each resource in the request once, even if the request names it
+        several times."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
@@ -126,7 +130,7 @@ class DescribedNode:
         definitions: Mapping[str, Definition],
         loggers: LogLevels,
     ) -> None:
-        """`texts` contains the settings as written in the node's file."""
+        """`texts` contains the settings as written in the node's file, by key."""
         self._node_id = node_id
         self._file_texts = texts
         self._loggers = loggers
@@ -220,8 +224,9 @@ class DescribedNode:
 def _asked_once(
     resources: Iterable[DescribeConfigsResource], pace: StepPace
 ) -> Steps[list[DescribeConfigsResource]]:
-    """Return each resource once, with the keys of all entries that name it. An entry without keys
-    selects all keys. `pace` decides when a step ends."""
+    """Return each resource of a DescribeConfigs request once, with the keys of all entries that
+    name it. An entry without keys selects all keys. `pace` ends a step of the work when it has
+    taken long enough."""
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
     keys: dict[tuple[int, str], dict[str, None] | None] = {}
     for resource in resources:
@@ -262,7 +267,8 @@ def _size_of(found: DescribeConfigsResourceResult) -> int:
 def result_of(
     definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
 ) -> DescribeConfigsResourceResult:
-    """Describe one setting. `given` lists its sources, the strongest first.
+    """Return the description of one setting for a DescribeConfigs response. `given` lists its
+    sources, the strongest first.
 
     If `given` is empty, the value is the declared default, which may be null.
     """
@@ -285,7 +291,8 @@ def result_of(
 
 
 def _unknown(key: str) -> Definition:
-    """Return a declaration for a stored key that is unknown. As in Kafka, its value is hidden."""
+    """Return a declaration for a stored setting whose key is unknown. As in Kafka, its value is
+    hidden."""
     return Definition(
         key=key, field_name="", kind=SettingKind.UNKNOWN, default=None, doc="Unknown."
     )

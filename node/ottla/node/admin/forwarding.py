@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Message)
 
 
 class ForwardingPort(Protocol):
-    """Part of the controller client that forwards requests."""
+    """Interface of the controller client, reduced to the method that forwards requests."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
         """Forward a client's request, and return the controller's response.  Raises RefusedError if
@@ -34,8 +34,8 @@ async def forward(
     timeout_ms: int,
     is_own: bool = False,
 ) -> tuple[Message, Offset]:
-    """Forward a request.  Returns its response and the offset of its last record, or 0 without
-    records.
+    """Forward a client's request to the active controller. Returns the response, and the offset of
+    the last metadata record that the request has written (0 if none).
 
     Raises RefusedError with the controller's code, or if no controller is reachable.
     """
@@ -62,9 +62,9 @@ async def forward_bytes(
     timeout_ms: int,
     is_own: bool = False,
 ) -> pb.ForwardResponse:
-    """Forward an encoded request, and return the encoded response.
+    """Forward an encoded request to the active controller, and return the encoded response.
 
-    A broker's own request has no principal, and is charged to no client's quota.  Raises
+    A broker's own request has no principal, and is charged to no client's quota. Raises
     RefusedError with the controller's code, or if no controller is reachable.
     """
     return await controller.forward(
@@ -91,8 +91,8 @@ async def forward_as(
     timeout_ms: int,
     is_own: bool = False,
 ) -> R:
-    """Forward a request that this broker itself makes. Returns the response as an object of class
-    `kind`."""
+    """Forward a request that this broker itself makes to the active controller. Returns the
+    response as an object of class `kind`."""
     answer, _ = await forward(
         controller, context, request, version=version, timeout_ms=timeout_ms, is_own=is_own
     )
@@ -109,10 +109,10 @@ async def forward_own(
     version: int,
     timeout_ms: int,
 ) -> R:
-    """Forward a request of this broker that no client's request has caused. Returns its response as
-    an object of class `kind`.
+    """Forward a request of this broker, not caused by a client's request, to the active controller.
+    Returns its response as an object of class `kind`.
 
-    The request has no principal, and is charged to no client's quota.  Raises RefusedError with the
+    The request has no principal, and is charged to no client's quota. Raises RefusedError with the
     controller's code, or if no controller is reachable.
     """
     answer = await controller.forward(

@@ -27,8 +27,8 @@ class LogLevels:
         return {name: _name_of(found) for name, found in self._loggers().items()}
 
     def check(self, changes: Sequence[AlterableConfig]) -> None:
-        """Raise RefusedError if a change names an unknown logger, or an operation or level that is
-        not supported."""
+        """Raise RefusedError if a change of log levels names an unknown logger, or an operation or
+        level that is not supported."""
         loggers = self._loggers()
         for change in changes:
             if change.config_operation not in (AlterOperation.SET, AlterOperation.DELETE):
@@ -55,7 +55,8 @@ class LogLevels:
                 )
 
     def apply(self, changes: Sequence[AlterableConfig]) -> None:
-        """Change the levels of loggers. `check` must have accepted the changes."""
+        """Change the levels of loggers. The caller must have passed the changes to `check`
+        first."""
         loggers = self._loggers()
         for change in changes:
             is_set = change.config_operation == AlterOperation.SET

@@ -17,17 +17,17 @@ IMAGE_CHANGED = "the metadata image has changed"
 
 
 class MetadataCache:
-    """Metadata publisher that stores the current image for all handlers."""
+    """Metadata publisher that stores the current metadata image for all request handlers."""
 
     __slots__ = ("followed_offset", "image", "is_opening")
 
     def __init__(self, is_opening: Callable[[str], bool] = lambda topic: False) -> None:
         self.image: MetadataImage = EMPTY
         self.followed_offset = EMPTY.provenance.offset
-        """Offset of the last record that all publishers of this broker have applied."""
+        """Offset of the last metadata record that all publishers of this broker have applied."""
         self.is_opening = is_opening
-        """Callable that returns whether logs of a topic are being opened on this broker for the
-        first time."""
+        """Callable that returns whether this broker is opening logs of a topic for the first
+        time."""
 
     @property
     def name(self) -> str:
@@ -40,8 +40,8 @@ class MetadataCache:
 
 
 class ImageWatch:
-    """Metadata publisher that wakes the requests that wait for a newer image. It runs after all
-    publishers that apply the metadata image."""
+    """Metadata publisher that wakes the requests that wait for a newer metadata image. It runs
+    after all publishers that apply the metadata image."""
 
     def __init__(self, purgatory: Purgatory, metadata: MetadataCache) -> None:
         self._purgatory = purgatory
@@ -53,13 +53,13 @@ class ImageWatch:
         return "image watch"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Wake the requests that wait for a newer image."""
+        """Wake the requests that wait for a newer metadata image."""
         self._metadata.followed_offset = image.provenance.offset
         self._purgatory.wake(IMAGE_CHANGED)
 
 
 class ImageWait(WaitingEntry):
-    """Request that is answered when the metadata image satisfies a condition, or at its
+    """Client request that is answered when the metadata image satisfies a condition, or at its
     deadline."""
 
     __slots__ = ("_answer", "_is_there", "_slot")
@@ -74,19 +74,20 @@ class ImageWait(WaitingEntry):
         self._answer = answer
 
     def try_complete(self) -> bool:
-        """Answer if the metadata image satisfies the condition. Returns whether it did."""
+        """Answer the waiting request if the metadata image satisfies its condition. Returns whether
+        it did."""
         if not self._is_there():
             return False
         self._answer()
         return True
 
     def on_expire(self) -> None:
-        """Answer at the deadline, although the metadata image does not contain the awaited change
-        yet. The change itself is committed."""
+        """Answer the waiting request at its deadline, although the metadata image does not contain
+        the awaited change yet. The change itself is committed."""
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in this waiting request."""
+        """Close the client's connection after an unexpected error in its waiting request."""
         self._slot.fail(fault)
 
 
@@ -98,8 +99,8 @@ def answer_when(
     *,
     deadline_ms: int,
 ) -> None:
-    """Call `answer` when `is_there` returns True, or when the deadline (a monotonic time) is
-    reached. `answer` is not called if the client disconnects before."""
+    """Call `answer` when `is_there` returns True, or at the deadline (in milliseconds of the
+    monotonic clock). `answer` is not called if the client disconnects before."""
     if is_there() or context.slot.is_abandoned:
         answer()
         return

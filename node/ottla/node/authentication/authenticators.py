@@ -48,27 +48,29 @@ UNSECURED_WARNING = (
 
 
 class KeyPlan(NamedTuple):
-    """Source of the keys that verify a listener's tokens, and the rules for reading it."""
+    """Source of the keys that verify the tokens of a listener's clients, and the rules for reading
+    this source."""
 
     source: KeySource
     rules: OAuthRules
 
 
 class FollowedMetadata(Protocol):
-    """Metadata that this node follows as a member of the quorum."""
+    """Interface of the cluster's metadata that this node follows as a member of the quorum."""
 
     @property
     def image(self) -> MetadataImage:
-        """Current metadata image."""
+        """Current metadata image of the cluster."""
         ...
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Add a metadata publisher, which is called with each change of the metadata."""
+        """Add a metadata publisher, which is then called with each change of the metadata."""
         ...
 
 
 class Authenticators:
-    """Factory of the guards that authenticate the clients of connections to SASL listeners."""
+    """Factory of the guards of connections to SASL listeners. A guard receives a connection's
+    frames until its client has authenticated."""
 
     def __init__(self, settings: ListenerSettings, rng: Rng, clock: Clock) -> None:
         config, token_secret = settings.sasl, settings.tokens.secret
@@ -76,12 +78,13 @@ class Authenticators:
         self._rng = rng
         self._clock = clock
         self.sessions = LiveSessions(is_on=config.ends_revoked_sessions)
-        """Metadata publisher that ends sessions whose credential was deleted."""
+        """Metadata publisher that ends client sessions whose credential was deleted."""
         self._tokens: TokenCredentials | None = None
         if token_secret is not None:
             self._tokens = TokenCredentials(token_secret, self._known_image, clock.wall_ms)
         self.key_plans: list[KeyPlan] = []
-        """Sources of the keys that the OAUTHBEARER mechanisms need. `KeyReader` reads them."""
+        """Sources of the keys with which the OAUTHBEARER mechanisms verify tokens. `KeyReader`
+        reads them."""
         self.oauth: dict[str, OAuthMechanism] = {}
         """OAUTHBEARER mechanisms of the listeners that have one, by listener name."""
         self.counts = {name: SaslCounts() for name in config.listeners}
@@ -89,7 +92,8 @@ class Authenticators:
             name: partial(SaslSession, self._rules(name, listener, config))
             for name, listener in config.listeners.items()
         }
-        """Factories of authentication guards for connections, by listener name."""
+        """Factories of guards, by listener name. A guard authenticates the client of one connection
+        before its requests are dispatched."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
         """Look up users in `metadata` from now on, and end the sessions of users that are deleted
@@ -99,7 +103,7 @@ class Authenticators:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of logins by name, as DescribeNode reports them."""
+        """Return the counters of logins by name, as DescribeNode reports them."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()
@@ -166,8 +170,8 @@ class Authenticators:
         return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
-        """Return the credentials for a SCRAM mechanism, given by its number in the metadata.
-        Returns None before the metadata is available."""
+        """Return the users' credentials for a SCRAM mechanism, which is given by its number in the
+        metadata. Returns None before the metadata is available."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})

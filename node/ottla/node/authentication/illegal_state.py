@@ -13,7 +13,8 @@ from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 def register_sasl_apis(dispatcher: Dispatcher) -> None:
     """Register handlers that answer SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE.
-    While a client must authenticate, its guard answers them before they reach these handlers."""
+    While a client must authenticate, its connection's guard answers both requests before they reach
+    these handlers."""
     dispatcher.register(SASL_HANDSHAKE, _refuse_handshake)
     dispatcher.register(SASL_AUTHENTICATE, _refuse_authenticate)
 

@@ -16,14 +16,16 @@ from ottla.model.security.oauthbearer import SignedToken, parse_object
 from ottla.model.values import frozen
 
 JWKS_BYTES_MAX = MIB
-"""Maximum bytes of a JWKS. The JWKS of a large identity provider has some 10 kB."""
+"""Maximum bytes of a JWKS (a set of public keys). The JWKS of a large identity provider has some 10
+kB."""
 
 KEYS_MAX = 1_000
 
 RSA_BITS_MIN = 2_048
-"""Minimum bits of an RSA key; shorter keys can be broken."""
+"""Minimum bits of an RSA key that verifies tokens; shorter keys can be broken."""
 RSA_BITS_MAX = 8_192
-"""Maximum bits of an RSA key; longer ones cost the event loop milliseconds for each token."""
+"""Maximum bits of an RSA key that verifies tokens; longer ones cost the event loop milliseconds for
+each token."""
 
 KEY_TYPES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
@@ -32,7 +34,7 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Key type and curve that each signature algorithm requires."""
+"""Key type and curve that each signature algorithm requires, by the algorithm's name."""
 
 
 @frozen
@@ -41,33 +43,36 @@ class VerificationKey:
 
     key_id: str | None
     algorithm: str
-    """The only algorithm with which the key may be used; empty if the JWKS does not restrict it."""
+    """The only signature algorithm with which the key may be used; empty if the JWKS does not
+    restrict it."""
     type: str
     curve: str
     public: Any
 
     def fits(self, algorithm: str) -> bool:
-        """Return whether the key may be used with a signature algorithm."""
+        """Return whether the key may be used with the given signature algorithm."""
         if self.algorithm not in ("", algorithm):
             return False
         return KEY_TYPES.get(algorithm) == (self.type, self.curve)
 
 
 class KeySource:
-    """Keys of one JWKS as last read. If a token names a missing key, the next periodic read is
-    moved forward."""
+    """Public keys of one JWKS (key set of an identity provider), as last read. If a token names a
+    missing key, the next periodic read is moved forward."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.keys: tuple[VerificationKey, ...] | None = None
-        """Keys of the JWKS; None until it has been read once."""
+        """Public keys of the JWKS that verify tokens; None until the JWKS has been read once."""
         self.problem = ""
-        """Description of the last read's error; empty if the read succeeded."""
+        """Description of the error of the last attempt to read the JWKS; empty if the attempt
+        succeeded."""
         self.on_wanted: Callable[[], None] = lambda: None
-        """Function that is called when a token names an unknown key, to read the JWKS earlier."""
+        """Function that is called when a token names an unknown key, so that the JWKS is read
+        earlier."""
 
     def verify(self, token: SignedToken) -> None:
-        """Raise TokenFaultError unless one of the keys signed the token."""
+        """Raise TokenFaultError unless one of the keys of the JWKS has signed the token."""
         algorithm = token.algorithm
         if algorithm not in KEY_TYPES or "crit" in token.header:
             raise TokenFaultError(TokenFault.ALGORITHM)
@@ -85,7 +90,7 @@ class KeySource:
 
 
 def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
-    """Return the usable keys in a JWKS. Raises CorruptDataError if it has none."""
+    """Return the usable public keys in a JWKS. Raises CorruptDataError if it has none."""
     try:
         rows = parse_object(data).get("keys")
     except ProtocolError:

@@ -21,15 +21,15 @@ from ottla.node.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, pars
 from ottla.node.part_registry import PartRegistry
 
 FORCED_PAUSE_S = 10.0
-"""Minimum seconds between two reads. Without it, unauthenticated clients could cause reads by
-sending tokens with unknown key ids."""
+"""Minimum seconds between two reads of a JWKS (a set of public keys). Without it, unauthenticated
+clients could cause reads by sending tokens with unknown key ids."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class KeyReader:
-    """Background task that reads the keys of all listeners. Raises ConfigError if the CA
-    certificates for a key server cannot be read."""
+    """Background task that reads the public keys for verifying tokens, for all listeners. Raises
+    ConfigError if the CA certificates for a key server cannot be read."""
 
     def __init__(self, plans: Sequence[KeyPlan], errors: UnexpectedErrors) -> None:
         for plan in plans:
@@ -43,7 +43,8 @@ class KeyReader:
         parts.task("keys of tokens", self.run)
 
     async def run(self) -> None:
-        """Read the keys of each source whenever a read is due, until cancelled."""
+        """Read the keys of each source (a URL of a JWKS) whenever a read is due, until
+        cancelled."""
         async with trio.open_nursery() as nursery:
             for plan in self._plans:
                 nursery.start_soon(
@@ -63,15 +64,16 @@ async def _keep(plan: KeyPlan) -> None:
 
 
 def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
-    """Return the keys at a URL. Call it in a worker thread: decoding a thousand keys takes longer
-    than an event-loop iteration may."""
+    """Return the public keys that are published at a URL. Call it in a worker thread: decoding a
+    thousand keys blocks for longer than an iteration of the event loop may."""
     from ottla.client.network.web_fetch import fetch
 
     return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX, tls=tls))
 
 
 async def _read(plan: KeyPlan) -> None:
-    """Read the keys of one source, and retry with growing pauses until a read succeeds."""
+    """Read the keys of one source (a URL of a JWKS), and retry with growing pauses until a read
+    succeeds."""
     from ottla.client.network.web_fetch import WebFetchError
 
     source, rules = plan.source, plan.rules

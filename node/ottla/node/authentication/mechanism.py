@@ -11,22 +11,22 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class SaslReply(NamedTuple):
-    """Response to one token from a client, and the result of the login if it is complete."""
+    """Response to one SASL token from a client, and the result of the login if it is complete."""
 
     token: bytes
     user: str | None = None
-    """Authenticated user; None while the exchange continues."""
+    """Authenticated user; None while the SASL exchange continues."""
     lifetime_ms: int | None = None
-    """Milliseconds until the credential expires; None if it never does."""
+    """Milliseconds until the credential of the client expires; None if it never does."""
     token_id: str | None = None
-    """Id of the delegation token with which the client logged in."""
+    """Id of the delegation token with which the client logged in; None if it used no such token."""
 
 
 class SaslExchange(Protocol):
-    """Login of one client: an exchange of tokens and responses."""
+    """SASL login of one client: an exchange of the client's tokens and the server's responses."""
 
     def respond(self, token: bytes) -> SaslReply:
-        """Process the client's next token, and return the response to it.
+        """Process the client's next SASL token, and return the response to it.
 
         Raises RefusedError with a message for the client, or ProtocolError for a malformed token.
         The client does not learn which check failed.
@@ -48,10 +48,11 @@ class SaslMechanism(Protocol):
         ...
 
     def begin(self) -> SaslExchange:
-        """Begin a login, and return its exchange of messages."""
+        """Begin a login of one client, and return its exchange of SASL messages."""
         ...
 
 
 def authentication_failed(message: str) -> RefusedError:
-    """Return the error for a failed login.  The message must not reveal whether the user exists."""
+    """Return the error that a client gets for a failed login. The message must not reveal whether
+    the user exists."""
     return RefusedError(ErrorCode.SASL_AUTHENTICATION_FAILED, message)

@@ -30,7 +30,8 @@ UNSECURED_ALGORITHM = "none"
 
 
 class OAuthMechanism:
-    """SASL mechanism OAUTHBEARER. `keys` is None if unsigned tokens are accepted."""
+    """SASL mechanism OAUTHBEARER. `keys`, the source of public keys, is None if unsigned tokens are
+    accepted."""
 
     name = OAUTHBEARER
 
@@ -41,24 +42,24 @@ class OAuthMechanism:
         self._claims = claims
         self._wall_ms = wall_ms
         self.faults: Counter[TokenFault] = Counter()
-        """Number of rejected tokens by reason."""
+        """Number of rejected OAuth tokens by reason."""
 
     @property
     def is_unsecured(self) -> bool:
-        """True if unsigned tokens are accepted."""
+        """True if this OAUTHBEARER mechanism accepts unsigned tokens."""
         return self._keys is None
 
     @property
     def is_ready(self) -> bool:
-        """True if the keys that verify tokens have been read."""
+        """True if the public keys that verify tokens have been read."""
         return self._keys is None or self._keys.keys is not None
 
     def begin(self) -> "OAuthExchange":
-        """Begin a login, and return its exchange of messages."""
+        """Begin an OAUTHBEARER login of one client, and return its exchange of messages."""
         return OAuthExchange(self)
 
     def check(self, token: str) -> tuple[ProvenToken, int]:
-        """Verify a token. Returns the verified token and the milliseconds until it expires.
+        """Verify an OAuth token. Returns the verified token and the milliseconds until it expires.
 
         Raises TokenFaultError if the token is rejected; its reason is counted.
         """
@@ -91,7 +92,7 @@ class OAuthExchange:
         self._has_failed = False
 
     def respond(self, token: bytes) -> SaslReply:
-        """Process the client's message, and return the response to it."""
+        """Process the client's OAUTHBEARER message, and return the response to it."""
         if self._has_failed:
             # After a rejected token, any further message of the client, also its acknowledgement,
             # ends the login.

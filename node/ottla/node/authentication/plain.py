@@ -17,7 +17,7 @@ TOKEN_PARTS = 3
 
 
 class PlainMechanism:
-    """SASL mechanism PLAIN, with the passwords of the configured users."""
+    """SASL mechanism PLAIN, with the users and passwords of the broker's own file."""
 
     name = "PLAIN"
     is_ready = True

@@ -14,7 +14,8 @@ from ottla.node.network.dispatch import Peer
 TOKEN = "delegation token"
 
 CredentialName = tuple[str, str]
-"""SCRAM mechanism and user, or TOKEN and the id of a delegation token."""
+"""Name of a credential in the metadata, as a pair: the SCRAM mechanism and the user, or TOKEN and
+the id of a delegation token."""
 
 
 def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
@@ -28,7 +29,8 @@ def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
 
 
 def revoked(delta: MetadataDelta, image: MetadataImage) -> frozenset[CredentialName]:
-    """Return the credentials that a change of the metadata deletes."""
+    """Return the names of the credentials (of users, and delegation tokens) that a change of the
+    metadata deletes."""
     gone = {
         (TOKEN, token_id)
         for token_id in delta.changed_tokens
@@ -55,15 +57,16 @@ class LiveSessions:
         self.ended_count = 0
 
     def note(self, peer: Peer, credential: CredentialName | None) -> None:
-        """Store the credential with which a client has logged in. `credential` is None if the
-        metadata does not contain it."""
+        """Register the credential with which a connection's client has logged in. `credential` is
+        None if the metadata does not contain it."""
         self.forget(peer)
         peer.credential = credential
         if credential is not None and self._is_on:
             self._peers.setdefault(credential, set()).add(peer)
 
     def forget(self, peer: Peer) -> None:
-        """Stop tracking a connection that has closed, or whose client authenticates again."""
+        """Stop tracking the credential of a connection that has closed, or whose client
+        authenticates again."""
         if peer.credential is None:
             return
         peers = self._peers.get(peer.credential)
@@ -74,7 +77,7 @@ class LiveSessions:
         peer.credential = None
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """End the sessions whose credential was deleted from the metadata."""
+        """Close the connections of clients whose credential was deleted from the metadata."""
         for credential in revoked(delta, image):
             for peer in tuple(self._peers.get(credential, ())):
                 self.ended_count += 1

@@ -33,11 +33,12 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 RECEIVE_BYTES_MAX = 512 * KIB
-"""`sasl.server.max.receive.size`: maximum frame size before the login, in bytes.  Kerberos tickets
-and signed tokens are the largest frames of ordinary clients."""
+"""`sasl.server.max.receive.size`: maximum size in bytes of a client's frame before its login.
+Kerberos tickets and signed tokens are the largest frames of ordinary clients."""
 
 ELEMENTS_BYTES_MAX = 1024 * KIB
-"""Maximum memory, in bytes, of the decoded elements of a request before the login."""
+"""Maximum memory, in bytes, of the decoded array elements of a request that a client sends before
+its login."""
 
 LIFETIME_FROM = 1
 """First version of SaslAuthenticate whose response contains the session lifetime."""
@@ -55,7 +56,7 @@ M = TypeVar("M", bound=Message)
 
 
 class SaslState(Enum):
-    """State of a connection's authentication."""
+    """State of the SASL authentication of one connection."""
 
     START = auto()
     HANDSHAKE = auto()
@@ -67,11 +68,11 @@ class SaslState(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class SaslCounts:
-    """Counters of logins on a listener, by outcome."""
+    """Numbers of logins on one listener, by outcome."""
 
     successes: int = 0
     successes_without_renewal: int = 0
-    """Number of logins by clients whose version cannot renew a session."""
+    """Number of logins by clients whose version cannot renew a session by authenticating again."""
     failures: int = 0
     reauthentications: int = 0
     reauthentication_failures: int = 0
@@ -80,17 +81,17 @@ class SaslCounts:
 
 @frozen(kw_only=True)
 class SaslRules:
-    """Authentication rules of a listener: its mechanisms, limits and delays."""
+    """Authentication rules of a listener: its SASL mechanisms, limits and delays."""
 
     mechanisms: Mapping[str, SaslMechanism]
     failure_delay_ms: int = 100
     session_ms_max: Mapping[str, int]
-    """Maximum session time in milliseconds, by SASL mechanism. Mechanisms without an entry have no
-    limit."""
+    """Maximum time of a client's session in milliseconds, by SASL mechanism. Mechanisms without an
+    entry have no limit."""
     receive_bytes_max: int = RECEIVE_BYTES_MAX
     counts: SaslCounts
     sessions: LiveSessions = field(default_factory=lambda: LiveSessions(is_on=False))
-    """Registry of the credentials of open sessions."""
+    """Registry of the credentials with which the clients of open connections have logged in."""
 
 
 class SaslSession:
@@ -105,7 +106,7 @@ class SaslSession:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
-        """User of the connection's first login, or None."""
+        """User of the connection's first login; None before it."""
         self._authenticated_ms = 0
         self._ends_ms: int | None = None
 
@@ -117,18 +118,19 @@ class SaslSession:
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """Maximum frame size in bytes at this stage; None once requests are served."""
+        """Maximum frame size in bytes at this stage of the login; None once ordinary requests are
+        served."""
         return None if self.state is SaslState.DONE else self._rules.receive_bytes_max
 
     @property
     def frame_bytes_min(self) -> int | None:
-        """Minimum frame size in bytes at this stage: 0 for raw tokens, which may be empty. None for
-        the minimum of a request."""
+        """Minimum frame size in bytes at this stage of the login: 0 for raw tokens, which may be
+        empty. None if the minimum size of a request applies."""
         return 0 if self.state is SaslState.RAW_TOKENS else None
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
-        """Process a frame. Returns the response to send, or None to pass the frame to the
-        dispatcher.
+        """Process a frame that the client has sent. Returns the response to send, or None to pass
+        the frame to the dispatcher.
 
         Raises ProtocolError if the connection must be closed at once.
         """
@@ -225,8 +227,8 @@ class SaslSession:
         return GuardResponse(header=RAW_TOKEN_HEADER, token=answer)
 
     def _answer_to(self, token: bytes, now_ms: int, *, hears_lifetime: bool) -> tuple[bytes, int]:
-        """Pass a token to the mechanism. Returns the response to it and, after a successful login,
-        the session lifetime in milliseconds.
+        """Pass a client's token to the SASL mechanism. Returns the response to the token and, after
+        a successful login, the session lifetime in milliseconds.
 
         `hears_lifetime` is True if the response has a field for the lifetime. Raises RefusedError
         if the login has failed.
@@ -318,8 +320,8 @@ class SaslSession:
 
 
 def _decoded(kind: type[M], version: int, frame: memoryview) -> tuple[RequestHeader, M]:
-    """Decode header and body of a request that is allowed before the login. Raises ProtocolError if
-    it is malformed."""
+    """Decode the header and body of a request that a client may send before its login. Raises
+    ProtocolError if it is malformed."""
     if not API[kind.API_KEY].serves(version):
         raise ProtocolError(f"version {version} of {API[kind.API_KEY].name}")
     header = decode_request_header(frame)

@@ -26,18 +26,19 @@ from ottla.node.authentication.mechanism import SaslReply, authentication_failed
 from ottla.node.authentication.token_credentials import TokenCredentials
 
 Credentials = Mapping[str, ScramCredential]
-"""Credentials for one mechanism, by user."""
+"""Credentials of users for one SCRAM mechanism, by user name."""
 
 SALT_BYTES = 26
-"""Length in bytes of the salt for an unknown user, if there is no real salt whose length could be
-used."""
+"""Length in bytes of the salt for an unknown user, used if no real credential exists from which a
+length could be taken."""
 
 BASE_36 = b"0123456789abcdefghijklmnopqrstuvwxyz"
 _BASE_36_ONLY = re.compile(rb"[0-9a-z]+")
 
 
 class ScramMechanism:
-    """SCRAM mechanism. `credentials` returns None until the metadata log has been read."""
+    """SCRAM mechanism of a listener. `credentials` returns None until the metadata log has been
+    read."""
 
     def __init__(
         self,
@@ -54,8 +55,8 @@ class ScramMechanism:
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes
         self._seen: Credentials = {}
         self._pattern: ScramCredential | None = None
-        """First of the credentials that were read last. Credentials for unknown users resemble
-        it."""
+        """First of the SCRAM credentials that were last read from the metadata. The derived
+        credentials of unknown users have its shape."""
 
     @property
     def name(self) -> str:
@@ -64,22 +65,22 @@ class ScramMechanism:
 
     @property
     def is_ready(self) -> bool:
-        """True if the credentials of users are known."""
+        """True if the SCRAM credentials of users have been read from the metadata."""
         return self._credentials() is not None
 
     def begin(self) -> "ScramExchange":
-        """Begin a login, and return its exchange of messages."""
+        """Begin a SCRAM login of one client, and return its exchange of messages."""
         return ScramExchange(self, self._rng.uuid().hex)
 
     def credential_of(self, user: str) -> tuple[ScramCredential, bool]:
-        """Return the credential of a user, and whether it is real: an unknown user gets a derived
-        credential. Both cases take the same time."""
+        """Return the SCRAM credential of a user, and whether it is real: an unknown user gets a
+        derived credential. Both cases take the same time."""
         made_up = self._credential_of_unknown_user(user, self._refreshed_pattern())
         found = self._seen.get(user)
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Refresh the cached credentials. Returns the first credential as a pattern for unknown
+        """Refresh the cached SCRAM credentials. Returns the first of them as a pattern for unknown
         users, or None if there is none."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
@@ -90,8 +91,8 @@ class ScramMechanism:
     def credential_for(
         self, first: ClientFirst
     ) -> tuple[ScramCredential, bool, DelegationToken | None]:
-        """Return the credential for a login, whether it is real or derived for an unknown user, and
-        its delegation token or None.
+        """Return three values for a SCRAM login: the credential, whether it is real (or derived for
+        an unknown user), and the delegation token or None.
 
         An unknown token takes the same time as an unknown user.
         """
@@ -109,8 +110,8 @@ class ScramMechanism:
     def _credential_of_unknown_user(
         self, user: str, pattern: ScramCredential | None
     ) -> ScramCredential:
-        """Return a credential for an unknown user. The credential resembles the first real one, and
-        no password matches it.
+        """Return a SCRAM credential for an unknown user. The credential resembles the first real
+        one, and no password matches it.
 
         It is derived from a key that all brokers know and no client knows, so that all brokers
         return the same salt.
@@ -136,7 +137,7 @@ class ScramExchange:
         self._server_first = ""
 
     def respond(self, token: bytes) -> SaslReply:
-        """Process the client's next message, and return the response to it."""
+        """Process the client's next SCRAM message, and return the response to it."""
         if self._first is None:
             return self._on_first(token)
         return self._on_final(self._first, token)
@@ -183,6 +184,6 @@ class ScramExchange:
 
 
 def _derived_bytes(hashing: ScramHash, key: bytes, length: int) -> bytes:
-    """Return `length` bytes derived from a key."""
+    """Return `length` bytes derived from a secret key, for the credential of an unknown user."""
     blocks = -(-length // hashing.size)
     return b"".join(hashing.hmac(key, b"salt%d" % number) for number in range(blocks))[:length]

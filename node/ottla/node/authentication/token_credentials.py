@@ -14,11 +14,12 @@ from ottla.model.security.delegation_tokens import DelegationToken, token_passwo
 from ottla.model.security.scram import ITERATIONS_MIN, ScramCredential, ScramHash
 
 KEPT_MAX = 10_000
-"""Maximum number of cached credentials."""
+"""Maximum number of cached SCRAM credentials of delegation tokens."""
 
 
 class TokenCredentials:
-    """SCRAM credentials of the delegation tokens in the metadata image."""
+    """SCRAM credentials of the delegation tokens in the metadata image. A client logs in with a
+    token's id as the user."""
 
     def __init__(
         self, secret: str, image: Callable[[], MetadataImage | None], wall_ms: Callable[[], int]
@@ -29,17 +30,18 @@ class TokenCredentials:
         self._kept: OrderedDict[tuple[int, str], ScramCredential] = OrderedDict()
 
     def token_of(self, token_id: str) -> DelegationToken | None:
-        """Return the token with this id if it is valid now, or None."""
+        """Return the delegation token with this id if it is valid now, or None."""
         image = self._image()
         found = None if image is None else image.delegation_tokens.get(token_id)
         return found if found is not None and found.holds_at(self._wall_ms()) else None
 
     def lifetime_ms(self, token: DelegationToken) -> int:
-        """Return the milliseconds until a token expires."""
+        """Return the milliseconds until a delegation token expires."""
         return max(0, min(token.expires_ms, token.max_ms) - self._wall_ms())
 
     def credential_of(self, hashing: ScramHash, token: DelegationToken) -> ScramCredential:
-        """Return the SCRAM credential that belongs to a token."""
+        """Return the SCRAM credential of a delegation token, derived from its HMAC as the
+        password."""
         key = hashing.number, token.id
         found = self._kept.get(key)
         if found is None:

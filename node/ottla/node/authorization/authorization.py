@@ -19,7 +19,8 @@ from ottla.wire.apis import API, PRODUCE
 
 
 class Authorization:
-    """Authorization of requests before their handlers; implements the dispatcher's `Gates`."""
+    """Authorization of client requests before their handlers, by ACLs. Implements the dispatcher's
+    interface `Gates`."""
 
     def __init__(
         self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None
@@ -31,7 +32,7 @@ class Authorization:
         metadata image it knows only the super users. It is None if ACLs are not used.
         """
         self.is_active = False
-        """True if any request can be refused, so that requests must be checked."""
+        """True if any request can be refused, so that every request must be authorized."""
         self._in_force = CurrentAuthorizer()
         self._by_acls = by_acls
         self._acls = EMPTY.acls
@@ -55,11 +56,12 @@ class Authorization:
 
     @property
     def version(self) -> int:
-        """Number that increases whenever the allowed operations may have changed."""
+        """Number of the current set of ACLs. It increases whenever the allowed operations may have
+        changed."""
         return self._in_force.version
 
     def use(self, authorizer: Authorizer) -> None:
-        """Replace the authorizer. Requests that are waiting also use the new one."""
+        """Replace the authorizer of this broker. Requests that are waiting also use the new one."""
         self._in_force.use(authorizer)
         self.is_active = authorizer.is_active
 
@@ -83,7 +85,8 @@ class Authorization:
         return permissions.allowed.client_key or permissions.make_client_key()
 
     def decide_again(self) -> None:
-        """Drop cached decisions, because ACLs or the logging of decisions changed."""
+        """Drop the cached decisions of the authorizer, because ACLs or the logging of decisions
+        have changed."""
         self._in_force.note_change()
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:

@@ -41,5 +41,5 @@ CONDITIONS: dict[When, Callable[[RequestContext, Any, Any], bool]] = {
     ),
     When.ON_CONTROLLERS: lambda context, request, element: False,
 }
-"""Functions that return True if an operation is needed for an element of a request. The element is
-None if the operation is for the whole request."""
+"""Functions that return True if a declared ACL operation is needed, by the value of `When`. Each is
+called with one element of a request, or with None if the operation is for the whole request."""

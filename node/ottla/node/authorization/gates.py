@@ -26,18 +26,20 @@ TopicName = Callable[[UUID], str | None]
 """Callable that returns the name of a topic by its id, or None if no topic has the id."""
 
 NoteRefusal = Callable[[int, ErrorCode], None]
-"""Callable that counts a refused element of a request by API key and error code."""
+"""Callable that counts an element of a request that the authorizer refused, by API key and error
+code."""
 
 
 class Elements:
-    """Elements in the requests of an API that are authorized one by one, such as topics."""
+    """Elements in the requests of one API, such as topics, each of which is authorized
+    separately."""
 
     __slots__ = ("field", "name", "parts")
 
     def __init__(self, named_by: str, parts: Parts) -> None:
         self.field, _, self.name = named_by.partition(".")
-        """Field of the request that contains the list, and field of an element that contains the
-        resource's name. The second is empty if the element is the name itself."""
+        """Name of the request's field that contains the list, and name of the element's field that
+        contains the resource's name. The second name is empty if the element is the name itself."""
         self.parts = parts
 
     def name_of(self, element: Any) -> str:
@@ -55,7 +57,7 @@ def elements_of(row: Api) -> Elements | None:
 
 
 class Gate:
-    """Gate that authorizes one API's requests before their handler."""
+    """Check of one API's requests before their handler, which authorizes the client by its ACLs."""
 
     def __init__(self, row: Api, name_of: TopicName, note: NoteRefusal) -> None:
         self._key = row.key
@@ -63,12 +65,12 @@ class Gate:
         self._note = note
         self._elements = elements_of(row)
         self._whole: list[tuple[Need, ...]] = []
-        """Operations that the request as a whole needs.  One operation of each tuple must be
-        allowed."""
+        """ACL operations that a request as a whole needs, as tuples of alternatives. One operation
+        of each tuple must be allowed."""
         self._each: list[Need] = []
         self._instead: list[Need] = []
-        """Operations of the request that may replace the operations that its elements need. If one
-        of them is allowed, all elements are allowed."""
+        """ACL operations on the whole request that replace those on its elements. If one of them is
+        allowed, all elements are allowed."""
         for one in row.needs if row.decider is not Decider.CONTROLLER else ():
             needs = one.needs if isinstance(one, AnyOf) else (one,)
             if all(need.scope is Scope.REQUEST for need in needs):
@@ -79,16 +81,16 @@ class Gate:
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
         self._only: Need | None = None
-        """Operation that each element needs, if there is exactly one and it always applies, or else
-        None."""
+        """ACL operation that each element of a request needs, if there is exactly one and it always
+        applies; otherwise None."""
         if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
             self._only = self._each[0]
         self.is_open = not self._whole and not self._each
-        """True if no check is made before the handler is called."""
+        """True if requests of this API are passed to the handler without a check of ACLs."""
 
     def _is_of_elements(self, need: Need) -> bool:
-        """Return whether a needed operation applies to each element of the request. Needs for parts
-        of an element are checked by the handler."""
+        """Return whether a needed ACL operation applies to each element of the request. Operations
+        on parts of an element are checked by the handler."""
         field, _, rest = need.named_by.partition(".")
         elements = self._elements
         return elements is not None and field == elements.field and "." not in rest
@@ -100,8 +102,8 @@ class Gate:
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Refuse the whole request, or call the handler with the elements that the client may
-        access."""
+        """Authorize a request. Refuse it as a whole, or call the handler with the elements that the
+        client may access."""
         if isinstance(request, FlatCommit):
             request = request.decoded()
         if self._is_allowed_at_once(context, request, permissions):
@@ -204,8 +206,8 @@ class Gate:
         return response
 
     def _name_by_id(self, part: Any) -> str | None:
-        """Return the name of a topic that an element names by id, or None if no topic has the
-        id."""
+        """Return the name of a topic that an element of the request names by id, or None if no
+        topic has the id."""
         topic_id = getattr(part, "topic_id", None)
         return "" if topic_id is None else self._name_of(topic_id)
 
@@ -217,8 +219,8 @@ class Gate:
         part: Any,
         name: str,
     ) -> Need | None:
-        """Return the first operation that an element needs and the client is denied, or None if the
-        element is allowed."""
+        """Return the first ACL operation that an element of the request needs and that the client
+        is denied. Returns None if the element is allowed."""
         for need in self._each:
             is_needed = need.when is When.ALWAYS or CONDITIONS[need.when](context, request, part)
             if is_needed and not permissions.has(need, name):
@@ -253,8 +255,8 @@ def _refusal(
     needs: tuple[Need, ...],
     pace: StepPace,
 ) -> Steps[Need | None]:
-    """Return an operation that the whole request needs and that the client is denied, or None if
-    the request is allowed. `pace` decides when a step ends."""
+    """Return an ACL operation that the whole request needs and that the client is denied, or None
+    if the request is allowed. `pace` ends a step of the work when it has taken long enough."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:
         return None
@@ -273,14 +275,15 @@ def _refusal(
 
 
 def spoken(need: Need) -> str:
-    """Return the needed operation and its resource as text, such as `alter configs on topic`."""
+    """Return a needed ACL operation and its resource type as text for a log line, such as `alter
+    configs on topic`."""
     words = f"{need.operation.name} on {need.resource.name}"
     return words.replace("_", " ").lower()
 
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:
-    """Add the refused elements `places` to the field `field` of the handler's response, unless the
-    response is an error for the whole request."""
+    """Add the errors of the refused elements `places` to the field `field` of the handler's
+    response, unless the response is an error for the whole request."""
     if getattr(response, "error_code", 0):
         return
     getattr(response, field).extend(places)

@@ -16,38 +16,41 @@ from ottla.node.network.response_cache import ClientKey
 from ottla.wire.api import Need
 
 KEPT_MAX = 128
-"""Maximum number of resource names cached for one connection, at some 200 bytes each. With a
-smaller number, the authorizer is called more often for clients of more topics, at a microsecond for
-each call. A larger number takes more memory for every connection."""
+"""Maximum number of resource names for which one connection caches allowed operations, at some 200
+bytes each. With a smaller number, the authorizer is called more often for clients of more topics,
+at a microsecond for each call. A larger number takes more memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
-"""Maximum characters of a cached name. A topic's name has at most 249 characters; a group's may
-have 32 KiB."""
+"""Maximum characters of a resource name whose permissions are cached. A topic's name has at most
+249 characters; a group's may have 32 KiB."""
 
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
-"""Operation and resource type, the key under which resource names are cached."""
+"""Pair of an ACL operation and a resource type: the key under which a cache stores the names of
+resources on which the operation is allowed."""
 
 WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
 
 
 class PermissionCache:
-    """Cache of the operations that a connection's client is allowed, for one version of the
-    ACLs."""
+    """Cache of the operations that a connection's client is allowed to perform, valid for one
+    version of the ACLs."""
 
     __slots__ = ("_count", "client_key", "is_keeping", "names", "version", "writable_topics")
 
     def __init__(self, version: int, *, is_keeping: bool) -> None:
         self.version = version
-        """Version of the ACLs."""
+        """Version of the ACLs for which the cached permissions are valid."""
         self.names: defaultdict[Granted, set[str]] = defaultdict(set)
-        """Resource names by the operation allowed on them."""
+        """Names of the resources on which the client is allowed an operation, by operation and
+        resource type."""
         self.writable_topics = self.names[WRITE_TOPIC]
         """Topics to which the client may write. Each Produce request looks them up."""
         self.is_keeping = is_keeping
-        """True if allowed operations may be cached. False if each decision must be logged."""
+        """True if allowed operations may be cached. False if each decision of the authorizer must
+        be logged."""
         self.client_key: ClientKey | None = None
-        """Key of the client in the caches of responses, with this version of the ACLs. Created at
-        first use."""
+        """Key of the client in the caches of responses, valid for this version of the ACLs. Created
+        at first use."""
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:
@@ -65,7 +68,8 @@ class PermissionCache:
 
 
 class CurrentAuthorizer:
-    """Holder of the current authorizer, which may be replaced."""
+    """Holder of the broker's current authorizer, which may be replaced, and of the version of its
+    ACLs."""
 
     __slots__ = ("authorizer", "version")
 
@@ -75,7 +79,7 @@ class CurrentAuthorizer:
         """Version of the ACLs, incremented whenever the allowed operations may have changed."""
 
     def use(self, authorizer: Authorizer) -> None:
-        """Replace the current authorizer."""
+        """Replace the broker's current authorizer."""
         self.authorizer = authorizer
         self.note_change()
 
@@ -84,7 +88,8 @@ class CurrentAuthorizer:
         self.version += 1
 
     def permissions_of(self, peer: Peer) -> "ClientPermissions":
-        """Return the permissions for the next request on a connection, under the current ACLs."""
+        """Return the permissions of a connection's client for its next request, under the current
+        ACLs."""
         before: ClientPermissions | None = peer.permissions
         allowed = None
         if before is not None and before.user is peer.user:
@@ -95,7 +100,7 @@ class CurrentAuthorizer:
         return found
 
     def nothing_allowed(self) -> PermissionCache:
-        """Return an empty cache for the current version of the ACLs.
+        """Return an empty cache of allowed operations, for the current version of the ACLs.
 
         The cache stays empty if each decision must be logged.
         """
@@ -103,8 +108,8 @@ class CurrentAuthorizer:
 
 
 class ClientPermissions:
-    """Permissions for one request. They are reused for the client's later requests until an
-    operation is denied."""
+    """Permissions of a client for one request. They are reused for the client's later requests
+    until an operation is denied."""
 
     __slots__ = (
         "_decided",
@@ -121,7 +126,8 @@ class ClientPermissions:
     def __init__(self, in_force: CurrentAuthorizer, peer: Peer, allowed: PermissionCache) -> None:
         self._in_force = in_force
         self.allowed = allowed
-        """Cache of allowed operations, for the version of the ACLs that was last checked."""
+        """Cache of the operations allowed to the client, for the version of the ACLs that was last
+        checked."""
         self.user = peer.user
         self.principal = peer.principal
         self.host = peer.peer_host
@@ -136,7 +142,8 @@ class ClientPermissions:
 
     @property
     def version(self) -> int:
-        """Number that changes whenever the allowed operations may have changed."""
+        """Version of the ACLs. It changes whenever the operations allowed to the client may have
+        changed."""
         return self._in_force.version
 
     def make_client_key(self) -> ClientKey | None:

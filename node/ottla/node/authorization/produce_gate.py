@@ -8,11 +8,11 @@ from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.wire.flat.flat_produce import FlatProduce
 
 TOPICS_AT_ONE_LOOK_MAX = 100
-"""Maximum number of topics in a Produce request that are checked in one step."""
+"""Maximum number of topics in a Produce request that are authorized in one step."""
 
 
 class ProduceGate(Gate):
-    """Gate that authorizes Produce requests."""
+    """Check of Produce requests before their handler, which authorizes the client by its ACLs."""
 
     def serve(
         self,
@@ -21,8 +21,8 @@ class ProduceGate(Gate):
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Pass the request to the handler at once if the cache permits WRITE on all its topics.
-        Otherwise authorize it like any other request.
+        """Pass a Produce request to the handler at once if the client's cached permissions include
+        WRITE on all its topics. Otherwise authorize the request like those of other APIs.
 
         The permissions are current: the ACLs cannot change between the creation of `permissions`
         and this call.

@@ -22,7 +22,8 @@ def may(
     *,
     is_logged: bool = True,
 ) -> bool:
-    """Return whether the client may perform an operation on a resource."""
+    """Return whether the client may perform an operation on a resource. `None` as permissions
+    allows everything."""
     return permissions is None or permissions.allows(
         operation, resource_type, name, is_logged=is_logged
     )
@@ -52,10 +53,9 @@ def operations_on(permissions: Permissions | None, resource_type: ResourceType, 
 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
-    """Return the operations that the client may perform on the cluster, as a bit field. It is 0
-    without DESCRIBE on the cluster. It is `OPERATIONS_NOT_ASKED` unless `is_asked`, the request's
-    flag for cluster operations, is set.
-    """
+    """Return the operations that the client may perform on the cluster, as a bit field. The result
+    is 0 if the client may not DESCRIBE the cluster. It is `OPERATIONS_NOT_ASKED` unless `is_asked`,
+    the request's flag for cluster operations, is set."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not may(permissions, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -28,8 +28,8 @@ CERTIFICATE_DAYS = 824
 (macOS) reject certificates that are valid for more than 825 days in all."""
 
 BACKDATED = timedelta(days=1)
-"""Time by which the start of a certificate's validity precedes its issue.  Machines whose clocks
-are slow then accept the certificate; drills set clocks back on purpose."""
+"""Time by which the start of a certificate's validity precedes its issue. Machines whose clocks are
+slow then accept the certificate. Fault injection tests set clocks back on purpose."""
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
 FOR_NODES, FOR_USERS = "nodes", "users"
@@ -39,7 +39,7 @@ subject; an authority without one is for nodes."""
 
 @frozen(kw_only=True)
 class IssuedCertificate:
-    """A private key and its certificate, in PEM."""
+    """A private key and its certificate, both in PEM."""
 
     key: str
     certificate: str
@@ -60,7 +60,7 @@ class CertificateAuthority:
 
     @classmethod
     def make(cls, name: str, purpose: str | None = None) -> "CertificateAuthority":
-        """Create and return a new certificate authority, with a new key and root certificate."""
+        """Return a new certificate authority, with a new key and root certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if purpose is not None:
@@ -138,7 +138,7 @@ class CertificateAuthority:
         valid_from: datetime | None = None,
         valid_for: timedelta = timedelta(days=CERTIFICATE_DAYS),
     ) -> IssuedCertificate:
-        """Issue and return a certificate that is valid for some hosts (names and addresses).
+        """Issue and return a certificate that is valid for the given hosts (names and addresses).
 
         The certificate is for one node if `node_id` is given, or for several nodes on one machine
         if `node_ids` are given. Otherwise it is for a client.

@@ -22,8 +22,8 @@ from typing import NoReturn, TextIO
 FAILED = 1
 STANDARD_DESCRIPTORS = 3
 DESCRIPTORS_END = 1 << 30
-"""End of the range of descriptors that are closed in the child.  The kernel closes a whole range at
-once, so descriptors that are not open cost nothing."""
+"""End of the range of file descriptors that are closed in a forked child. The kernel closes a whole
+range at once, so descriptors that are not open cost nothing."""
 NAME_BYTES_MAX = 15
 """Maximum length of a process name in bytes, as limited by the kernel."""
 
@@ -37,8 +37,8 @@ def name_process(name: str) -> None:
 
 
 def may_fork() -> bool:
-    """Return whether this process has only one thread.  Threads that libraries have started also
-    count."""
+    """Return whether this process has only one thread, so that it may fork. Threads that libraries
+    have started also count."""
     return len(list(_TASKS.iterdir())) == 1
 
 
@@ -48,10 +48,10 @@ class ForkedProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        """Exit code of the process, negative for a signal. None until it is known."""
+        """Exit code of the forked process, negative for a signal. None until it is known."""
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the process is running."""
+        """Return the exit code of the forked process, or None while it is running."""
         if self.returncode is None:
             found, status = os.waitpid(self.pid, os.WNOHANG)
             if found:
@@ -59,8 +59,8 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process has ended, and return its exit code.  Raises TimeoutExpired, as
-        Popen does."""
+        """Wait until the forked process has ended, and return its exit code. Raises TimeoutExpired,
+        as Popen does."""
         if self.poll() is None:
             descriptor = os.pidfd_open(self.pid)
             try:
@@ -75,16 +75,16 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process.  Does nothing if the process has ended."""
+        """Send a signal to the forked process. Does nothing if the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the process, so that it can end in order."""
+        """Send SIGTERM to the forked process, so that it can end in order."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL)."""
+        """End the forked process at once (SIGKILL)."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -95,10 +95,10 @@ def fork_process(
     environment: Mapping[str, str] | None = None,
     kept: Collection[int] = (),
 ) -> ForkedProcess:
-    """Run `body` in a forked process, which exits with the code that `body` returns.
+    """Run the function `body` in a forked process, which exits with the code that `body` returns.
 
-    The variables in `environment` are added to the environment of this process.  The descriptors in
-    `kept` stay open in the child.  `ps` shows the child as `name`.
+    The variables in `environment` are added to the environment of this process. The descriptors in
+    `kept` stay open in the child. `ps` shows the child as `name`.
     """
     assert may_fork()
     sys.stdout.flush()
@@ -115,8 +115,8 @@ def fork_process(
 def _run(
     body: Callable[[], int], name: str, environment: Mapping[str, str], kept: Collection[int]
 ) -> NoReturn:
-    """Run `body` in the child, and exit.  Control never returns to the stack frames of the
-    parent."""
+    """Run the function `body` in the forked child, and exit. Control never returns to the stack
+    frames of the parent."""
     code = FAILED
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -139,7 +139,8 @@ def _run(
 
 
 def _writes_to(stream: TextIO, descriptor: int) -> TextIO:
-    """Return a stream that writes to a descriptor: `stream` if it already does, or else a new one.
+    """Return a text stream that writes to a file descriptor: `stream` if it already does, or else a
+    new one.
 
     A `stream` that writes to another descriptor is useless, because the child closes that
     descriptor.

@@ -1,4 +1,4 @@
-"""Handles SIGTERM like Ctrl-C, so that a command also cleans up when `timeout` or `kill` ends
+"""Handling of SIGTERM like Ctrl-C, so that a command also cleans up when `timeout` or `kill` ends
 it."""
 
 import signal
@@ -30,10 +30,11 @@ def interrupted_by_sigterm() -> AbstractContextManager[None]:
 
 @contextmanager
 def lasting_interrupts() -> Iterator[Callable[[], None]]:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises it again.
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises the
+    exception again if it was lost.
 
     C code of other libraries may lose an exception that a signal handler raised, for example while
-    it makes an object. A loop that calls the yielded function ends nevertheless.  Not for code that
+    it makes an object. A loop that calls the yielded function ends nevertheless. Not for code that
     runs Trio in the main thread, which has a SIGINT handler of its own.
     """
     is_interrupted = False

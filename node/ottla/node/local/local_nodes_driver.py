@@ -26,7 +26,7 @@ READY_VARIABLE = "OTTLA_READY_FD"
 PARENT_VARIABLE = "OTTLA_PARENT_PID"
 
 READY = b"+"
-"""Byte that a node writes to its pipe once it is ready."""
+"""Byte that a node writes to the pipe of the process that started it, once the node is ready."""
 
 NODE_MODULE = "ottla.cli"
 
@@ -36,48 +36,49 @@ that forked it ends, and other threads, such as idle threads of a pool, may end 
 node."""
 
 _FIRST_CHOICE = 10_240
-"""Lowest port that is chosen. The well-known ports of servers, including Kafka's 9092, are
-lower."""
+"""Lowest port that is chosen for a local node. The well-known ports of servers, including Kafka's
+9092, are lower."""
 
 _FEWEST_CHOICES = 1_000
 _TRIES = 100
 
 _CHANCE = random.SystemRandom()
-"""Random number generator of the operating system. It makes it unlikely that two processes choose
-the same port at the same time."""
+"""Random number generator for choosing ports, seeded by the operating system. It makes it unlikely
+that two processes choose the same port at the same time."""
 
 
 class NodeProcess(Protocol):
-    """Interface of a child process, implemented by `subprocess.Popen` and `ForkedProcess`."""
+    """Interface of a node's child process, implemented by `subprocess.Popen` and
+    `ForkedProcess`."""
 
     @property
     def pid(self) -> int:
-        """Id of the child process."""
+        """Process id of the child process."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until the process has ended, and return its exit code.
+        """Wait until the node's process has ended, and return its exit code.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """
         ...
 
     def send_signal(self, number: int, /) -> None:
-        """Send a signal to the process.  Does nothing if the process has ended."""
+        """Send a signal to the node's process. Does nothing if the process has ended."""
         ...
 
     def terminate(self) -> None:
-        """Send SIGTERM to the process, so that it can end in order."""
+        """Send SIGTERM to the node's process, so that it can end in order."""
         ...
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL)."""
+        """End the node's process at once (SIGKILL)."""
         ...
 
 
 class NotReadyError(Exception):
-    """Raised if a node ended before it was ready, or was not ready in time. `node` is the node that
-    ended, or None."""
+    """Raised if a local node ended before it was ready, or was not ready in time. `node` is the
+    node that ended, or None."""
 
     def __init__(self, sentence: str, node: "LocalNode | None" = None) -> None:
         super().__init__(sentence)
@@ -100,14 +101,15 @@ class LocalNode:
         return self.process.pid
 
     def read_readiness(self) -> bool:
-        """Read and close the pipe.  Returns whether the node has reported that it is ready."""
+        """Read and close the pipe to which the node writes when it is ready. Returns whether the
+        node has reported that it is ready."""
         try:
             return os.read(self.ready_reader, 1) == READY
         finally:
             os.close(self.ready_reader)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the node's process, without waiting for its effect."""
+        """Send a signal to the node's process, without waiting for the effect."""
         self.process.send_signal(number)
 
     def kill(self) -> None:
@@ -126,11 +128,11 @@ def start_node(
     prefix: Sequence[str] = (),
     module: str = NODE_MODULE,
 ) -> LocalNode:
-    """Start and return a node without waiting until it is ready.  The caller must wait for the
-    node's pipe.
+    """Start a node as a local process, and return it without waiting until it is ready. The caller
+    must wait for the node's pipe.
 
-    `output` receives the output of the node (default: the output of this process).  `environment`
-    replaces the environment of this process.  `prefix` is inserted before the command.  `module` is
+    `output` receives the output of the node (default: the output of this process). `environment`
+    replaces the environment of this process. `prefix` is inserted before the command. `module` is
     the Python module to run, which may wrap `ottla`.
     """
     reader, writer = os.pipe()
@@ -159,16 +161,17 @@ def start_node(
 
 
 def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """Start a process from the permanent thread `_STARTER`, and return the process."""
+    """Start a process from the permanent thread `_STARTER`, and return the process. The kernel ends
+    a node when the thread that forked it ends."""
     if threading.current_thread() is threading.main_thread():
         return subprocess.Popen(command, **options)
     return _STARTER.submit(lambda: subprocess.Popen(command, **options)).result()
 
 
 def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
-    """Wait until all nodes are ready.
+    """Wait until all local nodes are ready.
 
-    Raises NotReadyError if one ends first, or if they are not ready within `timeout_s`.
+    Raises NotReadyError if a node ends first, or if they are not ready within `timeout_s` seconds.
     """
     deadline = time.monotonic() + timeout_s
     with DefaultSelector() as selector:
@@ -186,8 +189,8 @@ def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
 
 
 def end_nodes(processes: Sequence[NodeProcess], patience_s: float) -> None:
-    """Send SIGTERM to all processes, and kill those that are still running after `patience_s`
-    seconds."""
+    """Send SIGTERM to the processes of all nodes, and kill those that are still running after
+    `patience_s` seconds."""
     deadline = time.monotonic() + patience_s
     for process in processes:
         process.terminate()
@@ -223,8 +226,8 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listening_ports(given: str | None = None) -> range:
-    """Return a range of ports below the ports that the kernel uses for outgoing connections. The
-    range is empty if it would be too small.
+    """Return a range of ports for listeners of local nodes, below the ports that the kernel uses
+    for outgoing connections. The range is empty if it would be too small.
 
     `given` is the text of net.ipv4.ip_local_port_range (default: the text on this machine).
     """
@@ -238,8 +241,8 @@ def listening_ports(given: str | None = None) -> range:
 
 
 def _bind(probe: socket.socket, host: str, choices: range) -> None:
-    """Bind a socket to a random port in `choices`. If many of them are occupied, the kernel chooses
-    a port."""
+    """Bind a socket to a random port in `choices` that is free. If many of them are occupied, the
+    kernel chooses a port."""
     for _ in range(_TRIES if choices else 0):
         try:
             probe.bind((host, _CHANCE.choice(choices)))

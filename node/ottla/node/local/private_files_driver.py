@@ -13,7 +13,7 @@ from pathlib import Path
 PRIVATE_MODE = 0o600
 OTHERS = 0o027
 """Permission bits that no file of a node may have: write for the group, and all bits for other
-users."""
+users of the machine."""
 
 
 def restrict_umask() -> None:

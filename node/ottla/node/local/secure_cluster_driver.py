@@ -40,8 +40,8 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 ADMIN, BROKER = "admin", "broker"
 USERS = (ADMIN, BROKER)
-"""Users that exist from the start: the operator, and the user with which brokers log in to each
-other."""
+"""Names of the users that a secure local cluster has from the start: the operator, and the user
+with which brokers log in to each other."""
 
 ITERATIONS = 8_192
 PASSWORD_BYTES = 24
@@ -53,14 +53,14 @@ JAVA_CLIENT_FILE = "client-java.properties"
 
 @frozen
 class SecureCluster:
-    """Certificates and users of one local cluster."""
+    """Certificates and users of one local cluster with authentication and ACLs."""
 
     directory: Path
     """Directory of the cluster's certificates and settings."""
     passwords: Mapping[str, str]
     """Passwords of the users, by user name."""
     entries: Sequence[AclEntry] = ()
-    """ACLs that the cluster has from the start."""
+    """ACLs that the local cluster has from the start."""
     are_brokers_super: bool = True
     """True if brokers are super users.  Otherwise each broker has one ACL, for ClusterAction."""
 
@@ -77,7 +77,8 @@ class SecureCluster:
 
     @property
     def trusted(self) -> Path:
-        """File with the root certificate of the cluster's authority, which clients must trust."""
+        """File with the root certificate of the cluster's certificate authority, which clients must
+        trust."""
         return self._security / CA_FILE
 
     @property
@@ -95,7 +96,8 @@ class SecureCluster:
         return self.directory / "security"
 
     def controller_settings(self, node_id: int, address: str) -> dict[str, str]:
-        """Return the security settings of a controller, which require certificates."""
+        """Return the security settings of a controller, which require certificates from other
+        nodes."""
         return {
             "listeners": f"{CONTROLLER_LISTENER}://{address}",
             "listener.security.protocol.map": f"{CONTROLLER_LISTENER}:SSL",
@@ -110,7 +112,7 @@ class SecureCluster:
         return [f"User:{user}" for user in users] + [f"User:CN={node}" for node in nodes]
 
     def broker_settings(self, node_id: int, address: str) -> dict[str, str]:
-        """Return the security settings of a broker, which require logins."""
+        """Return the security settings of a broker, which require that clients log in."""
         login = _jaas(BROKER, self.passwords[BROKER])
         scram = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
         return {
@@ -124,7 +126,7 @@ class SecureCluster:
         }
 
     def first_records(self) -> list[Record]:
-        """Return the records of the users and ACLs that exist from the start."""
+        """Return the metadata records of the users and ACLs that exist from the start."""
         users = [
             scram_credential_record(
                 user,
@@ -147,8 +149,8 @@ class SecureCluster:
     def issue(
         self, hosts: Iterable[str], nodes: Sequence[tuple[str, int]], *, is_renewal: bool = False
     ) -> None:
-        """Issue certificates for the nodes, given as (role, id), that have none. A renewal replaces
-        the certificates of all these nodes.
+        """Issue certificates for those of the given nodes, as pairs (role, id), that have none. A
+        renewal replaces the certificates of all these nodes.
 
         The certificates are valid for `hosts`, and for the names of this machine.
         """
@@ -223,8 +225,8 @@ def allow(
 
 
 def cluster_action(principal: str) -> AclEntry:
-    """Return the ACL for ClusterAction, which a broker needs for its work.  It allows nothing
-    else."""
+    """Return the ACL that allows ClusterAction to a principal. A broker needs this operation for
+    its work. It allows nothing else."""
     (entry,) = allow(
         principal, ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION, name=CLUSTER_NAME
     )
@@ -238,8 +240,8 @@ def open_secure_cluster(
     entries: Sequence[AclEntry] = (),
     are_brokers_super: bool = True,
 ) -> SecureCluster:
-    """Return the secure cluster in a directory, after creating its certificates and users if there
-    are none."""
+    """Return the secure local cluster in a directory, after creating its certificates and users if
+    there are none."""
     path = directory / "security" / USERS_FILE
     if not path.exists():
         passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in users}

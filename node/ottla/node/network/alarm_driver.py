@@ -1,4 +1,4 @@
-"""Calls a function when the next deadline is reached: sleeps until then, and never polls."""
+"""Timer that calls a function at the next deadline. It sleeps until then, and never polls."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,13 @@ from ottla.model.seams import Clock
 from ottla.node.part_registry import PartRegistry
 
 SLEEP_MS_MAX = 24 * 3_600_000
-"""Maximum length of one sleep, in milliseconds.  A later deadline takes several sleeps."""
+"""Maximum length of one sleep of an alarm, in milliseconds. A later deadline takes several
+sleeps."""
 
 
 class Alarm:
-    """Alarm that calls `on_due(now_ms)` whenever `next_deadline()` is reached.
+    """Timer that calls `on_due(now_ms)` whenever the time `next_deadline()` is reached, both in
+    monotonic milliseconds.
 
     Call `rearm` after adding a deadline that is earlier than all others.
     """
@@ -29,12 +31,12 @@ class Alarm:
         self._sleep: trio.CancelScope | None = None
 
     def rearm(self) -> None:
-        """Restart the sleep, because the next deadline is now earlier than before."""
+        """Restart the alarm's sleep, because the next deadline is now earlier than before."""
         if self._sleep is not None:
             self._sleep.cancel()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sleeps until the next deadline."""
+        """Register the background task that sleeps until the alarm's next deadline."""
         parts.task("alarm of waiting requests", self.run)
 
     async def run(self) -> None:

@@ -32,7 +32,8 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import decode_request_header
 
 FRAME_BYTES_MIN = 8
-"""Size in bytes of the shortest request: a header v0 has api key, version and correlation id."""
+"""Size in bytes of the shortest request: a header of version 0 has API key, version and correlation
+id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
 """Number of bytes that are read ahead while one request keeps the connection from starting the next
@@ -40,12 +41,12 @@ request. With a smaller number, reading stops sooner, and each stop and restart 
 With a larger one, more memory is held for clients that send far ahead."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
-"""APIs whose request may still wait for its response when the next request of the connection is
-started."""
+"""APIs whose request may still wait for its response when the next request of the same connection
+is started."""
 
 Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any]
-"""Work that a handler has not finished when it returns: a coroutine, steps, or work for a thread.
-See `dispatch.py`."""
+"""Work that a request handler has not finished when it returns: a coroutine, steps, or work for a
+thread. See `dispatch.py`."""
 
 read_length = Struct(">i").unpack_from
 
@@ -55,22 +56,25 @@ class ConnectionHost(Protocol):
     simulation."""
 
     def on_work(self, connection: "Connection") -> None:
-        """Schedule a call of `resume`: the connection has output, or may start more requests."""
+        """Schedule a call of the connection's `resume`, because it has output or may start more
+        requests."""
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
-        """Finish a handler's pending work (a coroutine or steps), then call `on_coroutine_ended` of
-        the connection with its result."""
+        """Finish a request handler's pending work (a coroutine or steps), then call
+        `on_coroutine_ended` of the connection with the result."""
 
     def on_fault(self, connection: "Connection", fault: Exception) -> None:
-        """Close the connection and log the error, since one of its responses cannot be written."""
+        """Close the connection and log the error, since a response of the connection cannot be
+        written."""
 
     def give_up(self, connection: "Connection", reason: str) -> None:
-        """Close the connection and log the reason, because its peer exceeds a memory or time
+        """Close the connection and log the reason, because the client exceeds a memory or time
         limit."""
         ...
 
     def wake_at(self, connection: "Connection", deadline_ms: int) -> None:
-        """Call `on_work` for the connection when the monotonic clock reaches `deadline_ms`."""
+        """Call `on_work` for the connection when the monotonic clock reaches `deadline_ms`, in
+        milliseconds."""
         ...
 
 
@@ -171,10 +175,10 @@ class Connection:
     # Interface for the driver.
 
     def on_bytes(self, data: memoryview, now_ms: int) -> None:
-        """Process received bytes.  `data` may be reused after the call, unless `has_lent_buffer` is
-        set.
+        """Process bytes received from the client. `data` may be reused after the call, unless
+        `has_lent_buffer` is set.
 
-        Raises ProtocolError if the bytes violate Kafka's protocol.  The caller must then close the
+        Raises ProtocolError if the bytes violate Kafka's protocol. The caller must then close the
         connection.
         """
         self.last_active_ms = now_ms
@@ -188,8 +192,8 @@ class Connection:
             self._make_room()
 
     def window(self) -> memoryview | None:
-        """Return the buffer space into which the rest of a large frame is received, or None to
-        receive into the shared read buffer.
+        """Return the buffer space into which to receive the rest of a large frame. Returns None if
+        the socket is to be read into the shared read buffer.
 
         The caller then passes the number of received bytes to `on_window_filled`. The space is not
         empty while `wants_bytes` is True.
@@ -199,7 +203,8 @@ class Connection:
         return None
 
     def on_window_filled(self, size: int, now_ms: int) -> None:
-        """Process bytes received into the window.  Raises ProtocolError as `on_bytes` does."""
+        """Process bytes received into the space that `window` has returned. Raises ProtocolError as
+        `on_bytes` does."""
         self.last_active_ms = now_ms
         self._held.advance(size)
         self._share.arrived_bytes += size
@@ -209,8 +214,8 @@ class Connection:
             self._make_room()
 
     def resume(self, now_ms: int) -> None:
-        """Start requests that were held back, after a limit, a pause or throttling has ended.
-        Raises ProtocolError as `on_bytes` does."""
+        """Start requests of this connection that were held back, after a limit, a pause or
+        throttling has ended. Raises ProtocolError as `on_bytes` does."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
         if self._guard is not None:
@@ -233,7 +238,8 @@ class Connection:
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the socket should be read now, False while limits hold back further requests."""
+        """True if the connection's socket should be read now, False while limits hold back further
+        requests."""
         if self._muted_until_ms is not None or self._awaits_memory:
             return False
         if self._is_ending or self._has_ended:
@@ -248,8 +254,8 @@ class Connection:
 
     @property
     def is_quiescent(self) -> bool:
-        """True if every request is answered and sent, and the connection only waits for more
-        bytes."""
+        """True if every request of the connection is answered, every response sent, and the
+        connection only waits for more bytes."""
         return not (
             self.output.byte_count
             or self._held.end
@@ -262,24 +268,25 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """True if the last response is in the output. The connection closes when that response is
-        sent."""
+        """True if the last response of the connection is in the output. The connection closes when
+        that response is sent."""
         return self._responses.is_closing
 
     @property
     def awaits_resume(self) -> bool:
-        """True if `resume` has work that sending the output would not do."""
+        """True if `resume` must be called: it has work that sending the output would not do."""
         is_parting = self._guard is not None and self._guard.is_parting
         return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 
     @property
     def in_flight_count(self) -> int:
-        """Number of requests that wait for their own response, or for the response to an earlier
-        request."""
+        """Number of the connection's requests that wait for their own response, or for the response
+        to an earlier request."""
         return len(self._responses)
 
     def on_sent(self, size: int, now_ms: int) -> None:
-        """Count sent output. Starts held requests again once the output is sent."""
+        """Count sent bytes of the output. Starts held requests again once the whole output is
+        sent."""
         self.last_active_ms = now_ms
         bound = self._limits.write_backlog_bytes_max
         output = self.output
@@ -303,15 +310,15 @@ class Connection:
             self._host.on_work(self)
 
     def on_stalled(self) -> None:
-        """Record that output is left unsent, because the socket is full or the event-loop iteration
-        has ended."""
+        """Record that output of the connection is left unsent, because the socket is full or the
+        event-loop iteration has ended."""
         if not self._stalled_ns:
             self._stalled_ns = self._clock.turn_ns or 1
             self._settle_answers()
 
     def _settle_answers(self, *, has_read: bool = False) -> None:
         """Report the unsent response bytes of this connection to the pool of response memory.
-        `has_read` is True if the client has read some.
+        `has_read` is True if the client has read some of them.
 
         Responses with file slices are not counted, since their records are in files.
         """
@@ -321,15 +328,15 @@ class Connection:
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
-        """Record the time in which the socket accepted the output, unless it accepted all of it in
-        one iteration."""
+        """Record the time in which the socket accepted the output, unless the socket accepted all
+        of it in one event-loop iteration."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
         if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
 
     def on_coroutine_ended(self, slot: ResponseSlot, response: Message | None) -> None:
-        """Answer with the result of a handler's coroutine. If the result is None, the handler
-        completes the response slot itself."""
+        """Complete a request with the result of its handler's coroutine. If the result is None, the
+        handler completes the response slot itself."""
         self._coroutine_count -= 1
         if not self._coroutine_count and self._lent_bytes:
             lent_bytes, self._lent_bytes = self._lent_bytes, 0
@@ -341,7 +348,8 @@ class Connection:
             self._host.on_work(self)
 
     def close(self) -> None:
-        """Abandon every open request and release all memory.  A second call has no effect."""
+        """Abandon every open request of the connection and release its memory. A second call has no
+        effect."""
         if self.is_closed:
             return
         self.is_closed = self._is_ending = True
@@ -366,7 +374,8 @@ class Connection:
     # Interface for handlers, through their slot and context.
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        """Move the responses that are next in order to the output, and resume serving requests."""
+        """Move the completed responses that are next in request order to the output, and resume
+        serving requests."""
         responses = self._responses
         times = slot.times
         if times is not None:
@@ -404,7 +413,8 @@ class Connection:
         self._host.run(self, slot, steps)
 
     def _note_late(self) -> None:
-        """Record the time for which each late response waited for earlier responses."""
+        """Record for how long each late response waited for responses to earlier requests of the
+        connection."""
         now_ns = self._clock.now_ns()
         for slot in self._responses.late:
             if slot.times is not None:
@@ -435,8 +445,8 @@ class Connection:
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Neither read nor start requests until `deadline_ms` (monotonic), since the client is
-        throttled. The latest of several deadlines applies.
+        """Neither read nor start requests of this connection until `deadline_ms` (monotonic), since
+        the client is throttled. The latest of several deadlines applies.
 
         Responses are still sent, and received bytes stay unparsed.
         """
@@ -473,7 +483,8 @@ class Connection:
         return len(held) >= FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
 
     def _serve_frames(self, data: memoryview, now_ms: int) -> int:
-        """Serve the complete frames in `data` that may be started.  Returns their size in bytes."""
+        """Serve the complete frames in `data` that may be started now. Returns their total size in
+        bytes."""
         at = 0
         end = len(data)
         now_ns = self._clock.now_ns
@@ -540,8 +551,9 @@ class Connection:
             self._host.run(self, slot, result)
 
     def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
-        """Pass a frame to the guard. Returns True if the guard processes it, False if it is to be
-        passed to the dispatcher."""
+        """Pass a frame to the connection's guard, which receives frames until the client has logged
+        in. Returns True if the guard processes the frame, False if it is to be passed to the
+        dispatcher."""
         answer = guard.on_frame(frame, now_ms)
         if guard.has_logged_in:
             self.memory = self.memory.move_to_authenticated(self._share, self)
@@ -557,8 +569,8 @@ class Connection:
         return True
 
     def _frame_length(self, data: memoryview, at: int) -> int:
-        """Return the length of the frame that starts at `at`, checked before any memory is
-        allocated for it."""
+        """Return the length in bytes of the frame that starts at `at`, checked before any memory is
+        allocated for the frame."""
         length: int = read_length(data, at)[0]
         least, most = FRAME_BYTES_MIN, self._frame_bytes_max
         if self._guard is not None:
@@ -601,7 +613,7 @@ class Connection:
         self._settle()
 
     def _settle(self) -> None:
-        """Report the request memory that this connection holds now to the pool of request
+        """Report the request memory that this connection holds now to the pool that bounds request
         memory."""
         capacity_bytes = self._held.capacity_bytes
         charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes
@@ -612,13 +624,15 @@ class Connection:
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Size in bytes of the frame that is partly received; 0 if there is none."""
+        """Size in bytes of the frame that the connection has partly received; 0 if there is
+        none."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0
 
     def on_memory_available(self) -> None:
-        """Request memory from the pool again, since the pool may have some now."""
+        """Ask the pool of request memory again for memory that it refused, since it may have some
+        now."""
         self._awaits_memory = False
         if not self.is_closed:
             self._make_room()
@@ -630,7 +644,8 @@ class Connection:
             self._host.give_up(self, reason)
 
     def _transfer_buffer(self) -> None:
-        """Transfer a frame's buffer and its memory charge to the coroutine that reads the frame."""
+        """Transfer a frame's buffer, and its charge to the pool of request memory, to the coroutine
+        that reads the frame."""
         self.has_lent_buffer = True
         self._lent_bytes += self._charged_bytes
         self._charged_bytes = 0

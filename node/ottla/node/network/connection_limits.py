@@ -16,7 +16,7 @@ class ConnectionLimits:
     """Limits of one client connection; the defaults are the limits of a broker."""
 
     frame_bytes_max: int = 100 * MIB
-    """Rate of connections from one address, and the time of its last connection."""
+    """Maximum size of a request frame in bytes."""
     send_buffer_bytes: int = -1
     """Size of the kernel's send buffer in bytes (`socket.send.buffer.bytes`); -1 is the kernel's
     choice."""

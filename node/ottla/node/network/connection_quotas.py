@@ -27,12 +27,12 @@ from ottla.model.settings.quotas import CONNECTION_CREATION_RATE
 IP = "ip"
 
 IPS_MAX = 10_000
-"""Maximum number of addresses whose rates are stored, at some 1 KiB each. Beyond that, the
-addresses without a new connection for the longest time are dropped."""
+"""Maximum number of IP addresses whose connection rates are stored, at some 1 KiB each. Beyond
+that, the addresses without a new connection for the longest time are dropped."""
 
 
 class IpUsage:
-    """Rate of connections from one address, and the time of the last one."""
+    """Rate of connections from one IP address, and the time of the last connection."""
 
     __slots__ = ("last_ms", "rate")
 
@@ -42,7 +42,7 @@ class IpUsage:
 
 
 class ConnectionQuotas:
-    """Counts and rates of a broker's connections, and the limits on them."""
+    """Counts and rates of a broker's client connections, and the limits on them."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ConnectionQuotas:
     ) -> None:
         names = list(listeners)
         self.count_allowed = INT32_MAX
-        """Number of connections for which the process has file descriptors."""
+        """Maximum number of connections for which the process has file descriptors."""
         self.protected_listener = inter_broker if len(names) > 1 else None
         self.bounds = bounds or ConnectionBounds()
         self._shape = shape
@@ -64,21 +64,22 @@ class ConnectionQuotas:
         self._broker_rate = SampledRate(shape)
         self._listener_rates = {name: SampledRate(shape) for name in names}
         self._closed_until_ms = dict.fromkeys(names, 0)
-        """Monotonic time in milliseconds until which each listener accepts nothing."""
+        """Monotonic time in milliseconds until which a listener accepts no connection, by listener
+        name."""
         self._ip_limits: Mapping[str | None, float] = {}
         """Maximum connections per second by IP address. The entry None is the default for addresses
         without an entry."""
         self._ip_usages: dict[str, IpUsage] = {}
-        """Usage by IP address, the most recent last."""
+        """Rate and last time of connections, by IP address, the most recent last."""
         self.throttled_ip_count = 0
-        """Number of connections closed because their address exceeded its connection rate."""
+        """Number of connections closed because their IP address exceeded its connection rate."""
         self.refused_ip_count = 0
-        """Number of connections closed because their address had too many open connections."""
+        """Number of connections closed because their IP address had too many open connections."""
 
     # Bounds.
 
     def set_ip_limits(self, quotas: Mapping[ClientEntity, Mapping[str, float]]) -> None:
-        """Apply the connection limits of addresses that a metadata image contains."""
+        """Apply the limits on connection rates of IP addresses that a metadata image contains."""
         limits: dict[str | None, float] = {}
         for entity, found in quotas.items():
             limit = found.get(CONNECTION_CREATION_RATE)
@@ -92,8 +93,8 @@ class ConnectionQuotas:
     # Interface for the acceptor.
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
-        wait until another connection has closed."""
+        """Return the milliseconds for which a listener must accept no connection. Returns None if
+        it must wait until another connection has closed."""
         count_max = self.bounds.count_max_of_listeners.get(listener.lower(), INT32_MAX)
         if self._by_listener[listener] >= count_max:
             return None
@@ -123,11 +124,12 @@ class ConnectionQuotas:
 
     @property
     def has_excess(self) -> bool:
-        """True if a connection must be closed in favour of the protected listener."""
+        """True if an open connection must be closed in favour of the protected (inter-broker)
+        listener."""
         return self._total > self._count_max
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection that has closed."""
+        """Stop counting a connection that was served and has closed."""
         self._total -= 1
         self._by_listener[listener] -= 1
         self._by_ip[host] -= 1
@@ -136,21 +138,21 @@ class ConnectionQuotas:
     # State and metrics.
 
     def forget_idle(self, now_ms: int) -> None:
-        """Drop the usage of addresses that have made no connection for an hour."""
+        """Drop the connection rates of IP addresses that have made no connection for an hour."""
         for host, usage in list(self._ip_usages.items()):
             if now_ms - usage.last_ms >= IDLE_MS_MAX:
                 del self._ip_usages[host]
 
     def broker_rate(self, now_ms: int) -> float:
-        """Return the rate of connections per second that counts towards the broker's limit."""
+        """Return the rate of new connections per second that counts towards the broker's limit."""
         return self._broker_rate.per_second(now_ms)
 
     def listener_rates(self, now_ms: int) -> dict[str, float]:
-        """Return the rate of connections per second for each listener."""
+        """Return the rate of new connections per second, by listener name."""
         return {name: rate.per_second(now_ms) for name, rate in self._listener_rates.items()}
 
     def ip_rates(self, now_ms: int, count_max: int) -> dict[str, float]:
-        """Return the rate of connections per second for addresses that have a limit: at most
+        """Return the rate of new connections per second for IP addresses that have a limit: at most
         `count_max`, the most recently active ones."""
         latest = list(self._ip_usages.items())[-count_max:]
         return {host: usage.rate.per_second(now_ms) for host, usage in latest}
@@ -160,8 +162,8 @@ class ConnectionQuotas:
         return min(self.bounds.count_max, self.count_allowed)
 
     def _record(self, listener: str, count: int, now_ms: int) -> int:
-        """Count connections in the rates of the broker and of a listener. Returns the milliseconds
-        for which the listener must accept no connection."""
+        """Count new connections in the rates of the broker and of a listener. Returns the
+        milliseconds for which the listener must accept no connection."""
         rate_max = self.bounds.rate_max_of_listeners.get(listener.lower(), INT32_MAX)
         waits_ms = self._recorded(self._listener_rates[listener], rate_max, count, now_ms)
         if listener != self.protected_listener:
@@ -170,8 +172,8 @@ class ConnectionQuotas:
         return waits_ms
 
     def _record_ip(self, host: str, now_ms: int) -> int:
-        """Count a connection in the rate of its address unless that would exceed the limit. Returns
-        the milliseconds after which to close the connection, or 0 to serve it."""
+        """Count a connection in the rate of its IP address unless that would exceed the address's
+        limit. Returns the milliseconds after which to close the connection, or 0 to serve it."""
         limits = self._ip_limits
         if not limits:
             return 0
@@ -191,8 +193,8 @@ class ConnectionQuotas:
         return delay_ms
 
     def _recorded(self, rate: SampledRate, limit: float, count: int, now_ms: int) -> int:
-        """Count connections in a rate. Returns the throttle time in milliseconds, which is at most
-        one window as in Kafka."""
+        """Count new connections in a rate. Returns the throttle time in milliseconds, which is at
+        most one window as in Kafka."""
         rate.record(count, now_ms)
         if limit >= INT32_MAX:
             return 0
@@ -207,7 +209,7 @@ class ConnectionQuotas:
 
 
 def _normal(address: str) -> str:
-    """Normalise an IP address to the notation of sockets: `::1`, not `0:0:0:0:0:0:0:1`."""
+    """Return an IP address in the notation of sockets: `::1`, not `0:0:0:0:0:0:0:1`."""
     try:
         return str(ip_address(address))
     except ValueError:

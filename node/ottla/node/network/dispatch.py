@@ -61,7 +61,8 @@ of 100 MiB could take a GiB."""
 HandlerResult: TypeAlias = (
     "Message | Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any] | None"
 )
-"""Result of a handler, as described in the module docstring."""
+"""Result of a request handler: a response, None, or pending work, as described in the module
+docstring."""
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
 """Handler of one API: `handler(context, request) -> response | None | coroutine`."""
@@ -72,8 +73,8 @@ Returns None if the generated codec must read it."""
 
 
 class MalformedRequestError(ProtocolError):
-    """Raised for a malformed request that was decoded off the event loop.  Its connection is
-    closed."""
+    """Raised for a malformed request that was decoded off the event loop. The client's connection
+    is then closed."""
 
 
 def decoded_in_thread(
@@ -97,7 +98,7 @@ def decoded_in_thread(
 
 
 UNKNOWN_SOFTWARE = "unknown"
-"""Kafka's name for the software of a client that did not report it."""
+"""Kafka's name for the software of a client that did not report its name."""
 
 
 @lru_cache(maxsize=1_024)
@@ -121,12 +122,12 @@ class Peer:
     is_token_authenticated: bool = False
     """True if the client authenticated with a delegation token."""
     credential: tuple[str, str] | None = None
-    """Metadata entry of the credential that the client used. The client is disconnected if the
-    credential is revoked; see `authentication/revocations`."""
+    """Name of the credential in the metadata with which the client logged in. The client is
+    disconnected if the credential is revoked; see `authentication/revocations`."""
     disconnect: Callable[[str], None] | None = None
-    """Function that closes the connection and logs the given reason."""
+    """Function that closes the client's connection and logs the given reason."""
     software_name: str = UNKNOWN_SOFTWARE
-    """Name of the client's software, as reported in its ApiVersions request."""
+    """Name of the client's software, as the client reported it in its ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
     was_offered_telemetry: bool = False
     """True if ApiVersions listed client telemetry on this connection."""
@@ -140,12 +141,12 @@ class Peer:
 
     @property
     def listener_key(self) -> ListenerKey:
-        """Listener that accepted the client, with the local address of the connection."""
+        """Listener that accepted the client, together with the local address of the connection."""
         return self.listener_name, self.local_host, self.local_port
 
     @property
     def label(self) -> str:
-        """Name of the connection in log messages."""
+        """Name of the client's connection in log messages."""
         return f"{self.connection_id} of {self.peer_host}:{self.peer_port}"
 
 
@@ -161,7 +162,7 @@ class Permissions(Protocol):
         is_logged: bool = True,
     ) -> bool:
         """Return whether the client may perform an operation on a resource now, and log the
-        decision.
+        authorizer's decision.
 
         `is_logged` is False if the client did not name the resource.
         """
@@ -186,7 +187,8 @@ class Permissions(Protocol):
 
     @property
     def version(self) -> int:
-        """Number that changes whenever the operations allowed to this client may have changed."""
+        """Version of the ACLs. It changes whenever the operations allowed to this client may have
+        changed."""
         ...
 
     def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
@@ -219,7 +221,7 @@ class RequestContext:
 
     @property
     def api_version(self) -> int:
-        """Version of the request, in which the response is encoded too."""
+        """Version of the API in which the request is encoded, and its response too."""
         return self.header.api_version
 
     @property
@@ -234,8 +236,8 @@ class RequestContext:
         return self.header.client_id
 
     def close_connection(self) -> None:
-        """Close the connection after the responses to earlier requests. With acks=0 this is the
-        only sign of an error."""
+        """Close the client's connection after the responses to earlier requests. With acks=0 this
+        is the only sign of an error."""
         self.slot.complete_and_close()
 
 
@@ -260,17 +262,20 @@ class Route:
         self.lowest = lowest
         self.highest = highest
         self.large_handler = large_handler
-        """Handler of requests with many elements, which serves them in steps, or None."""
+        """Handler of the API's requests with many elements, which serves them in steps. None if
+        there is none."""
         self.cache = cache
-        """Response cache for requests repeated with the same bytes, if the API has one.  A response
-        is cached unless it denies a requested resource or is an error as a whole."""
+        """Cache of the API's encoded responses, for requests repeated with the same bytes. None if
+        the API has none. A response is cached unless it denies a requested resource or is an error
+        as a whole."""
         self.read_flat = read_flat
-        """Faster decoder of common requests, tried before the generated codec unless a request is
-        traced."""
+        """Faster decoder of the API's common requests, tried before the generated codec unless a
+        request is traced. None if there is none."""
         self.request_type: type[Message] | None = None
         """Class of the API's requests, imported at the first request to keep the start fast."""
         self.times: dict[int, Times] = {}
-        """Counters of request times by version, created when a version is first requested."""
+        """Counters of request durations by API version, created when a version is first
+        requested."""
 
 
 class Quotas(Protocol):
@@ -285,10 +290,11 @@ class Quotas(Protocol):
 
 
 class Gates(Protocol):
-    """Authorization of requests before their handlers; see `node/authorization`."""
+    """Interface of the authorization of requests before their handlers; see
+    `node/authorization`."""
 
     is_active: bool
-    """True if any request can be refused, so that requests must be checked."""
+    """True if any request can be refused, so that every request must be authorized."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Remove the elements of the request that the client may not access, call the handler with
@@ -306,8 +312,8 @@ class Gates(Protocol):
 
 
 class NotServedYetError(ProtocolError):
-    """Raised if a client connects before this broker is ready. The client's connection is closed,
-    and the client reconnects."""
+    """Raised if a client sends a request before this broker is ready. The client's connection is
+    closed, and the client reconnects."""
 
 
 class Dispatcher:
@@ -326,7 +332,7 @@ class Dispatcher:
         errors: UnexpectedErrors | None = None,
     ) -> None:
         self.errors = errors or UnexpectedErrors()
-        """Counter of unexpected errors in the process."""
+        """Counter of the unexpected errors in this process."""
         self.on_file_error: Callable[[str, OSError], None] = lambda path, error: None
         """Function that is called with the path and the error of each file that could not be read
         for a response."""
@@ -338,20 +344,22 @@ class Dispatcher:
         self.coming: frozenset[int] = frozenset()
         """Keys of the APIs that will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
-        """Functions that are called with the peer of each closed connection."""
+        """Functions that are called with the peer (client) of each connection that has closed."""
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
-        """Factories of guards by listener name; see `guard.py`."""
+        """Factories of guards by listener name. A guard receives a connection's frames until the
+        client has logged in; see `guard.py`."""
         self.clock = LoopClock()
         self.turn_end = TurnEnd()
-        """Work that handlers schedule once for all requests of an event-loop iteration."""
+        """Work that handlers schedule for the end of an event-loop iteration, done once for all its
+        requests."""
         self.times = RequestTimes()
         """Counters of request durations."""
         self.quotas: Quotas | None = None
-        """Client quotas; None if requests are not charged."""
+        """Client quotas; None if requests are charged to no quota."""
         self.gates: Gates | None = None
-        """Authorization of client requests, if there is any."""
+        """Authorization of client requests; None if nothing is authorized."""
         self.traces: RequestTraces | None = None
-        """Traces of sampled requests, if tracing is on."""
+        """Traces of sampled requests; None if tracing is off."""
         for api_key, handler in (handlers or {}).items():
             self.register(api_key, handler)
 
@@ -378,13 +386,13 @@ class Dispatcher:
         )  # fmt: skip
 
     def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
-        """Replace each handler of a registered API by `around(handler)`."""
+        """Replace the handler of each registered API by the result of `around(handler)`."""
         route = self._routes[api_key]
         self.register(api_key, around(route.handler), large_handler=around(route.large_handler))
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """Keys of the APIs that have a handler now."""
+        """Keys of the APIs for which a handler is registered now."""
         return frozenset(self._routes)
 
     def decide_again(self) -> None:
@@ -394,7 +402,7 @@ class Dispatcher:
             self.gates.decide_again()
 
     def closed(self, peer: Peer) -> None:
-        """Call the `on_closed` callbacks for the peer of a connection that has closed."""
+        """Call the functions in `on_closed` with the peer of a connection that has closed."""
         for notify in self.on_closed:
             try:
                 notify(peer)
@@ -519,8 +527,8 @@ class Dispatcher:
 
 
 def _complete_encoded(context: RequestContext, body: bytes) -> None:
-    """Complete the response slot with a cached response body. A throttled client gets a copy that
-    contains its throttle time."""
+    """Complete the response slot of a request with a cached response body. A throttled client gets
+    a copy that contains its throttle time."""
     slot, header = context.slot, context.header
     throttle_ms = slot.settle_charge()
     if throttle_ms:

@@ -16,23 +16,24 @@ from ottla.wire.headers import RequestHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardResponse:
-    """Response that a guard sends to a received frame."""
+    """Response that a connection's guard sends to a frame. A guard receives the frames of a client
+    until the client has logged in."""
 
     header: RequestHeader
     message: Message | None = None
-    """Response message of the request's API."""
+    """Response message of the request's API; None if the guard sends a raw token."""
     token: bytes | None = None
-    """SASL token that is sent without a response header."""
+    """SASL token that the guard sends without a response header; None if it sends a message."""
     closes_at_ms: int | None = None
-    """Monotonic time in milliseconds at which the connection answers and closes.  Nothing is read
-    until then."""
+    """Monotonic time in milliseconds at which the response is sent and the connection closes.
+    Nothing is read until then. None if the response is sent at once."""
 
 
 class ConnectionGuard(Protocol):
     """Guard of one connection, which receives its frames until the client has logged in."""
 
     is_done: bool
-    """True if the guard has finished, and later frames bypass it."""
+    """True if the connection's guard has finished, and later frames bypass it."""
 
     @property
     def has_logged_in(self) -> bool:
@@ -41,17 +42,19 @@ class ConnectionGuard(Protocol):
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """Maximum frame size at this stage, in bytes; None for the limit of the connection."""
+        """Maximum size in bytes of the client's frames at this stage of the login; None if the
+        connection's ordinary limit applies."""
         ...
 
     @property
     def frame_bytes_min(self) -> int | None:
-        """Minimum frame size at this stage, in bytes; None for the minimum of a request."""
+        """Minimum size in bytes of the client's frames at this stage of the login; None if the
+        minimum of a request applies."""
         ...
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
-        """Process a frame. Returns the response to send, or None to pass the frame to the
-        dispatcher.
+        """Process a frame of the client. Returns the response to send, or None to pass the frame to
+        the dispatcher.
 
         Raises ProtocolError if the connection must be closed at once.
         """
@@ -59,7 +62,8 @@ class ConnectionGuard(Protocol):
 
 
 class GuardState:
-    """Guard of a connection, and a delayed response after which the connection closes."""
+    """Guard of a connection (receiver of the client's frames until the client has logged in), and
+    its delayed response, after which the connection closes."""
 
     __slots__ = ("_guard", "_parting")
 
@@ -69,22 +73,22 @@ class GuardState:
 
     @property
     def is_done(self) -> bool:
-        """True if the guard has finished, and later frames bypass it."""
+        """True if the connection's guard has finished, and later frames bypass it."""
         return self._guard.is_done
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client has authenticated."""
+        """True if the client of the connection has authenticated."""
         return self._guard.has_logged_in
 
     @property
     def is_parting(self) -> bool:
-        """True if the connection closes after a delayed response."""
+        """True if the guard has delayed a response, after which the connection closes."""
         return self._parting is not None
 
     def frame_bounds(self, least: int, most: int) -> tuple[int, int]:
-        """Return the minimum and maximum frame size in bytes at this stage. `least` and `most` are
-        the bounds of the connection, which also apply."""
+        """Return the minimum and maximum size in bytes of the client's frames at this stage of the
+        login. `least` and `most` are the connection's ordinary bounds."""
         guard_least, guard_most = self._guard.frame_bytes_min, self._guard.frame_bytes_max
         return (
             least if guard_least is None else guard_least,
@@ -92,7 +96,7 @@ class GuardState:
         )
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
-        """Pass a frame to the guard and return the guard's result."""
+        """Pass a frame of the client to the guard, and return the guard's result."""
         return self._guard.on_frame(frame, now_ms)
 
     def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:
@@ -106,7 +110,7 @@ class GuardState:
         return answer.closes_at_ms
 
     def part(self, now_ms: int) -> None:
-        """Send the delayed response if it is due, and close the connection after it."""
+        """Send the guard's delayed response if it is due, and close the connection after it."""
         if self._parting is None or now_ms < self._parting[0]:
             return
         _, slot, answer = self._parting

@@ -8,7 +8,7 @@ NS_PER_US = 1_000
 
 
 class LatencyWindow:
-    """99th percentile of the durations of one API's requests since its last reading."""
+    """99th percentile of the durations of one API's requests since this value was last read."""
 
     def __init__(self, times: RequestTimes, api_key: int) -> None:
         self._times = times
@@ -16,8 +16,8 @@ class LatencyWindow:
         self._seen = times.counts_of(api_key)
 
     def p99_us(self) -> int | None:
-        """Return the 99th percentile in µs, rounded up by at most a quarter, and start a new
-        window. Returns None if no request was answered since the last reading."""
+        """Return the 99th percentile of request durations in µs, rounded up by at most a quarter,
+        and start a new window. Returns None if no request was answered since the last call."""
         counts = self._times.counts_of(self._api_key)
         recent = [now - before for now, before in zip(counts, self._seen, strict=True)]
         self._seen = counts

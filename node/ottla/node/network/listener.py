@@ -13,12 +13,13 @@ from ottla.model.errors import ProtocolError
 
 
 class HandshakeFailedError(ProtocolError):
-    """Raised if a client's TLS handshake fails. `where` states the reason and the remedy."""
+    """Raised if a client's TLS handshake fails. `where` is a text with the reason and the
+    remedy."""
 
 
 @dataclass(slots=True)
 class HandshakeCounts:
-    """Counters of the TLS handshakes on one listener, by outcome."""
+    """Numbers of TLS handshakes on one listener, by outcome."""
 
     successes: int = 0
     failures: int = 0
@@ -29,22 +30,23 @@ class ListenerTls(Protocol):
 
     counts: HandshakeCounts
     failure_delay_ms: int
-    """Milliseconds before a connection is closed after a failed handshake, so that its client can
-    read the alert."""
+    """Milliseconds before a connection is closed after a failed TLS handshake, so that its client
+    can read the alert."""
 
     @property
     def context(self) -> Any:
-        """The `ssl.SSLContext` to use for a new connection."""
+        """The `ssl.SSLContext` to use for a new connection of the listener."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Handshake counters, and the time when the certificate expires in seconds since the
-        epoch."""
+        """Return counters of TLS handshakes, and the time when the listener's certificate expires
+        in seconds since 1970."""
         ...
 
     def user_of(self, certificate: bytes | None) -> str:
-        """Return the user that the listener's mapping rules derive from a client certificate (DER).
+        """Return the user that the listener's mapping rules derive from a client certificate in DER
+        format.
 
         Raises HandshakeFailedError if no mapping rule applies.
         """
@@ -53,7 +55,8 @@ class ListenerTls(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One address to listen on.  With `port` 0 the system chooses the port."""
+    """One address on which a node listens for connections. With `port` 0 the operating system
+    chooses the port."""
 
     name: str
     host: str

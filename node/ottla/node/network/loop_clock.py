@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 
 class LoopClock:
-    """Clock of the event loop: the current time, and the start of the current iteration, in
-    nanoseconds."""
+    """Clock of the event loop: the current time, and the time when the current iteration started,
+    in nanoseconds."""
 
     __slots__ = ("now_ns", "turn_ns")
 
@@ -15,5 +15,5 @@ class LoopClock:
         """Source of the current time in nanoseconds: `time.perf_counter_ns` in a process with
         sockets, or `int()`, always 0, in simulated time."""
         self.turn_ns = 0
-        """Time in nanoseconds at which the current iteration started, before it polled its
-        connections."""
+        """Time in nanoseconds at which the current iteration of the event loop started, before it
+        polled its connections."""

@@ -23,8 +23,8 @@ NO_CONNECTION = -1
 
 
 class LoopbackSlot(ResponseSlot):
-    """Slot of one response to this broker itself. The response is stored as a message and not
-    encoded."""
+    """Slot for the response to a request that this broker sends to itself. The response is stored
+    as a message and not encoded."""
 
     __slots__ = ("answered", "fault", "response")
 
@@ -35,32 +35,34 @@ class LoopbackSlot(ResponseSlot):
         self.fault: Exception | None = None
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Store the response, unless the request was abandoned. `version` is not used."""
+        """Store the response to this broker's own request, unless the request was abandoned.
+        `version` is not used."""
         if not self.is_abandoned:
             self.response = response
             self.complete_frame([])
             self.answered.set()
 
     def fail(self, fault: Exception) -> None:
-        """Fail the request with the exception that prevented its response."""
+        """Fail this broker's own request with the exception that prevented its response."""
         self.fault = fault
         self.answered.set()
 
 
 class NullSlotOwner:
-    """Owner of a slot without a connection: there is nothing to send, read or close."""
+    """Owner of a response slot without a connection: there is nothing to send, read or close."""
 
     def on_slot_completed(self, slot: ResponseSlot) -> None:
-        """Do nothing, since the caller reads the slot itself."""
+        """Do nothing, since the caller reads the response from the slot itself."""
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Do nothing, since the slot stores the error."""
+        """Do nothing, since the slot itself stores the error that prevented the response."""
 
     def mute_until(self, deadline_ms: int) -> None:
         """Do nothing, since a broker does not throttle itself."""
 
     def on_steps(self, slot: ResponseSlot, steps: Generator[None, None, object]) -> None:
-        """Raise AssertionError: no API that a broker requests from itself answers in steps."""
+        """Raise AssertionError: no API that a broker requests from itself builds its response in
+        steps."""
         raise AssertionError("steps for a request without a connection")
 
 
@@ -81,11 +83,12 @@ class Loopback:
         )
 
     def version_of(self, api_key: int) -> int:
-        """Return the highest version of an API, which this broker always supports."""
+        """Return the highest version of an API for a request to this broker itself, which always
+        supports it."""
         return API[api_key].latest_stable
 
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
-        """Serve a request by this broker's own handler, and return its response.
+        """Call this broker's own handler of a request, and return the response.
 
         Raises NotServedYetError while this broker is starting, and any error that prevented the
         response.
@@ -113,7 +116,7 @@ class Loopback:
         return result
 
     async def aclose(self) -> None:
-        """Do nothing, since there is no connection to close."""
+        """Do nothing, since a broker's requests to itself have no connection to close."""
 
 
 async def _stepped(steps: Generator[None, None, object]) -> object:

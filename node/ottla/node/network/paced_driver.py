@@ -25,12 +25,13 @@ class RunInThread(Protocol):
     """Function that runs another function in a thread, off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run a function in a thread, and return its result."""
+        """Run a function in a thread, off the event loop, and return its result."""
         ...
 
 
 class PacedWork:
-    """Runs the pending work of handlers, for all connections of a server."""
+    """Runner of the pending work of request handlers (steps, and work for threads), for all
+    connections of a server."""
 
     def __init__(
         self, run_in_thread: RunInThread | None = None, *, clock: LoopClock | None = None
@@ -45,10 +46,10 @@ class PacedWork:
         self._thread_lock = trio.Lock()
 
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
-        """Process a handler's coroutine or steps until they are done, and return the response.
+        """Finish a request handler's coroutine or steps, and return the response.
 
-        A costly response is encoded off the event loop, and this method completes its slot. The
-        result is then None.
+        A costly response is encoded off the event loop, and this method completes its response
+        slot. The result is then None.
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):
@@ -62,8 +63,8 @@ class PacedWork:
         return pending
 
     async def _costly_result_of(self, slot: ResponseSlot, pending: Any) -> Any:
-        """Finish costly work of a handler and answer the request. Returns None, or a coroutine that
-        waits for an event."""
+        """Finish costly work of a request handler and answer the request. Returns None, or a
+        coroutine that waits for an event."""
         while isinstance(pending, ThreadWork) or is_steps(pending):
             if isinstance(pending, ThreadWork):
                 # One at a time, since their results take memory.
@@ -104,7 +105,8 @@ class PacedWork:
         slot.complete_encoded(response, chunks)
 
     async def _done_in_thread(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
-        """Run `work` in a thread and return its result. The client is charged for the time."""
+        """Run `work` in a thread and return its result. The client of the request is charged for
+        the time."""
         charge = slot.charge
         if charge is None:
             return await self._run_in_worker(work)

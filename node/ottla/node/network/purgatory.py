@@ -19,79 +19,82 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.unexpected_errors import UnexpectedErrors
 
 DEAD_TIMERS_KEPT = 256
-"""Maximum number of timers of ended entries that stay in the heap before it is rebuilt. With a
-smaller number, the heap is rebuilt more often. With a larger one, more finished requests stay in
-memory."""
+"""Maximum number of timers of ended requests that stay in the purgatory's heap before it is
+rebuilt. With a smaller number, the heap is rebuilt more often. With a larger one, more finished
+requests stay in memory."""
 
 COST_PER_TURN = 500
-"""Total cost, in partitions read, of the entries that one event or deadline handles per event-loop
-iteration: some ten milliseconds. With a smaller value, requests are answered later if many wait. A
-larger one blocks the loop longer."""
+"""Total cost of the waiting requests that one event or deadline handles per event-loop iteration.
+The unit is one partition read; the limit takes some ten milliseconds. With a smaller value,
+requests are answered later if many wait. A larger one blocks the loop longer."""
 
 SETTLED_PER_COST = 8
 """Number of partitions whose high watermark can be checked in the time of reading one partition.
-Reading one partition is the unit of an entry's cost."""
+Reading one partition is the unit in which the cost of a waiting request is measured."""
 
 ENTRIES_NOT_COUNTED = 10
-"""Number of entries that one iteration wakes regardless of their cost. Few partitions have more
-waiting entries."""
+"""Number of waiting requests that one event-loop iteration wakes regardless of their cost. Few
+partitions have more of them."""
 
 AT_ONCE_MS = 0
-"""Deadline that is always in the past."""
+"""Deadline that is always in the past, so that a waiting request expires at once."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingEntry(ABC):
-    """Request that waits in a purgatory. Subclasses define when it is complete."""
+    """Request that waits in a purgatory for an event or a deadline. Subclasses define when it is
+    complete."""
 
     __slots__ = ("_has_waited", "_is_waiting", "_keys", "woken_by")
     kind: ClassVar[str]
-    """Kind of waiting operation, as named in metrics."""
+    """Kind of waiting request, as named in metrics."""
 
     def __init__(self) -> None:
         self._is_waiting = False
         self._has_waited = False
         self._keys: tuple[Hashable, ...] = ()
         self.woken_by: Hashable = None
-        """Key whose wake-up caused the entry's current attempt to complete."""
+        """Key whose wake-up caused the waiting request's current attempt to complete; None if there
+        was no wake-up."""
 
     @property
     def is_waiting(self) -> bool:
-        """True if the entry waits in a purgatory."""
+        """True if the request waits in a purgatory."""
         return self._is_waiting
 
     @property
     def cost(self) -> int:
-        """Approximate number of partitions that are read when the entry tries to complete, or
-        expires. At least 1."""
+        """Approximate number of partitions that are read when the waiting request tries to
+        complete, or expires. At least 1."""
         return 1
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Answer the request if possible now.  Returns whether it was answered."""
+        """Answer the waiting request if possible now. Returns whether it was answered."""
 
     @abstractmethod
     def on_expire(self) -> None:
-        """Answer the request with the result so far, because its deadline has passed."""
+        """Answer the waiting request with the result so far, because its deadline has passed."""
 
     @abstractmethod
     def on_fault(self, fault: Exception) -> None:
-        """End the wait after `try_complete` or `on_expire` raised an unexpected error."""
+        """End the request's wait after `try_complete` or `on_expire` raised an unexpected error."""
 
 
 class WakeListener(Protocol):
-    """Listener that is called whenever its key is woken. It stays registered, unlike waiting
-    requests, until it is removed."""
+    """Listener that is called whenever its key in a purgatory is woken. It stays registered, unlike
+    waiting requests, until it is removed."""
 
     def on_wake(self, key: Hashable) -> None:
-        """Handle a wake-up of `key`.  This method may wake other keys."""
+        """Handle a wake-up of a purgatory's `key`. This method may wake other keys."""
         ...
 
 
 class WakeUpBatch:
-    """Context manager whose wake-ups are one event: each key is woken once, when its block ends.
+    """Context manager in whose block several wake-ups of a purgatory's keys count as one event:
+    each key is woken once, when the block ends.
 
-    An entry that waits for several of the keys then sees all changes of the block.
+    A request that waits for several of the keys then sees all changes of the block.
     """
 
     __slots__ = ("_purgatory",)
@@ -112,10 +115,10 @@ class WakeUpBatch:
 
 
 class Purgatory:
-    """Waiting entries by their keys, and one heap of their deadlines.
+    """Requests that wait for events, by their keys, and one heap of their deadlines.
 
-    `on_earlier_deadline` is called when a new entry is due before all others, so that the driver
-    can reset its alarm. An unexpected error in one entry or listener affects no other.
+    `on_earlier_deadline` is called when a new request is due before all others, so that the driver
+    can reset its alarm. An unexpected error in one request or listener affects no other.
     """
 
     __slots__ = (
@@ -138,21 +141,22 @@ class Purgatory:
         self.one_event = WakeUpBatch(self)
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
-        """Keys that were woken during the current event. They take effect at its end."""
+        """Keys that were woken within the current block of `one_event`. They take effect at its
+        end."""
         self.watched: set[Hashable] = set()
-        """Keys with entries or listeners.  Waking any other key has no effect."""
+        """Keys with waiting requests or listeners. Waking any other key has no effect."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
         self._listeners: dict[Hashable, dict[WakeListener, None]] = {}
         self._unwoken: dict[Hashable, dict[WaitingEntry, None]] = {}
-        """Entries to wake in the next iterations, by key. Under each key the entry that has waited
-        longest is first."""
+        """Waiting requests to wake in the next event-loop iterations, by key. Under each key the
+        request that has waited longest is first."""
         self._timers: list[tuple[int, int, WaitingEntry]] = []
         self._sequence = 0
         self._dead_timer_count = 0
         self.on_earlier_deadline: Callable[[], None] | None = None
 
     def watch(self, keys: Iterable[Hashable], entry: WaitingEntry, deadline_ms: int) -> None:
-        """Add an entry that waits until one of its keys is woken or its deadline is reached."""
+        """Add a request that waits until one of its keys is woken or its deadline is reached."""
         assert not entry._has_waited, "an entry waits once: its timer may still lie in the heap"
         entry._is_waiting = entry._has_waited = True
         entry._keys = tuple(keys)
@@ -187,11 +191,11 @@ class Purgatory:
                     self.watched.discard(key)
 
     def wake(self, key: Hashable) -> int:
-        """Call the listeners of `key`, then let each entry under it try to complete.
+        """Call the listeners of `key`, then let each request that waits under it try to complete.
 
-        Returns the number of completed entries; the oldest entry is tried first.  If the entries
-        are too many for one event-loop iteration, `expire` wakes the rest.  Within a block of
-        `one_event`, the keys are woken when the block ends.
+        Returns the number of completed requests; the oldest is tried first. If they are too many
+        for one event-loop iteration, `expire` wakes the rest. Within a block of `one_event`, the
+        keys are woken when the block ends.
         """
         listeners = self._listeners.get(key)
         entries = self._watchers.get(key)
@@ -219,8 +223,9 @@ class Purgatory:
     def _defer_entries(
         self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
-        """Defer all but the first `count` entries under a key to later iterations. Returns the
-        entries to wake now: none if entries under the key are deferred already."""
+        """Defer the wake-up of all but the first `count` requests under a key to later event-loop
+        iterations. Returns the requests to wake now: none if requests under the key are deferred
+        already."""
         unwoken = self._unwoken.get(key)
         if unwoken is not None:
             # The entries that one iteration may wake for this key are already woken.
@@ -232,8 +237,8 @@ class Purgatory:
         return entries[:count]
 
     def _wake_more(self) -> int:
-        """Wake some more of the deferred entries under one key. Returns the number of completed
-        entries."""
+        """Wake some more of the deferred requests under one key. Returns the number of completed
+        requests."""
         key, unwoken = next(iter(self._unwoken.items()))
         del self._unwoken[key]
         entries = tuple(unwoken)
@@ -266,18 +271,18 @@ class Purgatory:
         return completed_count
 
     def cancel(self, entry: WaitingEntry) -> None:
-        """Remove an entry whose response is no longer needed, unless it has ended."""
+        """Remove a waiting request whose response is no longer needed, unless it has ended."""
         if entry._is_waiting:
             entry._is_waiting = False
             self._forget(entry)
 
     def expire(self, now_ms: int) -> int:
-        """End the entries whose deadline was reached, the earliest first. Returns the number of
-        ended entries.
+        """End the waiting requests whose deadline was reached, the earliest first. Returns the
+        number of ended requests.
 
-        A client chooses how many entries share a deadline. If too many are due for one event-loop
-        iteration, the rest stay due for the next call. Entries whose wake-up was deferred are woken
-        first.
+        A client chooses how many requests share a deadline. If too many are due for one event-loop
+        iteration, the rest stay due for the next call. Requests whose wake-up was deferred are
+        woken first.
         """
         if self._unwoken:
             self._wake_more()
@@ -309,18 +314,19 @@ class Purgatory:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Earliest time at which `expire` may have work, or None if nothing waits."""
+        """Earliest time, in milliseconds, at which `expire` may have work. None if no request
+        waits."""
         if self._unwoken:
             return AT_ONCE_MS
         return self._timers[0][0] if self._timers else None
 
     @property
     def waiting_count(self) -> int:
-        """Number of waiting entries in this purgatory."""
+        """Number of requests that wait in this purgatory."""
         return len(self._timers) - self._dead_timer_count
 
     def waiting_by_kind(self) -> dict[str, int]:
-        """Return the number of waiting entries of each kind.  Visits every entry."""
+        """Return the number of waiting requests of each kind. Visits every waiting request."""
         counts: dict[str, int] = {}
         for _, _, entry in self._timers:
             if entry._is_waiting:
@@ -328,7 +334,8 @@ class Purgatory:
         return counts
 
     def _forget(self, entry: WaitingEntry) -> None:
-        """Remove an ended entry from its keys. Its timer stays in the heap, without effect."""
+        """Remove a request that has ended from its keys. Its timer stays in the heap, without
+        effect."""
         self._unwatch(entry)
         self._dead_timer_count += 1
         if self._dead_timer_count > DEAD_TIMERS_KEPT and 2 * self._dead_timer_count > len(
@@ -352,8 +359,8 @@ class Purgatory:
 
 
 def _count_of_turn(entries: tuple[WaitingEntry, ...]) -> int:
-    """Return the number of entries, from the first on, that one event-loop iteration may try to
-    complete."""
+    """Return the number of waiting requests, from the first on, that one event-loop iteration may
+    try to complete."""
     left = COST_PER_TURN
     for count, entry in enumerate(entries):
         if left <= 0:

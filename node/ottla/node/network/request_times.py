@@ -38,13 +38,13 @@ from ottla.wire.apis import API, FETCH
 NS_PER_MS = 1_000_000
 
 BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
-"""Upper bounds of the histogram buckets in nanoseconds, from 10 µs to more than three minutes, so
-that the error of a quantile is at most 12 %. Closer bounds take more memory and slow down a scrape,
-but cost hardly anything per request."""
+"""Upper bounds in nanoseconds of the buckets in histograms of request times, from 10 µs to more
+than three minutes, so that the error of a quantile is at most 12 %. Closer bounds take more memory
+and slow down a scrape, but cost hardly anything per request."""
 
 WINDOW_MS = 60_000
-"""Window of quantiles: they cover the last one to two minutes, which suits dashboards with a scrape
-each minute."""
+"""Window in milliseconds for quantiles of request times. They cover the last one to two minutes,
+which suits dashboards with a scrape each minute."""
 
 BEAN = "kafka.network:type=RequestMetrics,name="
 FETCH_FOLLOWER = "FetchFollower"
@@ -59,14 +59,15 @@ class Times:
     def __init__(self) -> None:
         self.queued = Histogram(BOUNDS_NS)
         self.prompt = Histogram(BOUNDS_NS)
-        """Durations of requests that did not wait. All of their time is local."""
+        """Durations of requests that were answered without waiting. All of their time is local."""
         self.local = Histogram(BOUNDS_NS)
         self.remote = Histogram(BOUNDS_NS)
         self.total = Histogram(BOUNDS_NS)
-        """Total, local and remote times of requests that waited for something."""
+        """Total, local and remote times of requests that waited for replicas, records, another node
+        or a group."""
         self.answer_queued = Histogram(BOUNDS_NS)
         self.answer_sent = Histogram(BOUNDS_NS)
-        """Queue and send times of the few responses that could not be sent at once."""
+        """Queue times and send times of the few responses that could not be sent at once."""
 
     def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
         """Record the times of a request that had to wait: its handler started at `started_ns` and
@@ -77,18 +78,19 @@ class Times:
 
 
 class TimedRequests(NamedTuple):
-    """Kind of request as metrics report it, with its times."""
+    """Kind of requests that metrics report separately, with their times."""
 
     name: str
     times: tuple[Times, ...]
 
 
 class RequestTimes:
-    """Times of the requests for every API, and counts of errors."""
+    """Times of the requests of every API, and counts of errors."""
 
     def __init__(self) -> None:
         self.errors = Counters()
-        """Error responses by request and code, including errors of single partitions."""
+        """Numbers of error responses by request and error code, including errors of single
+        partitions."""
         self._times: dict[tuple[int, int], Times] = {}
         self._of_followers: dict[int, Times] = {}
 
@@ -101,7 +103,7 @@ class RequestTimes:
         return found
 
     def of_followers(self, version: int) -> Times:
-        """Return the times of fetches from followers, in one version of Fetch."""
+        """Return the times of fetches from follower replicas, in one version of Fetch."""
         found = self._of_followers.get(version)
         if found is None:
             found = self._of_followers[version] = Times()
@@ -112,8 +114,8 @@ class RequestTimes:
         return sum(map(_count, (*self._times.values(), *self._of_followers.values())))
 
     def counts_of(self, api_key: int) -> list[int]:
-        """Return the number of requests for one API in each bucket of total time, for all versions
-        together."""
+        """Return the number of one API's requests in each bucket of the total time, for all
+        versions together."""
         found = [times for (key, _), times in self._times.items() if key == api_key]
         histograms = [part for times in found for part in (times.prompt, times.total)]
         counts = [0] * (len(BOUNDS_NS) + 1)
@@ -128,7 +130,7 @@ class RequestTimes:
     # ---- metrics
 
     def families(self, now_ms: int) -> Iterator[Family | None]:
-        """Yield the metric families: number of requests, and their times by phase."""
+        """Yield the metric families for requests: their number, and their times by phase."""
         yield Family(
             prometheus_name(f"{BEAN}RequestsPerSec"),
             MetricKind.COUNTER,
@@ -198,8 +200,8 @@ class RequestTimes:
             yield None
 
     def _kinds(self) -> list[TimedRequests]:
-        """Return the kinds of requests to report. Fetch has three: all fetches, fetches from
-        consumers, and fetches from followers."""
+        """Return the kinds of requests that metrics report. Fetch has three: all fetches, fetches
+        from consumers, and fetches from followers."""
         by_key: dict[int, list[Times]] = {}
         for (api_key, _), times in self._times.items():
             by_key.setdefault(api_key, []).append(times)

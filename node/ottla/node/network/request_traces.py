@@ -33,12 +33,12 @@ CLIENT_ID_CHARS_MAX = 256
 """Maximum characters of a client id in a trace; the id itself may have 32 KiB."""
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
-"""Pattern of a `traceparent` with the sampled flag. Other values have no effect."""
+"""Pattern of a `traceparent` header with the sampled flag. Other values have no effect."""
 
 
 PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""Field of a topic response that contains its partitions, by API key. The partitions' errors count
-as errors of the request."""
+"""Name of the field of a topic's response that contains its partitions, by API key. The partitions'
+errors count as errors of the request."""
 
 
 class TracedPeer(Protocol):
@@ -50,7 +50,7 @@ class TracedPeer(Protocol):
 
 
 class RequestTrace:
-    """Times of one request's phases, and its attributes."""
+    """Times of the phases of one traced request, and the request's attributes."""
 
     __slots__ = (
         "answered_ns",
@@ -76,7 +76,7 @@ class RequestTrace:
         self.header = header
         self.peer = peer
         self.parent = parent
-        """`traceparent` of the client's span, if the request has one."""
+        """Header `traceparent` of the client's span, or None if the request has none."""
         self.received_ns = received_ns
         self.taken_ns = taken_ns
         self.handled_ns = 0
@@ -94,7 +94,7 @@ class RequestTrace:
 
     @property
     def error(self) -> str | None:
-        """Name of the error in the response, or None."""
+        """Name of the error in the response; None if the response has no error."""
         return code_of(self.error_code).name if self.error_code else None
 
     def note_answer(self, response: Message) -> None:
@@ -120,7 +120,8 @@ class RequestTrace:
         }
 
     def parts(self) -> list[tuple[str, int, int]]:
-        """Return the phases of the request as (name, start, end) without gaps, in nanoseconds."""
+        """Return the phases of the traced request as (name, start, end) without gaps, in
+        nanoseconds."""
         is_produce = self.header.api_key == PRODUCE
         left_ns = self.handled_ns or self.answered_ns
         parts = [
@@ -156,7 +157,8 @@ class RequestTraces:
         received_ns: int,
         taken_ns: int,
     ) -> RequestTrace | None:
-        """Return a trace if a request is sampled or has a parent span, or else None.
+        """Return a new trace for a request that is sampled or has a parent span, or None for any
+        other.
 
         `context` is the `traceparent` in the request's header, or None. `received_ns` is the start
         of the event-loop iteration that read the request, and `taken_ns` the time at which the
@@ -179,7 +181,7 @@ class RequestTraces:
         trace.answered_ns = self._now_ns()
 
     def finish(self, trace: RequestTrace) -> None:
-        """Store a trace whose response has been sent."""
+        """Store a trace whose response has been sent, until it is exported."""
         trace.sent_ns = self._now_ns()
         if len(self._finished) >= TRACES_HELD_MAX:
             self.dropped_count += 1
@@ -187,13 +189,13 @@ class RequestTraces:
             self._finished.append(trace)
 
     def take(self, count_max: int) -> list[RequestTrace]:
-        """Remove and return up to `count_max` finished traces, the oldest first."""
+        """Remove and return up to `count_max` finished traces for export, the oldest first."""
         count = min(count_max, len(self._finished))
         return [self._finished.popleft() for _ in range(count)]
 
     def _gap(self) -> int:
-        """Return the number of requests until the next sample. The number is random, so that no
-        periodic pattern of requests is missed."""
+        """Return the number of requests until the next one is sampled. The number is random, so
+        that no periodic pattern of requests is missed."""
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))

@@ -15,24 +15,25 @@ from ottla.model.limits import KIB, MIB
 from ottla.wire.headers import RequestHeader
 
 REQUEST_BYTES_MAX = KIB
-"""Maximum size in bytes of a request that is looked up in the cache. Copying such a request costs
-less than decoding it."""
+"""Maximum size in bytes of a request that is looked up in the cache of responses. Copying such a
+request costs less than decoding it."""
 
 ANSWER_BYTES_MAX = 64 * KIB
 """Maximum size of a cached response, in bytes."""
 
 KEPT_BYTES_MAX = 2 * MIB
-"""Maximum memory of one API's keys and responses, in bytes, in two generations of half the size.
-Responses that were not requested while the young generation filled up are dropped. A client that
-varies its requests, or logs in as many users, evicts the responses of other clients and occupies at
-most this memory."""
+"""Maximum memory of one API's cached responses and their keys, in bytes, in two generations of half
+the size. Responses that were not requested while the young generation filled up are dropped. A
+client that varies its requests, or logs in as many users, evicts the responses of other clients and
+occupies at most this memory."""
 
 ENTRY_BYTES = 640
-"""Memory of a cache entry in bytes, besides its response and the names in its key: tuples, listener
-name and address, table slot.  It also bounds the number of entries."""
+"""Memory in bytes of one entry of the response cache, besides its response and the names in its
+key: tuples, listener name and address, table slot. It also bounds the number of entries."""
 
 ListenerKey: TypeAlias = tuple[str, str, int]
-"""Listener name, local host and local port of a client's connection."""
+"""Listener name, local host and local port of a client's connection, as part of a cached response's
+key."""
 
 ClientKey: TypeAlias = tuple[int, str, str]
 """Properties of a client on which an authorizer's decisions depend: the version of the ACLs, the
@@ -82,7 +83,7 @@ class ResponseCache:
         return found
 
     def keep(self, key: CacheKey, state: object, body: bytes) -> None:
-        """Cache the encoded body of a response that was derived from `state`."""
+        """Cache the encoded body of a response that was derived from the object `state`."""
         if len(body) > ANSWER_BYTES_MAX or state is not self._state():
             return
         if state is not self._made_of:
@@ -92,8 +93,8 @@ class ResponseCache:
         self._put(key, body)
 
     def _put(self, key: CacheKey, body: bytes) -> None:
-        """Add a response to the young generation.  Drops the old generation when the young one is
-        full."""
+        """Add a response to the young generation of the cache. Drops the old generation when the
+        young one is full."""
         _, principal, host = key[2]
         size = len(key[3]) + len(body) + ENTRY_BYTES
         if principal:
@@ -107,10 +108,11 @@ class ResponseCache:
 
     @property
     def state(self) -> object:
-        """Object from which responses are derived now."""
+        """Immutable object from which responses are derived now. Cached responses that were derived
+        from another object are not reused."""
         return self._state()
 
     @property
     def kept_bytes(self) -> int:
-        """Estimated memory of the cache, in bytes."""
+        """Estimated memory of the cached responses and their keys, in bytes."""
         return self._young_bytes + self._old_bytes

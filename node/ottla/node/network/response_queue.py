@@ -18,28 +18,30 @@ from ottla.wire.codec_types import Chunk, Message
 from ottla.wire.headers import RequestHeader, answer_start, frame
 
 NO_CHUNKS: list[Chunk] = []
-"""Chunks of a response that is not ready; never modified."""
+"""Empty list of chunks, for a response that is not ready; never modified."""
 
 
 class SlotOwner(Protocol):
-    """Owner of a response slot, usually the connection. The owner is notified when the slot is
+    """Owner of response slots, usually the connection. The owner is notified when a slot is
     completed."""
 
     def on_slot_completed(self, slot: "ResponseSlot") -> None:
-        """Send the responses that are next in order, and resume serving requests."""
+        """Send the completed responses that are next in request order, and resume serving
+        requests."""
         ...
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Close the connection, since one of its responses cannot be written."""
+        """Close the connection, since one of its responses cannot be encoded."""
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing from the connection until `deadline_ms` (monotonic), since its client is
-        throttled."""
+        """Read nothing from the connection until the monotonic time `deadline_ms`, since its client
+        is throttled."""
         ...
 
     def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
-        """Run steps that build a response, one per event-loop iteration, and complete the slot."""
+        """Run steps that build a response, one per event-loop iteration, and complete the response
+        slot."""
         ...
 
 
@@ -47,14 +49,14 @@ class Charge(Protocol):
     """Charge of a request to its client's quotas; see `node/quotas`."""
 
     used_ns: int
-    """Nanoseconds that the request used after the handler's first call returned, on the event loop
-    or in threads."""
+    """Nanoseconds of processing time that the request used after the first call of its handler
+    returned, on the event loop or in threads."""
 
     is_exempt: bool
-    """True for a request between brokers.  Its time is counted, and no client is charged."""
+    """True for a request between brokers. Its time is counted, but charged to no client."""
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return the number of record bytes that the client's quota allows a fetch to return, at
+        """Return the number of record bytes that a fetch may return under its client's quota, at
         most `bytes_max`."""
         ...
 
@@ -64,8 +66,8 @@ class Charge(Protocol):
         ...
 
     def settle(self, slot: "ResponseSlot") -> int:
-        """Charge the request's time.  Returns the total throttle time of its client, in
-        milliseconds."""
+        """Charge the request's time to its client. Returns the total throttle time of the client,
+        in milliseconds."""
         ...
 
     def note_thread_time(self, used_ns: int) -> None:
@@ -124,7 +126,7 @@ class ResponseSlot:
         """Counters in which the times of this request are counted; None for a request that no
         handler serves."""
         self.trace: RequestTrace | None = None
-        """Trace of the request, if it is traced."""
+        """Trace of the request, or None if the request is not traced."""
         self.charge: Charge | None = None
         """Charge of the request to its client's quotas; None if there are no quotas."""
         self.amend: Callable[[Any], None] | None = None
@@ -134,10 +136,11 @@ class ResponseSlot:
         """Error code of the response as a whole, or 0."""
         self.started_ns = started_ns
         self.handled_ns = 0
-        """Time in nanoseconds at which the handler left the request waiting; 0 until then."""
+        """Time in nanoseconds at which the handler returned and left the request waiting; 0 until
+        then."""
         self.answered_ns = 0
         """Time in nanoseconds at which the response was ready, if it had to wait for earlier
-        ones."""
+        responses of the connection."""
 
     @property
     def is_abandoned(self) -> bool:
@@ -145,11 +148,12 @@ class ResponseSlot:
         return self._owner is None
 
     def complete(self, response: Message) -> None:
-        """Answer with a message, encoded now in the request's version."""
+        """Answer the request with a message, which is encoded now in the request's version."""
         self.complete_as(response, self.header.api_version)
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Answer in another version than requested, as ApiVersions does for an unknown version.
+        """Answer the request in another version than the requested one, as ApiVersions does for an
+        unknown version.
 
         A response that cannot be encoded closes this connection, and raises nothing in the caller.
         """
@@ -191,25 +195,26 @@ class ResponseSlot:
         return self.charge.settle(self)
 
     def complete_by(self, steps: Answer) -> None:
-        """Answer with the result of a handler's steps. They take turns with the steps of all other
-        requests."""
+        """Answer the request with the result of a handler's steps. The event loop runs them in turn
+        with the steps of all other requests."""
         if self._owner is not None:
             self._owner.on_steps(self, steps)
 
     def complete_begun(self, result: Message | Answer) -> None:
-        """Answer with the result of `steps.begun`: a response, or the remaining steps that build
-        it."""
+        """Answer the request with the result of `steps.begun`: a response, or the remaining steps
+        that build it."""
         if isinstance(result, Message):
             self.complete(result)
         else:
             self.complete_by(result)
 
     def complete_large(self, response: Message) -> None:
-        """Answer with a message with very many entries, which is encoded off the event loop."""
+        """Answer the request with a message with very many entries, which is encoded off the event
+        loop."""
         self.complete_by(_finished_steps(response))
 
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
-        """Answer with a message that is already encoded in the request's version."""
+        """Answer the request with a message that is already encoded in the request's version."""
         header = self.header
         self.error_code = getattr(response, "error_code", 0)
         if self.trace is not None:
@@ -219,23 +224,23 @@ class ResponseSlot:
         )
 
     def complete_body(self, body: bytes) -> None:
-        """Answer with a response body that is already encoded, and for which the client is already
-        charged."""
+        """Answer the request with a response body that is already encoded, and for which the client
+        is already charged."""
         header = self.header
         start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
         self.complete_frame([start + body])
 
     def complete_raw(self, data: bytes) -> None:
-        """Answer with bytes that have no response header: a SASL token after SaslHandshake version
-        0."""
+        """Answer the request with bytes that have no response header: a SASL token after
+        SaslHandshake version 0."""
         self.complete_frame(frame([data]))
 
     def complete_silently(self) -> None:
-        """Finish without a response, for a successful Produce of acks=0."""
+        """Complete the request without a response, for a successful Produce with acks=0."""
         self.complete_frame([])
 
     def complete_and_close(self) -> None:
-        """Close the connection once the earlier responses are sent.
+        """Close the client's connection once the responses to earlier requests are sent.
 
         This is the only way to report an error to a producer with acks=0.
         """
@@ -243,26 +248,26 @@ class ResponseSlot:
         self.complete_frame([])
 
     def fail(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in the handler."""
+        """Close the client's connection after an unexpected error in the handler of the request."""
         if self._owner is not None:
             self._owner.on_answer_failed(fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing from the connection until `deadline_ms` (monotonic), since its client is
-        throttled."""
+        """Read nothing from the connection until the monotonic time `deadline_ms`, since its client
+        is throttled."""
         if self._owner is not None:
             self._owner.mute_until(deadline_ms)
 
     def abandon(self) -> None:
-        """Detach the slot from its connection, which has closed."""
+        """Detach the response slot from its connection, which has closed."""
         self._owner = None
         if self.on_abandoned is not None and not self.is_done:
             on_abandoned, self.on_abandoned = self.on_abandoned, None
             on_abandoned()
 
     def complete_frame(self, chunks: list[Chunk]) -> None:
-        """Answer with a whole response frame, given in chunks. The client is already charged for
-        it."""
+        """Answer the request with a whole response frame, given in chunks. The client is already
+        charged for it."""
         owner = self._owner
         if owner is None:
             return
@@ -281,15 +286,18 @@ class ResponseQueue:
 
     def __init__(self) -> None:
         self.slots: deque[ResponseSlot] = deque()
-        """Slots whose responses are not in the output yet, the oldest first."""
+        """Slots of the connection's requests whose responses are not in the output yet, the oldest
+        first."""
         self.is_closing = False
         self.one_piece_bytes = 0
-        """Bytes of responses in the output that have no records; reset when the output is empty."""
+        """Total bytes of those responses in the output that contain no records; reset when the
+        output is empty."""
         self.last_times: Times | None = None
-        """Counters for the times of the last response moved to the output."""
+        """Counters for the times of the last response that was moved to the output; None if there
+        is none."""
         self.late: list[ResponseSlot] = []
-        """Slots whose responses were sent after waiting for earlier ones; cleared when they are
-        counted."""
+        """Slots whose responses were sent after waiting for responses to earlier requests; cleared
+        when they are counted."""
 
     def __len__(self) -> int:
         """Return the number of requests whose responses are not in the output yet."""
@@ -300,8 +308,8 @@ class ResponseQueue:
         return slot in self.slots
 
     def take_ready(self, output: "deque[Chunk]") -> int:
-        """Move the chunks of every response that is next in order to `output`. Returns the number
-        of bytes.
+        """Move the chunks of every completed response that is next in request order to `output`.
+        Returns the number of bytes.
 
         Moves nothing more after a response that closes the connection.
         """
@@ -329,7 +337,8 @@ class ResponseQueue:
         return byte_count
 
     def take_open(self) -> "deque[ResponseSlot]":
-        """Remove and return every slot, after the connection has closed."""
+        """Remove and return every slot whose response is not in the output yet, after the
+        connection has closed."""
         slots, self.slots = self.slots, deque()
         return slots
 

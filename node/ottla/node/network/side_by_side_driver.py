@@ -1,5 +1,5 @@
 """Runs independent pieces of work of one request concurrently, such as writes to several disks.
-Each piece waits only for its own disk."""
+Each piece of work waits only for its own disk."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias

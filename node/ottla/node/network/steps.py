@@ -17,11 +17,13 @@ Steps: TypeAlias = Generator[None, None, T]
 """Generator that yields between the steps of a costly computation and returns its result."""
 
 STEP_COST = 250
-"""Cost at which a step ends. An entry of a response costs 1, some microseconds. With a larger
-value, the event loop is blocked longer; with a smaller one, more time is lost on switching."""
+"""Cost at which a step of a long computation ends. An entry of a response costs 1, some
+microseconds. With a larger value, the event loop is blocked longer; with a smaller one, more time
+is lost on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Number of numbers or names that one step processes, in about a millisecond."""
+"""Number of numbers or names that one step of a long computation processes, in about a
+millisecond."""
 
 
 class ThreadWork(Generic[T]):
@@ -33,12 +35,13 @@ class ThreadWork(Generic[T]):
     def __init__(self, work: Callable[[], T], then: Callable[[T], Any]) -> None:
         self.work = work
         self.then = then
-        """Function that is called on the event loop with the result of the work. It returns the
-        result of a handler."""
+        """Function that is called on the event loop with the result of the thread's work. It
+        returns the result of a request handler."""
 
 
 class StepPace:
-    """Counter of the work done in a step, which decides when the step ends."""
+    """Counter of the work done in the current step of a long computation, which decides when the
+    step ends."""
 
     __slots__ = ("_left",)
 
@@ -46,7 +49,8 @@ class StepPace:
         self._left = STEP_COST
 
     def is_due(self, cost: int = 1) -> bool:
-        """Add the cost of work that was done. Returns whether the current step should end now."""
+        """Add the cost of work that the current step has done. Returns whether the step should end
+        now."""
         self._left -= cost
         if self._left > 0:
             return False
@@ -55,8 +59,8 @@ class StepPace:
 
 
 def paced(work: Generator[None, None, T], pace: StepPace) -> Steps[T]:
-    """Run `work`, which yields very often, but yield only when a step of `pace` should end. Returns
-    the result of `work`."""
+    """Run the generator `work`, which yields very often, but yield only when a step of `pace`
+    should end. Returns the result of `work`."""
     while True:
         try:
             next(work)
@@ -80,7 +84,7 @@ def add_in_steps(known: dict[K, None], values: Sequence[K], pace: StepPace) -> S
 def used_up(values: list[T]) -> Iterator[T]:
     """Yield each value of a list, removing it from the list.
 
-    The elements of a large request are thus freed step by step, not all in the last step.
+    The memory of a large request's elements is thus freed step by step, not all in the last step.
     """
     values.reverse()
     while values:
@@ -94,7 +98,8 @@ def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:
-    """Run the first step. Returns the result if no step is left, or else the remaining steps."""
+    """Run the first step of a generator of steps. Returns its result if no step is left, or else
+    the remaining steps."""
     try:
         next(steps)
     except StopIteration as end:
@@ -104,7 +109,8 @@ def begun(steps: Steps[T]) -> T | Steps[T]:
 
 
 def run_through(steps: Steps[T]) -> T:
-    """Run all steps at once, for tests and small work. Returns the result of the steps."""
+    """Run all steps of a generator at once, for tests and small work. Returns the result of the
+    steps."""
     while True:
         try:
             next(steps)
@@ -114,8 +120,8 @@ def run_through(steps: Steps[T]) -> T:
 
 
 async def finished(result: Any) -> Any:
-    """Finish the result of a handler at once, whether it is a coroutine, steps or a response, and
-    return the response. For tests."""
+    """Finish the result of a request handler at once, whether it is a coroutine, steps or a
+    response, and return the response. For tests."""
     while True:
         if isinstance(result, ThreadWork):
             result = result.then(result.work())
@@ -128,5 +134,5 @@ async def finished(result: Any) -> Any:
 
 
 Answer: TypeAlias = Steps[Any]
-"""Generator of a handler's steps, which returns the handler's result (see
+"""Generator of a request handler's steps, which returns the handler's result (see
 `dispatch.HandlerResult`)."""

@@ -11,14 +11,16 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class TurnEnd:
-    """Functions to be called at the end of the current event-loop iteration."""
+    """Functions to be called at the end of the current event-loop iteration, for all its requests
+    together."""
 
     __slots__ = ("_is_coming", "works")
 
     def __init__(self) -> None:
         self._is_coming = False
         self.works: dict[Callable[[], None], None] = {}
-        """Scheduled functions, each once; empty in most iterations."""
+        """Functions scheduled for the end of the event-loop iteration, each once; empty in most
+        iterations."""
 
     def begin(self) -> None:
         """Mark the start of an event-loop iteration. Until the end of the iteration, `call` accepts
@@ -33,7 +35,8 @@ class TurnEnd:
         return self._is_coming
 
     def end(self, errors: UnexpectedErrors) -> None:
-        """Call the scheduled functions.  `call` returns False while they run."""
+        """Call the functions scheduled for the end of the event-loop iteration. `call` returns
+        False while they run."""
         self._is_coming = False
         if self.works:
             works, self.works = self.works, {}

@@ -23,24 +23,24 @@ from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum.record_batches import replay_in_slices
 
 LOAD_BYTES = 1 << 20
-"""Bytes of batches that are loaded before other tasks run.  A larger value delays all other tasks
-of the process for longer."""
+"""Number of bytes of metadata log batches that are loaded before other tasks run. A larger value
+delays all other tasks of the process for longer."""
 
 
 class ImageLoader:
-    """Metadata image of this node, and its publishers."""
+    """Task that loads committed records of the metadata log into this node's metadata image, and
+    calls its publishers."""
 
     def __init__(self, log: MetadataLog, errors: UnexpectedErrors | None = None) -> None:
         self._errors = errors or UnexpectedErrors()
         self.image: MetadataImage = EMPTY
         self.applied_end_offset = Offset(0)
-        """End offset of the records that the metadata image contains."""
+        """Offset after the last record of the metadata log that the metadata image contains."""
         self.on_applied: Callable[[], None] = lambda: None
-        """Number of bytes of batches that are loaded before other tasks run.  A larger value delays
-        all other tasks of the process for longer."""
+        """Function that is called after each newly applied part of the metadata log."""
         self.bytes_since_snapshot = 0
-        """Bytes of log that were loaded since the latest snapshot.  The snapshot writer reads this
-        value."""
+        """Number of bytes of the metadata log that were loaded since the latest snapshot. The
+        snapshot writer reads this value."""
         self._log = log
         self._committed_end_offset = Offset(0)
         self._publishers: list[Publisher] = []
@@ -50,27 +50,29 @@ class ImageLoader:
         self._applied = trio.Event()
 
     def delay_new_publishers(self, is_caught_up: Callable[[], bool]) -> None:
-        """Delay the first publication of an image to new publishers until `is_caught_up` returns
-        True."""
+        """Delay the first publication of the metadata image to new publishers until `is_caught_up`
+        returns True."""
         self._is_caught_up = is_caught_up
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Add a metadata publisher. After this node has caught up, the publisher gets the whole
-        image, and then every change."""
+        """Add a metadata publisher. After this node has caught up with the quorum, the publisher
+        gets the whole metadata image, and then every change."""
         self._waiting.append(publisher)
         self.wake()
 
     def commit(self, end_offset: Offset) -> None:
-        """Record that all records before `end_offset` are committed."""
+        """Record that all metadata records before `end_offset` are committed, so that the task
+        loads them."""
         self._committed_end_offset = max(self._committed_end_offset, end_offset)
         self.wake()
 
     def wake(self) -> None:
-        """Make the loader's task check for committed records again."""
+        """Wake the task of this loader, to check for committed records again."""
         self._work.set()
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Wait until all records before `end_offset` are in the metadata image and published."""
+        """Wait until all metadata records before `end_offset` are in the metadata image and
+        published."""
         while self.applied_end_offset < end_offset:
             await self._applied.wait()
 
@@ -156,7 +158,8 @@ class ImageLoader:
     async def _notify(
         self, publisher: Publisher, delta: MetadataDelta, image: MetadataImage
     ) -> None:
-        """Call one publisher. If it raises an exception, the other publishers are not affected."""
+        """Call one metadata publisher. If it raises an exception, the other publishers are not
+        affected."""
         try:
             await publisher.publish(delta, image)
         except* Exception as group:
@@ -170,9 +173,9 @@ class ImageLoader:
 
 
 async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply the whole batches in `data` to a delta, and let other tasks run in between. Returns the
-    provenance (offset, epoch and timestamp) of the last record, or None if the batches change
-    nothing.
+    """Apply the whole batches in `data` to a delta of the metadata image, and let other tasks run
+    in between. Returns the provenance (offset, epoch and timestamp) of the last record, or None if
+    the batches change nothing.
 
     Raises NewerReleaseError if a newer release wrote the batches.
     """

@@ -26,15 +26,16 @@ class LogChange(NamedTuple):
     epoch: Epoch
     timestamp_ms: int
     kind: str
-    """Type of the record, as in `metadata.proto`, or of the control record."""
+    """Type of the entry: the type of its metadata record, as in `metadata.proto`, or of its control
+    record."""
     text: str
 
 
 def changes_in(
     data: bytes, image: MetadataImage, *, start_offset: Offset = FIRST
 ) -> Iterator[LogChange]:
-    """Yield the entries in `data`, which consists of whole batches, from `start_offset` on. Records
-    that change nothing are omitted.
+    """Yield the metadata log's entries in `data`, which consists of whole batches, from
+    `start_offset` on. Records that change nothing are omitted.
 
     The names of topics are taken from `image`.
     """
@@ -66,8 +67,8 @@ def changes_in(
 
 
 def end_offset_of(data: bytes) -> Offset:
-    """Return the offset after the last entry in `data`, which consists of whole batches. Returns
-    the first possible offset if there are no batches."""
+    """Return the offset after the last entry of the metadata log in `data`, which consists of whole
+    batches. Returns the first possible offset if there are no batches."""
     return max((header.end_offset for _, header in batches(memoryview(data))), default=FIRST)
 
 

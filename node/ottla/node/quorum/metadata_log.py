@@ -52,9 +52,9 @@ _LOGGER = logging.getLogger(__name__)
 EPOCH_OF_NOTHING = Epoch(0)
 
 ROLL_BYTES = 16 * KIB
-"""Number of bytes that are freed from the reserved disk space in addition to the size of the data.
-They are for the first index entries of a new segment, the growth of the directory, and the rounding
-to whole disk blocks."""
+"""Number of bytes that are freed from the reserved disk space for an append, in addition to the
+size of the data. They are for the first index entries of a new segment, the growth of the
+directory, and the rounding to whole disk blocks."""
 
 NO_ROOM = "the metadata log has no room, and nothing is left of reserved.space"
 NO_ROOM_TO_VOTE = (
@@ -63,12 +63,12 @@ NO_ROOM_TO_VOTE = (
 NO_ROOM_FOR_SNAPSHOT = "there is no room for the leader's snapshot: this node waits until there is"
 
 VOTERS_SCAN_BYTES = 1 << 20
-"""Number of bytes of the log that are read at once to find voter sets at startup. With a larger
-value, other tasks wait longer."""
+"""Number of bytes of the metadata log that are read at once to find voter sets at startup. With a
+larger value, other tasks wait longer."""
 
 OPENING_BYTES = 256 * KIB
-"""Number of bytes that are freed from the reserved disk space to open the log on a full disk,
-because opening rewrites the indexes."""
+"""Number of bytes that are freed from the reserved disk space to open the metadata log on a full
+disk, because opening rewrites the indexes."""
 
 
 async def open_metadata_log(
@@ -132,7 +132,7 @@ def _log_config(config: QuorumConfig) -> LogConfig:
 
 
 class MetadataLog:
-    """Log, snapshots and election state of one replica of the quorum."""
+    """Metadata log, snapshots and election state of one replica of the quorum, on disk."""
 
     def __init__(
         self,
@@ -151,23 +151,25 @@ class MetadataLog:
         self._snapshots = snapshots
         self._reserve = reserve
         self.awaits_flush = False
-        """True if the disk was too full for the last flush to write everything besides the log."""
+        """True if the disk was too full for the last flush to write all files besides the metadata
+        log."""
         self.is_out_of_space = False
-        """True if the disk was too full for the last append, and the reserved disk space is used
-        up."""
+        """True if the disk was too full for the last append to the metadata log, and the reserved
+        disk space is used up."""
         self._clock = clock
         self._unsaid = {NO_ROOM_TO_VOTE, NO_ROOM_FOR_SNAPSHOT}
         self._part: DiskFile | None = None
         self.promises: CheckpointFile | None = None
-        """Checkpoint file with the promises of a voter. None for an observer."""
+        """Checkpoint file with the promises of a voter (its vote, and the records that it
+        acknowledged). None for an observer."""
         self.found: VoterVerdict | None = None
-        """Verdict whether the files of a voter were complete at its start.  None for an observer.
-        """
+        """Verdict whether the files of this voter were complete at its start. None for an
+        observer."""
         self._history = VoterHistory()
 
     async def recover(self) -> None:
-        """Complete an operation that a crash interrupted, so that the log and the snapshots
-        match."""
+        """Complete an operation that a crash interrupted, so that the metadata log and the
+        snapshots match."""
         latest = self.latest_snapshot_id
         await cut_false_batches(self._disk, self._log, latest, epoch_min=EPOCH_OF_NOTHING)
         if latest is not None and not self._is_continued_from(latest):
@@ -181,8 +183,8 @@ class MetadataLog:
         await self._log.flush()
 
     async def _drop_log_after_gap(self, snapshot_end: Offset) -> None:
-        """Empty the log if it starts after the end of the latest snapshot, because the records
-        between them are missing."""
+        """Empty the metadata log if it starts after the end of the latest snapshot, because the
+        records between them are missing."""
         if self.start_offset <= snapshot_end:
             return
         _LOGGER.error(
@@ -194,9 +196,10 @@ class MetadataLog:
         await self._log.truncate_fully_and_start_at(snapshot_end)
 
     def _is_continued_from(self, snapshot_id: OffsetAndEpoch) -> bool:
-        """Return whether the log contains the records of a snapshot, or starts at its end.
+        """Return whether the metadata log contains the records of a snapshot, or starts at the end
+        of the snapshot.
 
-        If it does neither, the log ends before the snapshot, or in an older epoch.  A crash then
+        If it does neither, the log ends before the snapshot, or in an older epoch. A crash then
         interrupted the emptying of the log, which the snapshot replaces.
         """
         return (
@@ -213,18 +216,18 @@ class MetadataLog:
 
     @property
     def end_offset(self) -> Offset:
-        """Offset after the last appended record."""
+        """Offset after the last record in the metadata log."""
         return self._log.end_offset
 
     @property
     def flushed_offset(self) -> Offset:
-        """Offset after the last record that survives a power loss."""
+        """Offset after the last record of the metadata log that survives a power loss."""
         return min(self._log.recovery_point, self._log.end_offset)
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last record. If the log is empty, the epoch of the latest snapshot, or 0
-        without a snapshot."""
+        """Leader epoch of the last record in the metadata log. If the log is empty, the epoch of
+        the latest snapshot, or 0 without a snapshot."""
         epoch = self._log.last_epoch
         if epoch >= 0 and self.end_offset > self.start_offset:
             return epoch
@@ -232,7 +235,8 @@ class MetadataLog:
         return EPOCH_OF_NOTHING if latest is None else latest.epoch
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Return the largest epoch up to `epoch` in the log, and its end offset."""
+        """Return the largest leader epoch up to `epoch` in the metadata log, and the end offset of
+        this epoch."""
         if epoch >= self.last_epoch:
             return OffsetAndEpoch(self.end_offset, self.last_epoch)
         found = self._log.end_offset_for_epoch(epoch)
@@ -246,31 +250,34 @@ class MetadataLog:
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the latest complete snapshot, or None."""
+        """Id of the latest complete snapshot (end offset and epoch of its records), or None if
+        there is none."""
         return self._snapshots.latest_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the earliest complete snapshot, or None."""
+        """Id of the earliest complete snapshot (end offset and epoch of its records), or None if
+        there is none."""
         return self._snapshots.earliest_id
 
     @property
     def voters(self) -> VoterSet | None:
-        """Last voter set in the log or in the latest snapshot, committed or not. None if there is
-        none."""
+        """Last voter set in the metadata log or in the latest snapshot, committed or not. None if
+        there is none."""
         return self._history.latest
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the record that contains `voters`, or NO_OFFSET."""
+        """Offset of the record that contains the current voter set (`voters`), or NO_OFFSET."""
         return self._history.latest_offset
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
-        """Return the voter set that a snapshot up to `end_offset` must contain."""
+        """Return the voter set that a snapshot of the records before `end_offset` must contain."""
         return self._history.at(end_offset)
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether a voter set below `end_offset` contains the replica `key`."""
+        """Return whether a voter set in the metadata log before `end_offset` contains the replica
+        `key`."""
         return self._history.has_voter_below(key, end_offset)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
@@ -280,8 +287,8 @@ class MetadataLog:
     # --- effects of raft's core --------------------------------------------------------------
 
     def append(self, append: Append) -> None:
-        """Append the batches of an `Append` effect of raft. Raises OSError, which ends the process,
-        if the disk fails.
+        """Append the batches of an `Append` effect of raft to the metadata log. Raises OSError,
+        which ends the process, if the disk fails.
 
         Batches that were damaged on the network are not appended; raft's core requests them again.
         If the disk is too full, batches are not appended and `is_out_of_space` is set; a leader
@@ -320,14 +327,15 @@ class MetadataLog:
                 self._append_as_follower(_view(append.records), append.epoch_max)
 
     async def truncate_to(self, offset: Offset) -> None:
-        """Truncate the log to an offset.  Only uncommitted records are removed."""
+        """Truncate the metadata log to an offset. Only uncommitted records are removed."""
         await self._promise_at_most(self._log.high_watermark)
         await self._log.truncate_to(offset)
         self._history.truncate_to(offset)
         self._note_flushed()
 
     async def flush(self) -> Offset:
-        """Make all records appended so far durable.  Returns the end offset of the durable records.
+        """Make all records durable that were appended to the metadata log so far. Returns the end
+        offset of the durable records.
 
         If the disk is full, some files besides the log may have to be written by the next flush.
         `awaits_flush` is then set.
@@ -355,7 +363,7 @@ class MetadataLog:
                 return
 
     async def write_election(self, state: ElectionState) -> bool:
-        """Write the epoch, vote and leader durably.
+        """Write the quorum's epoch, this voter's vote, and the leader durably.
 
         Returns True if the disk is full and the caller must repeat the call.
         """
@@ -378,7 +386,8 @@ class MetadataLog:
 
     @property
     def reserved_bytes(self) -> int:
-        """Number of bytes left in the disk space that is reserved for a full disk."""
+        """Number of bytes left in the disk space that is reserved for the metadata log if its disk
+        is full."""
         return self._reserve.left_bytes
 
     def when_disk_full(self, listener: Callable[[], None]) -> None:
@@ -386,11 +395,13 @@ class MetadataLog:
         self._reserve.on_needed = listener
 
     async def keep_reserve(self) -> None:
-        """Refill the disk space reserved for a full disk. Raises OSError if the disk fails."""
+        """Refill the disk space that is reserved for the metadata log if its disk is full. Raises
+        OSError if the disk fails."""
         await self._reserve.keep()
 
     async def read_election(self) -> ElectionState | None:
-        """Return the election state that was written last, or None at the first start."""
+        """Return the election state (epoch, vote, leader) that was written last, or None at the
+        first start."""
         try:
             path = f"{self.directory}/{election_state.QUORUM_STATE_FILE}"
             return election_state.decode(await self._disk.read_file(path))
@@ -398,8 +409,8 @@ class MetadataLog:
             return None
 
     async def write_chunk(self, chunk: SnapshotChunk) -> bool:
-        """Write one chunk of the leader's snapshot. After the last chunk, the snapshot replaces the
-        log.
+        """Write one chunk of the leader's snapshot to disk. After the last chunk, the snapshot
+        replaces the metadata log.
 
         Returns True if the disk is full and the caller must repeat the call.
         """
@@ -444,14 +455,15 @@ class MetadataLog:
             _LOGGER.error(sentence)
 
     def note_high_watermark(self, offset: Offset) -> None:
-        """Record the high watermark.  The log is never deleted above it."""
+        """Record the quorum's high watermark. Records above it are never deleted from the metadata
+        log."""
         self._log.update_high_watermark(offset)
 
     # --- reading -----------------------------------------------------------------------------
 
     async def read(self, offset: Offset, *, end_offset: Offset, bytes_max: int) -> bytes:
-        """Return whole batches of `[offset, end_offset)`, up to `bytes_max` bytes but at least one
-        batch if there is any.
+        """Return whole batches of the metadata log in `[offset, end_offset)`, up to `bytes_max`
+        bytes but at least one batch if there is any.
 
         Waits for the disk only if the batches are not in the page cache.
         """
@@ -490,7 +502,8 @@ class MetadataLog:
         await self.forget_old()
 
     async def forget_old(self) -> None:
-        """Delete expired snapshots, and the log below the earliest remaining snapshot."""
+        """Delete expired snapshots, and the part of the metadata log below the earliest remaining
+        snapshot."""
         ids = self._snapshots.ids
         # If the leader's snapshot has replaced the log in the meantime, earlier snapshots are
         # useless.
@@ -536,9 +549,10 @@ class MetadataLog:
     async def judge_voter(
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
-        """Return the verdict whether the files of a voter are complete, without changing them.
+        """Return the verdict whether the files of this voter are complete, without changing them.
 
-        `is_state_expected` is True if the directory was formatted with the files of a voter."""
+        `is_state_expected` is True if the directory was formatted with the files of a voter.
+        """
         latest = self.latest_snapshot_id
         files = await read_voter_files(
             self._disk,
@@ -552,8 +566,8 @@ class MetadataLog:
         return check_files(files)
 
     def _epoch_of(self, offset: Offset) -> Epoch:
-        """Return the epoch of the record at an offset.  If the log starts after that record, return
-        the epoch of the snapshot that ends with the record."""
+        """Return the leader epoch of the record at an offset of the metadata log. If the log starts
+        after that record, return the epoch of the snapshot that ends with the record."""
         if offset >= self.start_offset:
             return self._log.epoch_of(offset)
         return self.last_epoch if offset == self.end_offset - 1 else EPOCH_OF_NOTHING
@@ -563,8 +577,8 @@ class MetadataLog:
         return OffsetAndEpoch(end_offset, epoch)
 
     def _note_flushed(self) -> None:
-        """Write the flushed offset to the voter's checkpoint file, before raft counts the flushed
-        records as acknowledged by this voter."""
+        """Write the flushed end offset of the metadata log to the voter's checkpoint file, before
+        raft counts the flushed records as acknowledged by this voter."""
         if self.promises is not None:
             self.promises.note_flushed(self._below(self.flushed_offset))
 
@@ -575,8 +589,8 @@ class MetadataLog:
             await self.promises.lower_to(self._below(end_offset))
 
     async def close(self) -> None:
-        """Close the log cleanly.  If the disk is full, abandon the log instead, so that the next
-        start checks it."""
+        """Close the metadata log cleanly. If the disk is full, abandon the log instead, so that the
+        next start checks it."""
         await self._close_log()
         if self.promises is not None:
             await self.promises.sync()
@@ -596,18 +610,18 @@ class MetadataLog:
             return
 
     def abandon(self) -> None:
-        """Close the files of the log as they are, without a flush."""
+        """Close the files of the metadata log as they are, without a flush."""
         self._log.abandon()
         if self.promises is not None:
             self.promises.close()
 
     async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Empty the log, and let it start at the end of a snapshot."""
+        """Empty the metadata log, and let it start at the end offset of a snapshot."""
         await self._log.truncate_fully_and_start_at(snapshot_id.offset)
         await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 
     async def _learn_voters(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Read the voter sets in the latest snapshot and in all records after it."""
+        """Read the quorum's voter sets in the latest snapshot and in all records after it."""
         if snapshot_id is None:
             self._history.start_with(None)
         else:
@@ -655,7 +669,7 @@ def _size_of(append: Append) -> int:
 
 
 def whole_batches_bytes(data: bytes) -> int:
-    """Return the total size of the complete batches at the start of `data`."""
+    """Return the total size in bytes of the complete record batches at the start of `data`."""
     at = 0
     while len(data) - at >= BATCH_HEADER_BYTES:
         end = at + parse_header(data, at).size_bytes

@@ -15,8 +15,8 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.storage.directories.meta_properties import uuid_to_text
 
 REPEAT_MS = 60_000
-"""Interval in ms between log messages about one problem. A shorter one fills the log; a longer one
-makes the problem easy to miss."""
+"""Interval in ms between log messages about one problem with a peer. A shorter one fills the log; a
+longer one makes the problem easy to miss."""
 
 SILENCE_MS = 5_000
 """Time in ms for which a peer must be unreachable before this is logged.  The time is longer than a
@@ -42,11 +42,13 @@ class PeerTroubles:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Descriptions of refusals that retries cannot resolve, ordered by the peers' ids."""
+        """Descriptions of the peers' refusals that retries cannot resolve, ordered by the peers'
+        ids."""
         return tuple(self._refusals[node_id].sentence for node_id in sorted(self._refusals))
 
     def on_answer(self, node_id: NodeId, error: ErrorCode, now_ms: int) -> str | None:
-        """Process the error code in a peer's response. Returns a message to log, or None."""
+        """Process the error code in a peer's response. Returns a message to log, or None if there
+        is nothing to log."""
         self._silent_since_ms.pop(node_id, None)
         self._silence_said_ms.pop(node_id, None)
         sentence = self._refusal(node_id, error)
@@ -65,7 +67,7 @@ class PeerTroubles:
 
     def on_silence(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
         """Process a request that got no response from a peer. `why` is the error. Returns a message
-        to log, or None."""
+        to log, or None if there is nothing to log."""
         silent_ms = now_ms - self._silent_since_ms.setdefault(node_id, now_ms)
         said_ms = self._silence_said_ms.get(node_id)
         if silent_ms < SILENCE_MS or (said_ms is not None and now_ms < said_ms + REPEAT_MS):
@@ -75,7 +77,7 @@ class PeerTroubles:
 
     def on_rejected_response(self, node_id: NodeId, why: str, now_ms: int) -> str | None:
         """Process a response from a peer that cannot be correct. `why` is the reason. Returns a
-        message to log, or None."""
+        message to log, or None if there is nothing to log."""
         said_ms = self._rejection_logged_ms.get(node_id)
         if said_ms is not None and now_ms < said_ms + REPEAT_MS:
             return None

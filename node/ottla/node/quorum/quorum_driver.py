@@ -80,17 +80,19 @@ from ottla.storage.disk.disk_seam import Disk
 _LOGGER = logging.getLogger(__name__)
 
 RESERVE_INTERVAL_MS = 10_000
-"""Interval in ms between attempts to refill the disk space reserved for a full disk."""
+"""Interval in ms between attempts to refill the disk space that is reserved for the metadata log if
+its disk is full."""
 
 HAND_OVER_CHECK_MS = 50
-"""Interval in ms at which a stopping member checks whether the other members can work without it.
-"""
+"""Interval in ms at which a stopping quorum member checks whether the other members can work
+without it."""
 
 LeadershipListener = Callable[[Epoch | None], None]
 
 
 class QuorumMember:
-    """Member of the quorum that this node runs, and its image of the committed records."""
+    """Member of the quorum that this node runs, as a voter or observer, with the metadata image of
+    the committed records."""
 
     def __init__(
         self,
@@ -118,7 +120,8 @@ class QuorumMember:
         self._probe = probe
         self._is_probing = False
         self._gone: tuple[NodeId, Epoch] | None = None
-        """Id and epoch of the last leader whose process was found to have ended."""
+        """Id and epoch of the last quorum leader whose process was found to have ended; None if
+        there was none."""
         self._errors = errors or UnexpectedErrors()
         log.when_disk_full(free_space.note_refused)
         self._loader = ImageLoader(log, self._errors)
@@ -128,11 +131,12 @@ class QuorumMember:
         self._lock = trio.Lock()
         self._progress = trio.Event()
         self._leader_end_offset: Offset | None = None
-        """Latest high watermark that the leader has sent, or None if it has not sent any."""
+        """Latest high watermark that the quorum's leader has sent, or None if it has not sent
+        any."""
         self._active_epoch: Epoch | None = None
         self._warned_of: str | None = None
-        """Last warning about another directory id of this controller (`other_directory_problem`)
-        that was logged."""
+        """Last logged warning about another directory id of this controller
+        (`other_directory_problem`); None if there was none."""
         self._listeners: list[LeadershipListener] = []
         self.meter = QuorumMeter(clock.monotonic_ms())
         """Rates and latencies of the quorum in the last minute."""
@@ -152,28 +156,28 @@ class QuorumMember:
 
     @property
     def identity(self) -> QuorumIdentity:
-        """Identity of this node, with the latest voter set of its log."""
+        """Identity of this node in the quorum, with the latest voter set of its log."""
         return self._core.identity
 
     @property
     def image(self) -> MetadataImage:
-        """Metadata image of all committed records that are loaded."""
+        """Metadata image of all committed records that this node has loaded."""
         return self._loader.image
 
     @property
     def epoch(self) -> Epoch:
-        """Highest epoch that this node has seen."""
+        """Highest leader epoch of the quorum that this node has seen."""
         return self._core.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of the highest epoch, or None if it is unknown."""
+        """Node id of the quorum's leader in the highest epoch, or None if it is unknown."""
         return self._core.leader_id
 
     @property
     def is_leader(self) -> bool:
-        """True if this node is the leader.  `active_epoch` shows whether it is ready to act as
-        such."""
+        """True if this node is the leader of the quorum. `active_epoch` shows whether it is ready
+        to act as such."""
         return self._core.is_leader
 
     @property
@@ -186,47 +190,49 @@ class QuorumMember:
 
     @property
     def voted_id(self) -> NodeId | None:
-        """Voter for which this node has voted in the highest epoch, or None."""
+        """Node id of the voter for which this node has voted in the highest epoch, or None if it
+        has not voted."""
         voted = self._core.election_state.voted
         return None if voted is None else voted.id
 
     @property
     def active_epoch(self) -> Epoch | None:
-        """Epoch in which this node is the leader and has loaded all earlier records.  None if it is
-        not the leader, or has not loaded them yet."""
+        """Epoch in which this node is the leader of the quorum and has loaded all earlier records.
+        None if it is not the leader, or has not loaded them yet."""
         return self._active_epoch
 
     @property
     def high_watermark(self) -> Offset:
-        """End offset of the records that are known to be committed."""
+        """Offset after the last record of the metadata log that is known to be committed."""
         return self._core.high_watermark
 
     @property
     def end_offset(self) -> Offset:
-        """End offset of the log.  While this node is the leader, only `append` and changes of the
-        voters change it."""
+        """Offset after the last record in this node's metadata log. While this node is the leader,
+        only `append` and changes of the voters change it."""
         return self._log.end_offset
 
     @property
     def start_offset(self) -> Offset:
-        """First offset of the log: 0, or the end of a snapshot."""
+        """First offset of this node's metadata log: 0, or the end of a snapshot."""
         return self._log.start_offset
 
     @property
     def latest_snapshot_offset(self) -> Offset:
-        """End offset of the latest snapshot.  0 if there is none."""
+        """End offset of the latest metadata snapshot; 0 if there is none."""
         latest = self._log.latest_snapshot_id
         return Offset(0) if latest is None else latest.offset
 
     @property
     def applied_end_offset(self) -> Offset:
-        """End offset of the records whose image was published."""
+        """Offset after the last metadata record whose image was published to this node's
+        publishers."""
         return self._loader.applied_end_offset
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the metadata image contains all records that the leader has reported as
-        committed.
+        """True if this node's metadata image contains all records that the quorum's leader has
+        reported as committed.
 
         A new leader does not know which records are committed until a record of its own epoch is
         committed (raft paper, 5.4.2). Until the image contains such a record, the leader's high
@@ -270,7 +276,7 @@ class QuorumMember:
 
     @property
     def disk_problems(self) -> tuple[str, ...]:
-        """Descriptions of problems with the disk of this node's metadata log."""
+        """Descriptions of present problems with the disk of this node's metadata log."""
         return tuple(self._named(text) for text in self.free_space.report().problems)
 
     @property
@@ -283,26 +289,30 @@ class QuorumMember:
 
     @property
     def reserved_bytes(self) -> int:
-        """Number of bytes left in the disk space that is reserved for a full disk."""
+        """Number of bytes left in the disk space that is reserved for the metadata log if its disk
+        is full."""
         return self._log.reserved_bytes
 
     def describe(self) -> QuorumProgress | None:
-        """Return the progress of all replicas, or None if this node is not the leader."""
+        """Return the progress of all replicas of the metadata log, or None if this node is not the
+        leader."""
         return self._core.describe()
 
     async def wait_caught_up(self) -> None:
-        """Wait until the metadata image contains all records that the leader has reported as
-        committed."""
+        """Wait until this node's metadata image contains all records that the quorum's leader has
+        reported as committed."""
         while not self.is_caught_up:
             await self._progress.wait()
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Wait until an image with all records before `end_offset` is published."""
+        """Wait until a metadata image with all records before `end_offset` is published on this
+        node."""
         await self._loader.wait_applied(end_offset)
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
-        """Return whole batches of applied records from an offset on, up to `bytes_max` bytes but at
-        least one batch.  Returns b"" if the leader's snapshot has just replaced the log."""
+        """Return whole batches of metadata records that this node has applied, from an offset on,
+        up to `bytes_max` bytes but at least one batch. Returns b"" if the leader's snapshot has
+        just replaced the log."""
         end_offset = min(self._loader.applied_end_offset, self._log.end_offset)
         if offset < self._log.start_offset:
             return b""
@@ -312,11 +322,12 @@ class QuorumMember:
 
     def add_publisher(self, publisher: Publisher) -> None:
         """Add a metadata publisher. After this node has caught up, the publisher gets the whole
-        image, and then every change in order."""
+        metadata image, and then every change in order."""
         self._loader.add_publisher(publisher)
 
     def on_leadership(self, listener: LeadershipListener) -> None:
-        """Add a listener, which is called with the epoch in which this node may act as leader.
+        """Add a listener, which is called with the epoch in which this node may act as leader of
+        the quorum.
 
         The listener is called with None when this node is no longer the leader.
         """
@@ -325,15 +336,15 @@ class QuorumMember:
             listener(self._active_epoch)
 
     def batch_of(self, records: Sequence[Record]) -> bytes:
-        """Encode the records as one batch of the metadata log.  May be called in any thread.
+        """Encode metadata records as one batch of the metadata log. May be called in any thread.
 
         Raises RefusedError(POLICY_VIOLATION) if the batch is too large.
         """
         return batch_of(records, timestamp_ms=self._clock.wall_ms())
 
     async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
-        """Append one batch of records and return the offset of the last record, without waiting for
-        the commit.
+        """Append one batch of records to the metadata log. Returns the offset of the last record,
+        without waiting until it is committed.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER), and appends nothing, if this node is not the
         leader of `epoch`. Raises it too if the first record would not have the offset `at`, because
@@ -350,7 +361,8 @@ class QuorumMember:
             return Offset(self._log.end_offset - 1)
 
     async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
-        """Wait until the record at `offset`, which this node has appended in `epoch`, is committed.
+        """Wait until the metadata record at `offset`, which this node has appended as leader in
+        `epoch`, is committed.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node loses its leadership first; the
         outcome is then unknown.
@@ -372,12 +384,12 @@ class QuorumMember:
         return await self._ports.response_of(awaited)
 
     async def write_snapshot(self) -> None:
-        """Write a snapshot of the metadata image now, even if none is due."""
+        """Write a snapshot of this node's metadata image now, even if none is due."""
         await self._snapshots.write()
 
     async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
-        """Return a report on the snapshot of this node's image. If `writes` is True, the snapshot
-        is written first.
+        """Return a report on the snapshot of this node's metadata image. If `writes` is True, the
+        snapshot is written first.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """
@@ -394,15 +406,15 @@ class QuorumMember:
         )
 
     async def resign(self, epoch: Epoch) -> None:
-        """Resign as the leader of `epoch`.  Does nothing if this node is not the leader of that
-        epoch."""
+        """Resign as the quorum's leader in `epoch`. Does nothing if this node is not the leader of
+        that epoch."""
         await self._step(ResignRequested(epoch=epoch))
 
     async def hand_over(self, *, patience_ms: int) -> None:
         """Announce that this node is stopping, and wait until the other quorum members can work
         without it.
 
-        Waits at most `patience_ms`.
+        Waits at most `patience_ms` milliseconds.
         """
         await self._step(ShutdownRequested())
         with trio.move_on_after(patience_ms / 1000):
@@ -424,7 +436,7 @@ class QuorumMember:
     # --- tasks -------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Load the latest snapshot, then start the tasks of this member."""
+        """Load the latest metadata snapshot, then start the tasks of this quorum member."""
         await self._loader.load_latest_snapshot()
         tasks = [self._run_ticks, self._run_flushes, self._loader.run]
         if self._log.promises is not None:
@@ -486,8 +498,8 @@ class QuorumMember:
             await self._look_for_leader(outgoing)
 
     async def _look_for_leader(self, failed: OutgoingRequest) -> None:
-        """Probe whether the leader's process has ended, after a fetch request to the leader has
-        failed."""
+        """Probe whether the process of the quorum's leader has ended, after a fetch request to the
+        leader has failed."""
         leader_id, epoch = self._core.leader_id, self._core.epoch
         if not self.identity.is_voter or failed.to != leader_id or self._is_probing:
             return
@@ -529,10 +541,11 @@ class QuorumMember:
             await self._step_locked(event)
 
     async def _step_of_ours(self, event: Event) -> None:
-        """Process an event that one of this member's own tasks has detected. Does nothing if the
-        member is stopping.
+        """Process an event for raft that one of this member's own tasks has detected. Does nothing
+        if the member is stopping.
 
-        A task that has already acquired the lock is not cancelled until the event is processed.
+        A task that has already acquired the member's lock is not cancelled until the event is
+        processed.
         """
         async with self._lock:
             if self._ports.is_stopped:
@@ -550,7 +563,7 @@ class QuorumMember:
             await take_step(self._core, event, self._now_ms(), self._ports)
 
     def _fail(self, error: Exception) -> NoReturn:
-        """End this member, and with it the process, because of an error in any task.
+        """End this quorum member, and with it the process, because of an error in any task.
 
         The error is raised in the member's own nursery, so that no request handler or background
         task catches it.
@@ -587,7 +600,8 @@ class QuorumMember:
         self._on_progress()
 
     def _warn_of_other_directory(self) -> None:
-        """Log once that the voter set contains this controller's id with another directory id."""
+        """Log once that the quorum's voter set contains this controller's id with another directory
+        id."""
         problem = other_directory_problem(self.identity)
         if problem is not None and problem != self._warned_of:
             _LOGGER.warning("%s", problem)
@@ -606,8 +620,8 @@ class QuorumMember:
         self._loader.wake()
 
     def _settle_leadership(self) -> None:
-        """Notify the leadership listeners if this node has become the active leader or has ceased
-        to be the active leader."""
+        """Notify the leadership listeners if this node has become the active leader of the quorum,
+        or has ceased to be so."""
         start = self._core.epoch_start_offset
         is_active = start is not None and self._loader.applied_end_offset > start
         epoch = self._core.epoch if is_active else None
@@ -624,8 +638,8 @@ class QuorumMember:
 
 
 def may_voters_change(image: MetadataImage) -> bool:
-    """Return whether the finalized feature levels allow changes of the voter set.  As in Kafka, the
-    voters are fixed at kraft.version 0."""
+    """Return whether the finalized feature levels allow changes of the quorum's voter set. As in
+    Kafka, the voters are fixed at kraft.version 0."""
     levels = image.features
     return (
         levels.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
@@ -634,8 +648,8 @@ def may_voters_change(image: MetadataImage) -> bool:
 
 
 def other_directory_problem(identity: QuorumIdentity) -> str | None:
-    """Return a problem description if the voter set contains this controller's id with another
-    directory id. Returns None otherwise."""
+    """Return a problem description if the quorum's voter set contains this controller's id with
+    another directory id. Returns None otherwise."""
     known = identity.voters.get(identity.node_id)
     if not identity.is_controller or known is None or known.is_key(identity.key):
         return None

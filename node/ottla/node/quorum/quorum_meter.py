@@ -11,10 +11,11 @@ from ottla.model.ids import Offset
 from ottla.raft.transitions import Role
 
 WINDOW_MS = 30_000
-"""Length of a window in ms.  Reported values cover one to two windows, as Kafka's averages do."""
+"""Length in ms of a window for rates and latencies of the quorum. Reported values cover one to two
+windows, as Kafka's averages do."""
 UNCOMMITTED_MAX = 10_000
-"""Maximum number of uncommitted appends whose time to commit is measured.  Further appends are not
-measured."""
+"""Maximum number of uncommitted appends whose time to commit is measured at once. Further appends
+are not measured."""
 ELECTING = frozenset({Role.PROSPECTIVE, Role.CANDIDATE})
 
 
@@ -27,27 +28,30 @@ class Recent:
         self._since_ms = now_ms
         self._count = self._sum = self._max = 0
         self._before = (0, 0, 0, 0)
-        """Count, sum, maximum and length in ms of the previous window."""
+        """Count, sum, maximum and length in ms of the previous window of measured values."""
 
     def note(self, value: int, now_ms: int) -> None:
-        """Add a value to the current window."""
+        """Add a measured value to the current window."""
         self._turn(now_ms)
         self._count += 1
         self._sum += value
         self._max = max(self._max, value)
 
     def average(self, now_ms: int) -> float:
-        """Return the average of the recent values, or 0 if there are none."""
+        """Return the average of the values measured in the current and the previous window, or 0 if
+        there are none."""
         self._turn(now_ms)
         return (self._sum + self._before[1]) / max(1, self._count + self._before[0])
 
     def maximum(self, now_ms: int) -> int:
-        """Return the largest of the recent values, or 0 if there are none."""
+        """Return the largest value measured in the current and the previous window, or 0 if there
+        are none."""
         self._turn(now_ms)
         return max(self._max, self._before[2])
 
     def per_second(self, now_ms: int) -> float:
-        """Return the sum of the recent values per second."""
+        """Return the sum of the values measured in the current and the previous window, divided by
+        the windows' length in seconds."""
         self._turn(now_ms)
         lasted_ms = now_ms - self._since_ms + self._before[3]
         return 1_000 * (self._sum + self._before[1]) / max(1_000, lasted_ms)
@@ -68,20 +72,21 @@ class QuorumMeter:
 
     def __init__(self, now_ms: int) -> None:
         self.commits_ms = Recent(now_ms)
-        """Time in ms from an append by this node as the leader to the commit."""
+        """Time in ms from each append by this node, as the quorum's leader, until the records are
+        committed."""
         self.elections_ms = Recent(now_ms)
-        """Time in ms from the start of a candidacy until a leader is known."""
+        """Time in ms from the start of this node's candidacy until a leader is known."""
         self.appended_records = Recent(now_ms)
-        """Number of records appended as the leader."""
+        """Number of metadata records that this node has appended as the quorum's leader."""
         self.fetched_records = Recent(now_ms)
-        """Number of records appended as a follower or observer."""
+        """Number of metadata records that this node has appended as a follower or observer."""
         self._uncommitted: deque[tuple[Offset, int]] = deque()
         self._election_since_ms: int | None = None
 
     def on_append(
         self, record_count: int, end_offset: Offset, now_ms: int, *, is_leader: bool
     ) -> None:
-        """Record that records were appended to the log, which now ends at `end_offset`."""
+        """Record that records were appended to the metadata log, which now ends at `end_offset`."""
         if not is_leader:
             self.fetched_records.note(record_count, now_ms)
             return
@@ -90,13 +95,13 @@ class QuorumMeter:
             self._uncommitted.append((end_offset, now_ms))
 
     def on_high_watermark(self, high_watermark: Offset, now_ms: int) -> None:
-        """Record that all records before the high watermark are committed."""
+        """Record that all metadata records before the high watermark are committed."""
         while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
             _, appended_ms = self._uncommitted.popleft()
             self.commits_ms.note(now_ms - appended_ms, now_ms)
 
     def on_role(self, role: Role, *, knows_leader: bool, now_ms: int) -> None:
-        """Record the present role of this member, and whether it knows the leader."""
+        """Record the present role of this quorum member, and whether it knows the leader."""
         if role is not Role.LEADER:
             self._uncommitted.clear()
         if role in ELECTING:

@@ -14,7 +14,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 
 def quorum_families(member: QuorumMember, now_ms: int) -> Iterator[Family]:
-    """Yield the leader, the epoch, this node's role, the offsets of its log, and its rates."""
+    """Yield metrics of the quorum: its leader and epoch, this node's role, the offsets of its log,
+    and its rates."""
     leader_id = member.leader_id
     voted_id = member.voted_id
     yield _gauge("current-leader", "Id of the quorum's leader; -1 if it is unknown.", leader_id)
@@ -76,7 +77,7 @@ def _camel_case(feature: str) -> str:
 
 
 def _work_families(meter: QuorumMeter, now_ms: int) -> Iterator[Family]:
-    """Yield the rates and latencies of the quorum in the last minute."""
+    """Yield metrics of the rates and latencies of the quorum in the last minute."""
     commits, elections = meter.commits_ms, meter.elections_ms
     for attribute, text, value in (
         (
@@ -137,8 +138,8 @@ def voter_families(standing: Standing, found: VoterVerdict | None) -> Iterator[F
 
 
 def metadata_families(member: QuorumMember, wall_ms: int) -> Iterator[Family]:
-    """Yield the offset, timestamp and age of the last metadata record that this broker has
-    applied."""
+    """Yield metrics of the offset, timestamp and age of the last metadata record that this broker
+    has applied."""
     provenance = member.image.provenance
     bean = "kafka.server:type=broker-metadata-metrics,attribute="
     for attribute, text, value in (

@@ -34,9 +34,9 @@ from ottla.raft.messages import Records, Response
 from ottla.raft.transitions import Standing
 
 NO_ROOM_PAUSE_MS = 500
-"""Pause in ms before a member with a full disk retries an operation, such as a fetch of records.
-With a shorter pause, more attempts fail; with a longer one, the member notices freed space later.
-"""
+"""Pause in ms before a quorum member with a full disk retries an operation, such as a fetch of
+records. With a shorter pause, more attempts fail; with a longer one, the member notices freed space
+later."""
 
 PROMISE_SYNC_MS = 100
 """Time in ms after which an end offset that a voter has acknowledged survives a power loss.  With a
@@ -53,7 +53,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class AwaitedReply:
-    """Request from another member that waits for the reply of raft's core."""
+    """Request from another quorum member that waits for the reply of raft's core."""
 
     __slots__ = ("arrived", "reply", "token")
 
@@ -64,7 +64,7 @@ class AwaitedReply:
 
 
 class QuorumPorts:
-    """Ports that perform the effects of raft's core for one member
+    """Ports that perform the effects of raft's core for one quorum member
     (`ottla.raft.performer.EffectPorts`)."""
 
     def __init__(
@@ -86,7 +86,8 @@ class QuorumPorts:
         self.change_role = change_role
         self.fail = fail
         self.is_stopped = False
-        """True if the member is stopping, so that no task may wait for disk space any longer."""
+        """True if the quorum member is stopping, so that no task may wait for disk space any
+        longer."""
         self._log = log
         self._clock = clock
         self._meter = meter
@@ -103,7 +104,7 @@ class QuorumPorts:
 
     @property
     def is_out_of_space(self) -> bool:
-        """True if the disk is too full for the next record of the log."""
+        """True if the disk is too full for the next record of the metadata log."""
         return self._log.is_out_of_space
 
     async def truncate_to(self, offset: Offset, /) -> None:
@@ -112,7 +113,7 @@ class QuorumPorts:
             await self._log.truncate_to(offset)
 
     def append(self, append: Append, /) -> None:
-        """Append the records of an effect, without a flush."""
+        """Append the records of an effect of raft to the metadata log, without a flush."""
         end_offset = self._log.end_offset
         self._log.append(append)
         self._meter.on_append(
@@ -123,7 +124,8 @@ class QuorumPorts:
         )
 
     async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
-        """Write one chunk of the leader's snapshot. On a full disk, waits until space is free."""
+        """Write one chunk of the leader's metadata snapshot. On a full disk, waits until space is
+        free."""
         async with self._flushing:
             while await self._log.write_chunk(chunk):
                 await self._wait_for_room()
@@ -153,12 +155,12 @@ class QuorumPorts:
         await trio.sleep(NO_ROOM_PAUSE_MS / 1000)
 
     def flush_soon(self) -> None:
-        """Request a flush, which `flushed` performs."""
+        """Request a flush of the metadata log, which `flushed` performs."""
         self._flush_wanted.set()
 
     async def flushed(self, linger_ms: int) -> Offset:
-        """Wait until a flush is requested, and `linger_ms` longer; then flush.  Returns the end
-        offset of the durable records."""
+        """Wait until a flush of the metadata log is requested, and `linger_ms` longer; then flush.
+        Returns the end offset of the durable records."""
         await self._flush_wanted.wait()
         if linger_ms:
             await trio.sleep(linger_ms / 1000)
@@ -182,14 +184,14 @@ class QuorumPorts:
     # --- send --------------------------------------------------------------------------------
 
     async def read_log(self, read: ReadLog, /) -> Records:
-        """Return the records that the fetching replica does not have yet."""
+        """Return the records of the metadata log that the fetching replica does not have yet."""
         return await self._log.read(
             read.offset, end_offset=self._log.end_offset, bytes_max=read.bytes_max
         )
 
     def answer(self, reply: Reply, /) -> None:
-        """Wake the request that waits for this reply of raft's core.  Does nothing if the request
-        was cancelled."""
+        """Wake the request of another member that waits for this reply of raft's core. Does nothing
+        if the request was cancelled."""
         awaited = self._awaited.get(reply.token)
         if awaited is not None:
             awaited.reply = reply
@@ -197,8 +199,8 @@ class QuorumPorts:
 
     @contextmanager
     def awaiting(self) -> Iterator[AwaitedReply]:
-        """Register and yield a request that waits for a reply, under a new token, during the
-        block."""
+        """Register a request that waits for a reply of raft's core, under a new token, and yield it
+        during the block."""
         awaited = AwaitedReply(next(self._tokens))
         self._awaited[awaited.token] = awaited
         try:
@@ -207,8 +209,8 @@ class QuorumPorts:
             del self._awaited[awaited.token]
 
     async def response_of(self, awaited: AwaitedReply) -> Response:
-        """Return the response for a reply that has arrived. If the reply needs snapshot data, they
-        are read from disk first."""
+        """Return the response to another member for a reply of raft's core. If the reply needs
+        snapshot data, they are read from disk first."""
         reply = awaited.reply
         assert reply is not None
         read = reply.read
@@ -222,14 +224,14 @@ class QuorumPorts:
     # --- the next tick -----------------------------------------------------------------------
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Schedule the next tick.  The waiting task is woken only if the new time is earlier than
-        the scheduled one."""
+        """Schedule the next tick of raft's core. The waiting task is woken only if the new time is
+        earlier than the scheduled one."""
         planned, self._wake_ms = self._wake_ms, wake_ms
         if wake_ms is not None and (planned is None or wake_ms < planned):
             self._wake_sooner.set()
 
     async def tick_due(self) -> None:
-        """Wait until the scheduled tick is due."""
+        """Wait until the scheduled tick of raft's core is due."""
         while True:
             wake_ms, self._wake_sooner = self._wake_ms, trio.Event()
             left_ms = float("inf")
@@ -242,5 +244,5 @@ class QuorumPorts:
 
 
 def stopping() -> RefusedError:
-    """Return the error for requests to a member that is stopping."""
+    """Return the error for requests to a quorum member that is stopping."""
     return RefusedError(ErrorCode.NETWORK_EXCEPTION, "this member of the quorum is stopping")

@@ -18,17 +18,17 @@ from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 SNAPSHOT_BATCH_BYTES = 1 << 20
-"""Bytes of records in one batch of a snapshot.  A larger batch costs memory, a smaller one more
-fsyncs."""
+"""Number of bytes of records in one batch of a metadata snapshot. A larger batch costs memory, a
+smaller one more fsyncs."""
 
 
 SLICE_RECORDS = 100
-"""Number of records that are applied before other tasks may run (a few ms).  With a larger number,
-all other tasks are delayed for longer."""
+"""Number of metadata records that are applied before other tasks may run (a few ms). With a larger
+number, all other tasks are delayed for longer."""
 
 
 def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
-    """Return the records as one batch, which is atomic in the log.
+    """Return metadata records encoded as one batch, which is atomic in the metadata log.
 
     Raises RefusedError(POLICY_VIOLATION) if the batch is too large.
     """
@@ -48,7 +48,7 @@ def batch_of(records: Sequence[Record], *, timestamp_ms: int) -> bytes:
 def snapshot_data_batches(
     records: Iterable[Record], *, timestamp_ms: int, epoch: Epoch, base_offset: Offset
 ) -> Iterator[bytes]:
-    """Yield the records as batches of a snapshot, with offsets from `base_offset` on.
+    """Yield metadata records encoded as batches of a snapshot, with offsets from `base_offset` on.
 
     Yields b"" after each `SLICE_RECORDS` records, so that other tasks may run before a batch is
     complete.
@@ -81,8 +81,8 @@ def read_records(data: bytes) -> tuple[Record, ...]:
 
 
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply the whole batches in `data` to a delta. Returns the provenance (offset, epoch and
-    timestamp) of the last record, or None if there is none."""
+    """Apply the metadata records of the whole batches in `data` to a delta of an image. Returns the
+    provenance (offset, epoch and timestamp) of the last record, or None if there is none."""
     last: Provenance | None = None
     for provenance in replay_in_slices(delta, data):
         last = provenance
@@ -90,7 +90,8 @@ def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
 
 
 def replay_in_slices(delta: MetadataDelta, data: bytes) -> Iterator[Provenance]:
-    """Apply the whole batches in `data` to a delta, about `SLICE_RECORDS` records at a time.
+    """Apply the metadata records of the whole batches in `data` to a delta of an image, about
+    `SLICE_RECORDS` records at a time.
 
     Yields the provenance (offset, epoch and timestamp) of the current batch after each slice and at
     the end. A provenance is valid once its batch is applied completely.

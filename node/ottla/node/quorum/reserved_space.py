@@ -16,27 +16,29 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile
 RESERVED_FILE = "reserved.space"
 
 RESERVED_BYTES = 2 * MIB
-"""Size of the reserve in bytes, enough for some ten thousand metadata records. A busy cluster uses
-up a smaller reserve sooner; a larger one takes space from the partition logs."""
+"""Size in bytes of the disk space reserved for the metadata log, enough for some ten thousand
+metadata records. A busy cluster uses up a smaller reserve sooner; a larger one takes space from the
+partition logs."""
 
 ELECTION_BYTES = 128 * KIB
-"""Number of bytes at the end of the reserve that only votes and epochs may use.  A voter that
-cannot store its vote and epoch must not send responses."""
+"""Number of bytes at the end of the reserved disk space that only votes and epochs may use. A voter
+that cannot store its vote and epoch must not send responses."""
 
 PIECE_BYTES = 256 * KIB
 
 
 class ReservedSpace:
-    """File of reserved disk space, and the number of bytes that are left in it."""
+    """File of disk space that is reserved for the metadata log, and the number of bytes that are
+    left in it."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{RESERVED_FILE}"
         self.left_bytes = 0
-        """Size of the reserve file at the last check, in bytes."""
+        """Size of the file of reserved disk space at the last check, in bytes."""
         self.on_needed: Callable[[], None] = lambda: None
-        """Function that is called each time the disk is found to be full."""
+        """Function that is called each time the metadata log finds its disk full."""
 
     async def keep(self) -> None:
         """Refill the reserved disk space if the volume has free space for twice its size.
@@ -61,10 +63,11 @@ class ReservedSpace:
             file.close()
 
     def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
-        """Free `size_bytes` of the reserved disk space for the next write. Returns False if nothing
-        is left.
+        """Free `size_bytes` of the reserved disk space for the metadata log's next write. Returns
+        False if nothing is left.
 
-        With `is_for_election`, the part reserved for votes and epochs may be used too."""
+        With `is_for_election`, the part reserved for votes and epochs may be used too.
+        """
         self.on_needed()
         if not self._disk.exists(self._path):
             return False

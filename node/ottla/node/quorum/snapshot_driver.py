@@ -22,12 +22,12 @@ from ottla.storage.disk.disk_errors import is_disk_full
 _LOGGER = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS = 1_000
-"""Interval in ms between checks whether a snapshot is due. With a longer one, the log may exceed
-its maximum size."""
+"""Interval in ms between checks whether a metadata snapshot is due. With a longer one, the metadata
+log may exceed its maximum size."""
 
 
 class _Order:
-    """Request by a caller of `SnapshotWriter.order` to write a snapshot now, and its outcome."""
+    """Request of a caller to write a metadata snapshot now, and its outcome."""
 
     def __init__(self) -> None:
         self.is_done = trio.Event()
@@ -35,8 +35,8 @@ class _Order:
 
 
 class SnapshotWriter:
-    """Task that writes the snapshots of this node's metadata image. Every member of the quorum
-    writes its own snapshots."""
+    """Background task that writes the snapshots of this node's metadata image. Every member of the
+    quorum writes its own snapshots."""
 
     def __init__(
         self, log: MetadataLog, loader: ImageLoader, config: QuorumConfig, clock: Clock
@@ -50,7 +50,8 @@ class SnapshotWriter:
         self._ordered = trio.Event()
 
     async def run(self) -> None:
-        """Write a snapshot whenever one is due or requested, until cancelled."""
+        """Write a snapshot of the metadata image whenever one is due or requested, until
+        cancelled."""
         while True:
             with trio.move_on_after(CHECK_INTERVAL_MS / 1000):
                 await self._ordered.wait()
@@ -77,8 +78,8 @@ class SnapshotWriter:
             await self._log.forget_old()
 
     async def order(self) -> None:
-        """Request that the task writes a snapshot now, and wait for the snapshot. Cancelling the
-        caller does not stop the task.
+        """Request that the task writes a snapshot of the metadata image now, and wait for the
+        snapshot. Cancelling the caller does not stop the task.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """
@@ -92,7 +93,7 @@ class SnapshotWriter:
             )
 
     async def write(self) -> None:
-        """Write a snapshot of the present image now."""
+        """Write a snapshot of the present metadata image now."""
         self._loader.bytes_since_snapshot = 0
         self._last_ms = self._clock.monotonic_ms()
         image = self._loader.image

@@ -17,7 +17,7 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotFile:
-    """Properties of a snapshot file besides its records."""
+    """Properties of a metadata snapshot file besides its records."""
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int
@@ -27,11 +27,12 @@ class SnapshotFile:
     No clock is read here, so that every replica writes the same bytes for the same snapshot id.
     """
     voters: VoterSet | None
-    """Voters to write into the snapshot.  None if the voters are known only from settings."""
+    """Voters of the quorum to write into the snapshot. None if the voters are known only from
+    settings."""
 
     def batches(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Yield the contents of the file, one batch at a time. Yields b"" where other tasks may run
-        before the next batch is complete."""
+        """Yield the contents of the snapshot file, one batch at a time. Yields b"" where other
+        tasks may run before the next batch is complete."""
         opening = opening_batch(
             self.voters,
             last_contained_timestamp_ms=self.last_contained_timestamp_ms,

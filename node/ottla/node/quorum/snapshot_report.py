@@ -6,13 +6,14 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class SnapshotReport:
-    """Snapshot of the present image, and the metadata log at the time of the report."""
+    """Report on a snapshot of the present metadata image, and on the metadata log at the time of
+    the report."""
 
     id: OffsetAndEpoch
-    """Id of the snapshot: the end offset and the epoch of its records."""
+    """Id of the metadata snapshot: the end offset and the epoch of its records."""
     size_bytes: int
-    """Size of the snapshot file in bytes; -1 if the snapshot is not written."""
+    """Size of the metadata snapshot's file in bytes; -1 if the snapshot is not written."""
     latest_end_offset: Offset
-    """End offset of the records in the latest snapshot on disk; 0 if there is none."""
+    """End offset of the records in the latest metadata snapshot on disk; 0 if there is none."""
     log_start_offset: Offset
     """First offset of the metadata log."""

@@ -61,7 +61,8 @@ async def knows_epoch_below(disk: Disk, directory: str, snapshot_id: OffsetAndEp
 
 
 class SnapshotStore:
-    """Complete snapshots of one replica, and the snapshot that is being written."""
+    """Complete snapshots of the metadata log in one directory, and the snapshot that is being
+    written."""
 
     def __init__(
         self, disk: Disk, directory: str, found: dict[OffsetAndEpoch, KeptSnapshot]
@@ -76,22 +77,22 @@ class SnapshotStore:
 
     @property
     def ids(self) -> list[OffsetAndEpoch]:
-        """Ids of the complete snapshots, oldest first."""
+        """Ids of the complete metadata snapshots (end offset and epoch), oldest first."""
         return sorted(self._kept)
 
     @property
     def kept(self) -> list[KeptSnapshot]:
-        """Properties of the snapshots that retention needs, oldest first."""
+        """Properties of the metadata snapshots from which retention decides, oldest first."""
         return [self._kept[snapshot_id] for snapshot_id in self.ids]
 
     @property
     def latest_id(self) -> OffsetAndEpoch | None:
-        """Id of the latest snapshot, or None."""
+        """Id of the latest complete snapshot of the metadata log, or None if there is none."""
         return max(self._kept, default=None)
 
     @property
     def earliest_id(self) -> OffsetAndEpoch | None:
-        """Id of the earliest snapshot, or None."""
+        """Id of the earliest complete snapshot of the metadata log, or None if there is none."""
         return min(self._kept, default=None)
 
     def size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
@@ -114,8 +115,8 @@ class SnapshotStore:
         return await self._disk.read_file(self._path(snapshot_id))
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> DiskFile:
-        """Create and return the empty `.part` file of a snapshot. `install` later turns it into a
-        complete snapshot."""
+        """Create and return the empty `.part` file of a metadata snapshot. `install` later turns it
+        into a complete snapshot."""
         file = self._disk.open(self._part_path(snapshot_id), create=True)
         file.set_size(0)
         return file
@@ -127,10 +128,10 @@ class SnapshotStore:
         *,
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Write a snapshot batch by batch, and let other tasks run after each batch.  `give_way`
-        lets them run wherever `batches` yields an empty batch.
+        """Write a metadata snapshot batch by batch, and let other tasks run after each batch.
+        `give_way` lets them run wherever `batches` yields an empty batch.
 
-        Returns at once if this snapshot is already being written.  Otherwise two writers would use
+        Returns at once if this snapshot is already being written. Otherwise two writers would use
         the same file, and one of them would still write to it after the other has installed it.
         """
         if snapshot_id in self._being_written:
@@ -155,14 +156,14 @@ class SnapshotStore:
             self._being_written.remove(snapshot_id)
 
     def _discard(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
-        """Delete the `.part` file of a snapshot, to free its space on a full disk."""
+        """Delete the `.part` file of an incomplete snapshot, to free its space on a full disk."""
         with suppress(OSError):
             part.set_size(0)
             part.close()
             self._disk.unlink_empty(self._part_path(snapshot_id))
 
     async def install(self, part: DiskFile, snapshot_id: OffsetAndEpoch) -> None:
-        """Turn a fully written `.part` file into a complete snapshot, durably."""
+        """Turn a fully written `.part` file into a complete metadata snapshot, durably."""
         await self._disk.fsync(part)
         facts = _facts_of(part)
         part.close()
@@ -171,8 +172,8 @@ class SnapshotStore:
         self._kept[snapshot_id] = facts
 
     async def remove(self, snapshot_ids: Iterable[OffsetAndEpoch]) -> None:
-        """Delete snapshots durably.  The log below them may then be deleted, because a power loss
-        cannot bring a snapshot back."""
+        """Delete metadata snapshots durably. The log below them may then be deleted, because a
+        power loss cannot bring a snapshot back."""
         gone = list(snapshot_ids)
         for snapshot_id in gone:
             del self._kept[snapshot_id]  # all at once: none of them may be returned meanwhile

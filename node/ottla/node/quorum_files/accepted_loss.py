@@ -1,4 +1,5 @@
-"""Lets an operator decide that a damaged voter may vote again, although it has lost data.
+"""Support for an operator's decision that a damaged voter of the quorum may vote again, although it
+has lost data.
 
 A decision is needed for a quorum of one voter, and for a quorum in which a majority is damaged.
 Such a quorum cannot elect a leader, because no damaged voter can be trusted to have all committed
@@ -25,7 +26,7 @@ async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
     """Return the verdict whether the files of a stopped controller are complete. If `is_decided`,
-    accept the loss, and make the controller a full voter again.
+    accept the loss of their data, and make the controller a full voter again.
 
     The log is recovered as at startup. If the snapshot that the log continues is lost and
     `is_decided` is False, nothing is changed. Raises ConfigError if the directory is not formatted.
@@ -60,8 +61,8 @@ async def accept_loss(
 async def _verdict_without_log(
     disk: Disk, directory: str, snapshots: SnapshotCheck, *, is_state_expected: bool
 ) -> VoterVerdict:
-    """Return the verdict on the files of a voter whose log continues a snapshot that is lost.
-    Changes nothing."""
+    """Return the verdict on the files of a voter whose metadata log continues a snapshot that is
+    lost. Changes nothing."""
     end_offset, epoch = snapshots.base
     files = await read_voter_files(
         disk,

@@ -38,7 +38,7 @@ async def read_voter_files(
     epoch_of: Callable[[Offset], Epoch],
     snapshots: SnapshotCheck,
 ) -> VoterFiles:
-    """Return the contents of a stopped voter's files, except for its recovered log."""
+    """Return the contents of a stopped voter's files, except for its recovered metadata log."""
     slot, state, is_checkpointed = None, None, False
     with suppress(FileNotFoundError):
         slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))
@@ -61,7 +61,7 @@ async def read_voter_files(
 
 
 async def epoch_max(disk: Disk, directory: str) -> Epoch:
-    """Return the highest epoch that a record in this replica's log can have.
+    """Return the highest leader epoch that a record in this replica's metadata log can have.
 
     The only voter of a quorum may write the first record of an epoch just before it writes the
     epoch itself.
@@ -83,14 +83,15 @@ async def epoch_max(disk: Disk, directory: str) -> Epoch:
 async def create_checkpoint(
     disk: Disk, directory: str, checkpoint: VoterCheckpoint
 ) -> "CheckpointFile":
-    """Write a new file with a checkpoint, durably.  Returns the open file."""
+    """Write a new checkpoint file of a voter, durably. Returns the open file."""
     slot = encode_slot(1, checkpoint).ljust(FILE_BYTES, b"\0")
     await disk.write_atomically(f"{directory}/{VOTER_CHECKPOINT_FILE}", slot)
     return CheckpointFile(disk, directory, checkpoint)
 
 
 class CheckpointFile:
-    """Open checkpoint file of one voter, with two slots that are written alternately."""
+    """Open checkpoint file of one voter of the quorum, with two slots that are written
+    alternately."""
 
     def __init__(self, disk: Disk, directory: str, checkpoint: VoterCheckpoint) -> None:
         """Open a new checkpoint file, written by `create_checkpoint`, whose first slot is
@@ -99,30 +100,31 @@ class CheckpointFile:
         self._file = disk.open(f"{directory}/{VOTER_CHECKPOINT_FILE}")
         self._sequence = self._durable_sequence = 1
         self._position = SLOT_BYTES
-        """Position of the slot that may be overwritten next."""
+        """Position in bytes of the file's slot that may be overwritten next."""
         self.checkpoint = checkpoint
-        """Checkpoint that was written last."""
+        """Checkpoint that was last written to the file."""
 
     @property
     def is_durable(self) -> bool:
-        """True if the last written checkpoint survives a power loss."""
+        """True if the checkpoint that was last written survives a power loss."""
         return self._durable_sequence == self._sequence
 
     def note_flushed(self, flushed: OffsetAndEpoch) -> None:
-        """Write the flushed end offset of the log.  The written offset survives a crash of the
-        process at once, and a power loss after `sync`."""
+        """Write the flushed end offset of the metadata log to the checkpoint file. The written
+        offset survives a crash of the process at once, and a power loss after `sync`."""
         if flushed != self.checkpoint.flushed:
             self._write(replace(self.checkpoint, flushed=flushed))
 
     async def lower_to(self, flushed: OffsetAndEpoch) -> None:
-        """Lower the flushed end offset of the log durably, before the records above it are
-        removed."""
+        """Lower the flushed end offset in the checkpoint file durably, before the records above it
+        are removed from the metadata log."""
         if flushed.offset < self.checkpoint.flushed.offset:
             self.note_flushed(flushed)
             await self.sync()
 
     async def remember(self, election: ElectionState) -> None:
-        """Write the epoch, vote, leader and standing as a voter durably."""
+        """Write the quorum's epoch and leader, and this voter's vote and standing (whether it may
+        vote), durably."""
         known = self.checkpoint
         promised_end = known.promised_end
         if election.standing is Standing.FULL:
@@ -131,7 +133,7 @@ class CheckpointFile:
         await self.sync()
 
     async def sync(self) -> None:
-        """Make the last written checkpoint durable with an fsync."""
+        """Make the checkpoint that was last written durable with an fsync."""
         sequence = self._sequence
         if sequence == self._durable_sequence:
             return
@@ -146,5 +148,5 @@ class CheckpointFile:
         self._file.pwrite(self._position, [encode_slot(self._sequence, checkpoint)])
 
     def close(self) -> None:
-        """Close the checkpoint file."""
+        """Close the checkpoint file of the voter."""
         self._file.close()

@@ -19,7 +19,7 @@ from ottla.storage.recovery.segment_swap import end_offset_of
 from ottla.wire.batch import batches
 
 CHECK_BYTES = MIB
-"""Bytes of the log that are read and checked at a time."""
+"""Number of bytes of the metadata log that are read and checked at a time."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ _LOGGER = logging.getLogger(__name__)
 async def cut_false_batches(
     disk: Disk, log: Log, latest: OffsetAndEpoch | None, *, epoch_min: Epoch
 ) -> None:
-    """Truncate a recovered log at the first batch that does not continue the previous batch or the
-    latest snapshot.
+    """Truncate the recovered metadata log at the first batch that does not continue the previous
+    batch or the latest snapshot.
 
-    Logs the dropped part.  The whole log is dropped if the epochs in its index differ from the
-    epoch of the snapshot or of a batch.  Otherwise the wrong epochs would be compared with the
-    epochs of other replicas.
+    Logs the dropped part. The whole log is dropped if the epochs in its index differ from the epoch
+    of the snapshot or of a batch. Otherwise the wrong epochs would be compared with the epochs of
+    other replicas.
     """
     start = log.log_start_offset
     at, epoch = start, epoch_min
@@ -69,7 +69,8 @@ async def cut_false_batches(
 
 
 async def _has_no_gap(disk: Disk, log: Log, end_offset: Offset) -> bool:
-    """Return whether each segment that starts below `end_offset` ends where the next one starts."""
+    """Return whether each segment of the metadata log that starts below `end_offset` ends where the
+    next one starts."""
     for older, newer in pairwise(log.segments):
         if older.base_offset >= end_offset:
             break
@@ -108,10 +109,10 @@ async def _drop(log: Log, at: Offset, what: str) -> None:
 
 
 def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
-    """Check the epochs of fetched batches. They must never decrease, be at least `lowest` (the last
-    epoch of this log), and at most `highest` (the epoch of the leader).
+    """Check the leader epochs of fetched batches of the metadata log. They must never decrease, be
+    at least `lowest` (the last epoch of this log), and at most `highest` (the epoch of the leader).
 
-    Raises RefusedError(CORRUPT_MESSAGE) otherwise.  The check is needed because the epochs in the
+    Raises RefusedError(CORRUPT_MESSAGE) otherwise. The check is needed because the epochs in the
     log are trusted at the next startup.
     """
     try:

@@ -22,8 +22,8 @@ async def open_files(
     config: QuorumConfig,
     clock: Clock,
 ) -> tuple[MetadataLog, ElectionState | None]:
-    """Open the metadata log. Returns the log and the election state with which the member must
-    start, or None if the member has no state yet.
+    """Open the metadata log. Returns the log, and the election state with which the quorum member
+    must start (None if it has no state yet).
 
     Raises ConfigError if the only voter of a quorum is damaged.
     """

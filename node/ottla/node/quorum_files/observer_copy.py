@@ -20,8 +20,8 @@ _LOGGER = logging.getLogger(__name__)
 async def open_observer_copy(
     disk: Disk, metadata_log_dir: str, *, config: QuorumConfig, clock: Clock
 ) -> tuple[MetadataLog, ElectionState | None]:
-    """Open and return the log and the election state (`quorum-state`) of an observer. Damaged files
-    are deleted first.
+    """Open and return the metadata log and the election state (`quorum-state`) of an observer.
+    Damaged files are deleted first.
 
     Logs the damage once, at WARNING, since nothing is lost: the copy is fetched again.
     """

@@ -19,19 +19,19 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotCheck:
-    """Result of checking a voter's snapshots for damage."""
+    """Result of checking a voter's metadata snapshots for damage."""
 
     damaged: tuple[OffsetAndEpoch, ...] = ()
-    """Damaged snapshots, which must be deleted, oldest first."""
+    """Ids of the damaged metadata snapshots, which must be deleted, oldest first."""
     whole: OffsetAndEpoch | None = None
-    """Latest undamaged snapshot, or None if there is none."""
+    """Id of the latest undamaged metadata snapshot, or None if there is none."""
     log_start: Offset | None = None
-    """Base offset of the oldest segment of the log.  None if the log has no segment."""
+    """Base offset of the oldest segment of the metadata log. None if the log has no segment."""
 
     @property
     def base(self) -> OffsetAndEpoch:
-        """Id of the latest undamaged snapshot, or offset 0 if there is none.  The log must not
-        start above the end of this snapshot."""
+        """Id of the latest undamaged metadata snapshot, or offset 0 if there is none. The metadata
+        log must not start above the end of this snapshot."""
         return self.whole or snapshot.BOOTSTRAP_ID
 
     @property
@@ -43,8 +43,8 @@ class SnapshotCheck:
         return any(one.offset > self.base.offset for one in self.damaged)
 
     def losses(self, end_offset: Offset) -> tuple[str, ...]:
-        """Return the losses caused by damaged snapshots if the log ends at `end_offset`, as clauses
-        of a log message."""
+        """Return the data that are lost because of damaged snapshots if the metadata log ends at
+        `end_offset`, as clauses of a log message."""
         is_short = any(one.offset > end_offset for one in self.damaged)
         if not is_short and not self.is_out_of_reach:
             return ()
@@ -55,8 +55,8 @@ class SnapshotCheck:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """Descriptions of the repairs of all damaged snapshots, as clauses of a log message. They
-        apply only if `losses` returns an empty tuple."""
+        """Descriptions of the repairs of all damaged metadata snapshots, as clauses of a log
+        message. They apply only if `losses` returns an empty tuple."""
         return tuple(
             f"{snapshot.file_name(one)} is damaged; it is deleted, because its records are in"
             f" {'a snapshot and ' if self.base.offset else ''}the log"
@@ -107,7 +107,7 @@ async def _opening(disk: Disk, path: str) -> bytes:
 
 
 async def remove_damaged(disk: Disk, directory: str, check: SnapshotCheck) -> None:
-    """Delete the snapshots that a check found damaged, durably."""
+    """Delete the metadata snapshots that a check found damaged, durably."""
     for each in check.damaged:
         await disk.unlink(f"{directory}/{snapshot.file_name(each)}")
     if check.damaged:

@@ -22,7 +22,7 @@ from ottla.raft.voters import QuorumIdentity
 _LOGGER = logging.getLogger(__name__)
 
 ACCEPT = "`ottla storage accept-loss --config FILE`"
-"""Command with which an operator lets a damaged voter vote again."""
+"""Command with which an operator lets a damaged voter of the quorum vote again."""
 
 
 async def open_voter(
@@ -32,11 +32,11 @@ async def open_voter(
     is_state_expected: bool,
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
-    """Return the epoch, vote and standing (whether it may vote) with which a voter may start. They
-    are durable on return.
+    """Return the epoch, vote and standing (whether it may vote) with which a voter of the quorum
+    may start. They are durable on return.
 
-    Logs losses at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and it
-    has lost any data.
+    Logs lost data at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and
+    it has lost any data.
     """
     verdict = await log.judge_voter(is_state_expected=is_state_expected, snapshots=snapshots)
     if log.voters is not None:
@@ -66,15 +66,16 @@ async def open_voter(
 
 
 def damages_of(verdict: VoterVerdict) -> str:
-    """Return the losses of a voter as a clause of a log message, derived from the verdict on its
-    files."""
+    """Return a clause of a log message that lists the data that a voter of the quorum has lost,
+    derived from the verdict on its files."""
     if verdict.damages:
         return "; ".join(verdict.damages)
     return f"it was damaged earlier, and {missing(verdict.checkpoint)}"
 
 
 def missing(checkpoint: VoterCheckpoint) -> str:
-    """Return the records that a damaged voter lacks, as a clause of a log message."""
+    """Return the records of the metadata log that a damaged voter lacks, as a clause of a log
+    message."""
     end, promised = checkpoint.flushed.offset, checkpoint.promised_end
     if checkpoint.election.standing is Standing.AMNESIAC:
         return "its epoch and vote are lost"
@@ -86,7 +87,7 @@ def missing(checkpoint: VoterCheckpoint) -> str:
 
 
 def refused(directory: str, damages: str) -> ConfigError:
-    """Return the error with which a damaged voter without peers refuses to start."""
+    """Return the error with which a damaged voter that is alone in its quorum refuses to start."""
     return ConfigError(
         "metadata.log.dir",
         f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"

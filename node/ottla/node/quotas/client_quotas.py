@@ -22,15 +22,15 @@ from ottla.model.quotas.rates import IDLE_MS_MAX, SampledRate, WindowShape, whol
 from ottla.model.quotas.token_bucket import TokenBucket
 
 USAGES_MAX = 20_000
-"""Maximum number of clients whose usage is stored. A larger number takes more memory, some 1 KiB
-for each client. With a smaller one, the usage of busy clients is dropped."""
+"""Maximum number of clients whose usage of a quota is stored. A larger number takes more memory,
+some 1 KiB for each client. With a smaller one, the usage of busy clients is dropped."""
 
 REPORT_MS = 60_000
-"""Milliseconds between reports about a client that stays throttled."""
+"""Milliseconds between reports about a client that a quota continues to throttle."""
 
 NAME_CHARS_MAX = 128
-"""Maximum number of characters of a name that is stored unchanged. Longer names, up to 32 KiB in
-the protocol, are stored as a digest."""
+"""Maximum number of characters of a user or client id that is stored unchanged. Longer names, up to
+32 KiB in the protocol, are stored as a digest."""
 
 
 class ClientUsage:
@@ -43,11 +43,12 @@ class ClientUsage:
         self.bucket = bucket
         self.last_ms = now_ms
         self.late = 0.0
-        """Usage that was measured after the response was built, so that the response could not
-        report its throttle time. It is charged with the next usage."""
+        """Usage of the quota that was measured after the response was built, so that the response
+        could not report its throttle time. It is charged with the next usage."""
         self.throttled_until_ms = now_ms
         self.report_from_ms = now_ms
-        """Monotonic time in milliseconds of the next report about this client."""
+        """Monotonic time in milliseconds from which the client's throttling may be reported
+        again."""
 
 
 class Throttle(NamedTuple):
@@ -60,24 +61,26 @@ class Throttle(NamedTuple):
 
 
 Found = tuple[Match, ClientUsage]
-"""Limit of a client, and its usage."""
+"""Limit of a client under a quota, and the client's usage."""
 
 
 class Offer(NamedTuple):
-    """Decision whether a client gets the requested records now, and its throttle time."""
+    """Decision of a quota whether a client gets the requested records now, and the client's
+    throttle time."""
 
     is_given: bool
-    """True if the client gets the records now. If False, the client was charged nothing."""
+    """True if the client gets the requested records now. If False, the client was charged
+    nothing."""
     delay_ms: int
-    """Milliseconds for which the client is throttled."""
+    """Milliseconds for which the client is throttled by the quota."""
 
 
 FREE = Offer(True, 0)
-"""Decision for a client that has no limit, or has not exceeded its limit."""
+"""Decision for a client that has no limit under a quota, or has not exceeded its limit."""
 
 
 class ClientQuotas:
-    """One quota for this broker's clients: their limits, and the usage of each client."""
+    """One kind of quota for this broker's clients: their limits, and the usage of each client."""
 
     def __init__(
         self,
@@ -87,27 +90,30 @@ class ClientQuotas:
         report: Callable[[Throttle], None] = lambda throttle: None,
     ) -> None:
         """`report` is called with throttled clients, for each client at most once in `REPORT_MS`.
-        `throttle_ms_max` is the maximum throttle time; None means no maximum."""
+        `throttle_ms_max` is the maximum throttle time in milliseconds; None means no maximum."""
         self.shape = shape
         self._report = report
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
         self._may_change = False
-        """True if an operator's quota callback decides the limits."""
+        """True if an operator's quota callback decides the limits, so that they may change at any
+        time."""
         self.is_active = False
-        """True if any client has a limit. Otherwise nothing is measured."""
+        """True if any client has a limit under this quota. Otherwise nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
-        """Usage by the names under which it is counted, the most recently used last."""
+        """Usage of the quota by the names (user, client id) under which it is counted, the most
+        recently used last."""
         self._found: dict[tuple[str, str], Found | None] = {}
-        """Cached lookups by user and client id, made since the limits last changed."""
+        """Cached limit and usage of clients by user and client id, looked up since the limits last
+        changed."""
 
     @property
     def usages(self) -> dict[tuple[str, str], ClientUsage]:
-        """Usage of each limited client, by user and client id."""
+        """Usage of the quota by each limited client, by user and client id."""
         return self._usages
 
     def set_limits(self, limits: Limits) -> None:
-        """Replace the limits of clients. Past usage stays counted."""
+        """Replace the limits of clients under this quota. Past usage stays counted."""
         self._limits = limits
         self._may_change = limits.may_change
         self.is_active = bool(limits)
@@ -116,13 +122,14 @@ class ClientQuotas:
             self._usages.clear()
 
     def record(self, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count a client's usage.  Returns its throttle time in milliseconds."""
+        """Count a client's usage of the quota. Returns the client's throttle time in
+        milliseconds."""
         found = self.find(user, client_id, now_ms)
         return 0 if found is None else self.record_for(found, value, now_ms)
 
     def record_for(self, found: Found, value: float, now_ms: int) -> int:
-        """Count the usage of a client that `find` has returned. Returns its throttle time in
-        milliseconds."""
+        """Count the usage of a client whose limit and usage `find` has returned. Returns the
+        client's throttle time in milliseconds."""
         match, usage = found
         value += usage.late
         usage.late = 0.0
@@ -178,8 +185,8 @@ class ClientQuotas:
         return Offer(True, delay_ms)
 
     def most_at_once(self, found: Found, value: int, now_ms: int) -> int:
-        """Return the maximum usage that a client is allowed at once, at most `value` and at least
-        1.
+        """Return the maximum usage of the quota that a client is allowed at once, at most `value`
+        and at least 1.
 
         The maximum is the credit of the client, but no more than limit x (windows - 1) x window
         length. It is no less than the amount of one window, for which the client may have to wait.
@@ -194,7 +201,7 @@ class ClientQuotas:
         return max(1, int(min(value, most)))
 
     def forget_idle(self, now_ms: int) -> None:
-        """Delete the usage of clients that were idle for an hour."""
+        """Delete the usage of clients that have not used the quota for an hour."""
         idle = [
             names for names, usage in self._usages.items() if now_ms - usage.last_ms >= IDLE_MS_MAX
         ]
@@ -211,7 +218,8 @@ class ClientQuotas:
             self._report(Throttle(_short(user), _short(client_id), match.limit, delay_ms))
 
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
-        """Return the limit of a client and its usage, or None if the client has no limit."""
+        """Return the limit of a client under this quota and its usage, or None if the client has no
+        limit."""
         if not self.is_active:
             return None
         if self._may_change and self._limits.have_changed:
@@ -245,8 +253,8 @@ class ClientQuotas:
         return usage
 
     def _rebase(self, usage: ClientUsage, limit: float, now_ms: int) -> None:
-        """Apply another limit to a client's usage. The new credit is the amount that the new limit
-        allows over the measured time, minus the usage in that time, as in Kafka."""
+        """Apply a changed limit to a client's usage. The new credit is the amount that the new
+        limit allows over the measured time, minus the usage in that time, as in Kafka."""
         rate = usage.rate
         measured_ms = rate.measured_ms(now_ms)
         credit = (limit - rate.per_second(now_ms)) * measured_ms / 1_000

@@ -11,7 +11,7 @@ LOOK_INTERVAL_S = 60
 
 
 class IdleQuota(Protocol):
-    """Quota whose idle usage can be deleted."""
+    """Interface of a quota from which the usage of idle clients or addresses can be deleted."""
 
     def forget_idle(self, now_ms: int) -> None:
         """Delete the usage of clients or addresses that were idle for an hour."""
@@ -19,18 +19,20 @@ class IdleQuota(Protocol):
 
 
 class IdleUsages:
-    """Background task that deletes idle usage from several quotas every minute."""
+    """Background task that deletes the usage of idle clients and addresses from several quotas
+    every minute."""
 
     def __init__(self, clock: Clock, *quotas: IdleQuota) -> None:
         self._clock = clock
         self._quotas = quotas
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that deletes idle usage."""
+        """Register the background task that deletes the usage of idle clients and addresses."""
         parts.task("idle quotas", self.run)
 
     async def run(self) -> None:
-        """Delete idle usage until cancelled. Checks one quota per event-loop iteration."""
+        """Delete the quota usage of idle clients and addresses, until cancelled. Checks one quota
+        per event-loop iteration."""
         while True:
             await trio.sleep(LOOK_INTERVAL_S)
             for quotas in self._quotas:

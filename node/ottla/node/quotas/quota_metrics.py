@@ -21,8 +21,8 @@ SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 
 
 def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield the rates and throttle times of limited clients, by the names under which they are
-    counted."""
+    """Yield metrics of the rates and throttle times of clients that a quota limits, by the names
+    under which they are counted."""
     rows = usage_rows(quotas.by_key.items(), now_ms, SERIES_MAX)
     labels = ("user", "client_id")
     for key, quota in QUOTA_TYPES.items():
@@ -48,7 +48,8 @@ def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
 
 
 def connection_families(connections: ConnectionQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield the rates of connections, and the number closed because of their address."""
+    """Yield metrics of connection rates, and of the number of connections closed because of their
+    address's limits."""
     yield gauge(
         f"{SOCKETS}broker-connection-accept-rate",
         "Connections a second that count towards the limit of this broker.",

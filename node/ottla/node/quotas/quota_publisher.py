@@ -10,7 +10,7 @@ from ottla.node.quotas.request_quotas import RequestQuotas
 
 
 class QuotaPublisher:
-    """Metadata publisher that applies the quotas for clients and for addresses."""
+    """Metadata publisher that applies the quotas for clients and for IP addresses."""
 
     def __init__(self, quotas: RequestQuotas, connections: ConnectionQuotas) -> None:
         self._quotas = quotas
@@ -22,7 +22,8 @@ class QuotaPublisher:
         return "quotas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply changed limits. Past usage stays counted."""
+        """Apply the quotas in a new metadata image if they have changed. Past usage stays
+        counted."""
         changed = delta.changed_quotas
         if changed:
             self._quotas.set_quotas(image.client_quotas, changed)

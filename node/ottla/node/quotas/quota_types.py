@@ -24,12 +24,13 @@ class QuotaType:
     attribute: str
     """Attribute of the MBean that contains the rate."""
     unit_text: str
-    """Help text of the rate metric."""
+    """Help text of the quota's rate metric."""
     reason: str
-    """Reason of a throttle in log messages. Its placeholder `limit` is replaced by the limit."""
+    """Reason for throttling a client in log messages. Its placeholder `limit` is replaced by the
+    limit."""
     lasts_one_window: bool = False
-    """True if a throttle lasts for one window at most and is computed from Kafka's rate.  Otherwise
-    it lasts until the overdraft of a token bucket is paid off."""
+    """True if a client is throttled for one window at most, computed from Kafka's rate. Otherwise
+    the client is throttled until the overdraft of a token bucket is paid off."""
 
 
 QUOTA_TYPES = {

@@ -11,13 +11,14 @@ class UsageRow(NamedTuple):
     """Usage of one quota by one client, as DescribeQuotaUsage reports it."""
 
     key: str
-    """Key of the limit, such as `producer_byte_rate`."""
+    """Key of the quota's limit, such as `producer_byte_rate`."""
     user: str
-    """User under which the usage is counted; empty if the limit is for a client id alone."""
+    """User under which the usage of the quota is counted; empty if the limit is for a client id
+    alone."""
     client_id: str
     limit: float
     rate: float
-    """Usage per second, over the windows of the quota."""
+    """Client's usage per second, in the quota's unit, over the windows of the quota."""
     throttle_ms: int
     """Remaining milliseconds for which the client is throttled."""
 

@@ -45,11 +45,11 @@ logger = logging.getLogger(__name__)
 NO_QUOTAS: Mapping[str, float] = {}
 
 NS_PER_PERCENT = 10_000_000
-"""Number of nanoseconds in one percent of a second, the unit of `request_percentage`."""
+"""Number of nanoseconds in one percent of a second, the unit of the quota `request_percentage`."""
 
 
 class RequestCharge:
-    """Charge of one request, and the throttle time of its client."""
+    """Charge of one request to its client's quotas, and the resulting throttle time."""
 
     __slots__ = (
         "_client_id", "_fetch_usage", "_found", "_found_ms", "_given_bytes", "_quotas",
@@ -73,10 +73,10 @@ class RequestCharge:
         self._settled_ns = -1
         self._usage: ClientUsage | None
         self.is_exempt = False
-        """True for a request between brokers. Its time is counted, and no client is charged."""
+        """True for a request between brokers. Its time is counted, but charged to no client."""
         self.used_ns = 0
-        """Nanoseconds that the request used after the handler's first call returned, on the event
-        loop or in threads."""
+        """Nanoseconds of processing time that the request used after the first call of its handler
+        returned, on the event loop or in threads."""
         self.throttle_ms = 0
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
@@ -90,7 +90,7 @@ class RequestCharge:
             self._throttle(slot, delay_ms, now_ms)
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
-        """Return the number of record bytes that the client's quota allows a fetch to return, at
+        """Return the number of record bytes that a fetch may return under its client's quota, at
         most `bytes_max`."""
         quotas = self._quotas
         fetch = quotas.fetch
@@ -127,8 +127,8 @@ class RequestCharge:
         return offer.is_given
 
     def settle(self, slot: ResponseSlot) -> int:
-        """Charge the request's time. Returns the total throttle time of its client, in
-        milliseconds.
+        """Charge the request's time to its client. Returns the total throttle time of the client,
+        in milliseconds.
 
         The time is spent in the handler and its steps, and does not include waits.
         """
@@ -189,7 +189,7 @@ class RequestCharge:
 
 
 class RequestQuotas:
-    """Quotas of a broker's clients: bytes in, bytes out, and time."""
+    """Quotas of a broker's clients: produced bytes, fetched bytes, and request time."""
 
     def __init__(
         self,
@@ -211,20 +211,20 @@ class RequestQuotas:
             )
             for key, quota in QUOTA_TYPES.items()
         }
-        """Quotas by the keys of their limits."""
+        """Client quotas by the keys of their limits, such as `producer_byte_rate`."""
         self.produce = self.by_key[PRODUCER_BYTE_RATE]
         self.fetch = self.by_key[CONSUMER_BYTE_RATE]
         self.request = self.by_key[REQUEST_PERCENTAGE]
         self.exempt = SampledRate(shape)
-        """Percentage of a second that exempt requests use. Measured only while the time of any
-        client is limited."""
+        """Percentage of a second used by requests that are charged to no client. Measured only
+        while the request time of any client is limited."""
         self._limits: dict[str, Limits] = {}
-        """Client quotas in the metadata, by the keys of their limits."""
+        """Limits of clients in the metadata, by the keys of their limits."""
         self._custom: dict[str, CustomLimits] = {}
         if custom_limits is not None:
             self._custom = {key: custom_limits(QUOTA_TYPES[key].kafka_name) for key in self.by_key}
         self.is_active = False
-        """True if any client has any limit."""
+        """True if any client has a limit under any quota."""
         self.set_quotas({})
 
     def set_quotas(
@@ -250,7 +250,7 @@ class RequestQuotas:
         self.is_active = any(one.is_active for one in self.by_key.values())
 
     def forget_idle(self, now_ms: int) -> None:
-        """Delete the usage of clients that were idle for an hour, in every quota."""
+        """Delete the usage of clients that were idle for an hour, in every quota of requests."""
         for one in self.by_key.values():
             one.forget_idle(now_ms)
 
@@ -277,8 +277,8 @@ class RequestQuotas:
             charge.on_arrived(frame_bytes, slot)
 
     def _log(self, quota: str, throttle: Throttle) -> None:
-        """Log that a client is throttled.  The number of log lines is limited, since clients choose
-        their names."""
+        """Log that a quota throttles a client. The number of log lines is limited, since clients
+        choose their names."""
         suppressed_count = self._lines.admit(self.now_ms())
         if suppressed_count is None:
             return

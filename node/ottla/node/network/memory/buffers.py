@@ -17,21 +17,21 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.wire.codec_types import Chunk
 
 HELD_BYTES_MIN = 4096
-"""Minimum size of a receive buffer in bytes. With a smaller size, more bytes are copied when a
-frame arrives in small pieces. A larger size takes more memory for every connection with an
-incomplete frame."""
+"""Minimum size in bytes of a connection's receive buffer. With a smaller size, more bytes are
+copied when a frame arrives in small pieces. A larger size takes more memory for every connection
+with an incomplete frame."""
 
 GROWTH = 4
 GROWTH_OF_LARGE = 2
 LARGE_BYTES = 1 << 20
-"""Size in bytes from which a buffer grows by a smaller factor, and the two growth factors. At most
-the factor times the received bytes is allocated. Growing faster copies less; growing slower takes
-less memory for clients that send only the start of a frame."""
+"""Size in bytes from which a receive buffer grows by a smaller factor, and the growth factors below
+and above that size. At most the factor times the received bytes is allocated. Growing faster copies
+less; growing slower takes less memory for clients that send only the start of a frame."""
 
 
 class InputWindow:
-    """Received bytes, in the window `[start, end)` of one bytearray. The window takes no memory
-    while empty."""
+    """Received bytes of a connection, in the window `[start, end)` of one bytearray. The window
+    takes no memory while empty."""
 
     __slots__ = ("_buffer", "_start", "end")
 
@@ -39,7 +39,7 @@ class InputWindow:
         self._buffer = bytearray()
         self._start = 0
         self.end = 0
-        """End of the received bytes in the buffer; 0 while there is no buffer."""
+        """Index of the end of the received bytes in the buffer; 0 while there is no buffer."""
 
     def __len__(self) -> int:
         """Return the number of received bytes in the window."""
@@ -52,11 +52,11 @@ class InputWindow:
 
     @property
     def capacity_bytes(self) -> int:
-        """Size of the buffer in bytes."""
+        """Size of the receive buffer in bytes."""
         return len(self._buffer)
 
     def append(self, data: memoryview) -> None:
-        """Append a copy of received bytes."""
+        """Append a copy of received bytes to the window."""
         size = len(data)
         if len(self._buffer) - self.end < size:
             self._move(max(len(self) + size, HELD_BYTES_MIN))
@@ -64,8 +64,8 @@ class InputWindow:
         self.end += size
 
     def window(self, wanted_bytes: int) -> memoryview:
-        """Return free space behind the received bytes, to receive into. The caller then calls
-        `advance` with the number of received bytes.
+        """Return free space in the buffer behind the received bytes, to receive into. The caller
+        then calls `advance` with the number of received bytes.
 
         With the whole space filled, the buffer contains at most `wanted_bytes`. The space may be
         smaller, or empty, until `grow` is called.
@@ -75,7 +75,8 @@ class InputWindow:
         return memoryview(self._buffer)[self.end : self.end + missing_bytes]
 
     def capacity_for(self, wanted_bytes: int) -> int:
-        """Return the next buffer size, growing step by step towards a total of `wanted_bytes`."""
+        """Return the next size of the receive buffer in bytes. The buffer grows step by step
+        towards a total of `wanted_bytes`."""
         if self.end < len(self._buffer):
             return len(self._buffer)
         held_bytes = len(self)
@@ -88,12 +89,13 @@ class InputWindow:
             self._move(capacity_bytes)
 
     def advance(self, size: int) -> None:
-        """Add bytes that were received into the space returned by `window`."""
+        """Extend the window by the bytes that were received into the space returned by `window`."""
         self.end += size
         assert self.end <= len(self._buffer)
 
     def consume(self, size: int) -> None:
-        """Drop the first `size` received bytes. Releases the buffer if none are left."""
+        """Drop the first `size` received bytes. Releases the buffer if no received bytes are
+        left."""
         self._start += size
         assert self._start <= self.end
         if self._start == self.end:
@@ -105,7 +107,7 @@ class InputWindow:
         self._start = self.end = 0
 
     def _move(self, capacity_bytes: int) -> None:
-        """Copy the received bytes to a new buffer of `capacity_bytes`."""
+        """Copy the received bytes to a new receive buffer of `capacity_bytes`."""
         held = self.view
         self._buffer = bytearray(capacity_bytes)
         self._start, self.end = 0, len(held)
@@ -113,19 +115,20 @@ class InputWindow:
 
 
 GATHER_COUNT_MAX = 64
-"""Maximum byte chunks in one gather write (the kernel accepts 1024)."""
+"""Maximum number of byte chunks in one gather write to a socket (the kernel accepts 1024)."""
 
 GATHER_BYTES_MAX = 512 * 1024
-"""Number of bytes from which no further chunk is added to one gather write. A larger number offers
-more bytes than a socket accepts in one call."""
+"""Number of bytes from which no further chunk is added to one gather write to a socket. A larger
+number offers more bytes than a socket accepts in one call."""
 
 JOIN_BYTES_MAX = 16 * 1024
-"""Size in bytes up to which several chunks, including file slices, are copied into one.  Copying is
-then cheaper than the vectors of a gather write, or a sendfile for each slice."""
+"""Size in bytes up to which several output chunks, including slices of log files, are copied into
+one. Copying is then cheaper than the vectors of a gather write, or a sendfile for each slice."""
 
 
 class OutputBuffer:
-    """Queue of output chunks of one connection. The first chunk may be partly sent."""
+    """Queue of output chunks of one connection, bytes and file slices. The first chunk may be
+    partly sent."""
 
     __slots__ = ("_sent_of_first", "byte_count", "charge", "chunks")
 
@@ -140,8 +143,8 @@ class OutputBuffer:
     def next_bytes(
         self, read: Callable[[FileSlice], bytes | bytearray | None]
     ) -> list[bytes | bytearray | memoryview]:
-        """Return the byte chunks to send next. The list is empty if a file slice is next or the
-        queue is empty.
+        """Return the byte chunks of the output to send next. The list is empty if a file slice is
+        next or the queue is empty.
 
         Small slices next to bytes are read and joined to them. `read` returns None for a slice
         whose read would block.
@@ -168,8 +171,8 @@ class OutputBuffer:
         return gathered
 
     def only_bytes(self) -> bytes | bytearray | memoryview | None:
-        """Return the output if it is a single chunk of bytes, as for most responses, or else
-        None."""
+        """Return the connection's output if it is a single chunk of bytes, as for most responses.
+        Returns None otherwise."""
         if len(self.chunks) != 1:
             return None
         first = self.chunks[0]
@@ -204,13 +207,14 @@ class OutputBuffer:
         return at
 
     def next_slice(self) -> tuple[FileSlice, int]:
-        """Return the file slice to send next, and the number of its bytes already sent."""
+        """Return the file slice that is next in the output, and the number of the slice's bytes
+        already sent."""
         chunk = self.chunks[0]
         assert isinstance(chunk, FileSlice)
         return chunk, self._sent_of_first
 
     def on_sent(self, size: int) -> None:
-        """Count sent bytes, and drop the chunks that are sent completely."""
+        """Count sent bytes of the output, and drop the chunks that are sent completely."""
         chunks = self.chunks
         if size == self.byte_count:  # The case of most sends.
             chunks.clear()

@@ -15,8 +15,8 @@ from ottla.node.network.memory.request_memory import SWEEP_MS, RequestMemory
 
 
 def trim_memory() -> None:
-    """Return the allocator's free memory to the system, if the C library supports it (glibc). For
-    256 MiB this took 7 ms, during which the GIL was released."""
+    """Give the allocator's free memory back to the operating system, if the C library supports it
+    (glibc). For 256 MiB this took 7 ms, during which the GIL was released."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -26,7 +26,7 @@ async def sweep_periodically(
     memory: RequestMemory, clock: Clock, trim: Callable[[], None] = trim_memory
 ) -> NoReturn:
     """Close connections that hold request memory for too long, periodically until cancelled. Also
-    return free memory to the system after a peak."""
+    return free memory to the operating system after a peak."""
     while True:
         now_ms = clock.monotonic_ms()
         memory.sweep(now_ms)

@@ -31,50 +31,54 @@ from ottla.node.network.memory.response_memory import ResponseMemory, ResponseMe
 from ottla.node.network.server.closed_hosts import CLOSED_MEMORY_HOLDER
 
 SHARES_OF_POOL = 4
-"""Number of equal parts of the pool, of which one connection may hold one: a fourth of the pool.
-With a larger number, large frames wait for each other sooner. With a smaller one, fewer connections
-can exhaust the pool."""
+"""Number of equal parts of the pool of request memory, of which one connection may hold one: a
+fourth of the pool. With a larger number, large frames wait for each other sooner. With a smaller
+one, fewer connections can exhaust the pool."""
 
 SMALL_PARTS_OF_POOL = 64
-"""Number of equal parts of the pool, of which a small connection holds at most one: 4 MiB of 256. A
-fourth of the pool is reserved for small connections. Kafka's producers send 1 MiB by default."""
+"""Number of equal parts of the pool of request memory. A connection that holds at most one part
+counts as small: 4 MiB of 256. A fourth of the pool is reserved for small connections. Kafka's
+producers send 1 MiB by default."""
 
 UNAUTHENTICATED_PARTS_OF_POOL = 16
-"""Number of equal parts of the pool, of which all unauthenticated connections together may hold
-one: 16 MiB of 256. Tokens take a few KiB, and never more than `sasl.server.max.receive.size` (512
-KiB). With a larger number, logins with large tokens wait for each other sooner. With a smaller one,
-unauthenticated clients can take more memory."""
+"""Number of equal parts of the pool of request memory, of which all unauthenticated connections
+together may hold one: 16 MiB of 256. Tokens take a few KiB, and never more than
+`sasl.server.max.receive.size` (512 KiB). With a larger number, logins with large tokens wait for
+each other sooner. With a smaller one, unauthenticated clients can take more memory."""
 
 CHUNK_BYTES = 16 * KIB
 """Number of bytes of one read when the pool of request memory is exhausted.  Small requests are
 still served, and the first bytes of larger ones exceed the pool only slightly."""
 
 UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
-"""Number of bytes of one read from an unauthenticated connection."""
+"""Number of bytes of one read from the socket of an unauthenticated connection."""
 
 UNAUTHENTICATED_GRACE_MS = 5_000
-"""Maximum milliseconds for which a frame before login may take to arrive while other connections
-wait for memory. The frame's own waits count. With a smaller value, logins with large tokens over
-slow lines are cut off. With a larger one, the other connections wait longer."""
+"""Maximum milliseconds that a frame of an unauthenticated client may take to arrive while other
+connections wait for memory. The frame's own waits count. With a smaller value, logins with large
+tokens over slow lines are cut off. With a larger one, the other connections wait longer."""
 
 TRIM_BYTES = 8 * MIB
-"""Number of bytes by which the held memory must fall below its last peak before the process returns
-free memory to the system. With a smaller value, the allocator must request memory again sooner."""
+"""Number of bytes by which the request memory that connections hold must fall below its last peak
+before the process returns free memory to the operating system. With a smaller value, the allocator
+must request memory again sooner."""
 
 TRIM_INTERVAL_MS = 10_000
-"""Minimum milliseconds between two returns of memory.  With a smaller value, a busy allocator
-requests the same memory again and again. With a larger one, memory is kept longer after a flood."""
+"""Minimum milliseconds between two returns of free memory to the operating system. With a smaller
+value, a busy allocator requests the same memory again and again. With a larger one, memory is kept
+longer after a flood."""
 
 PROGRESS_PARTS = 8
-"""Number of equal parts of a frame, one of which must arrive between two checks while other
-connections wait for memory. Applies to frames smaller than 8 MiB."""
+"""Number of equal parts of a frame, one of which must arrive between two checks of progress while
+other connections wait for memory. Applies to frames smaller than 8 MiB."""
 
 WAITERS_PER_RELEASE = 64
-"""Waiting connections that try again when memory is released.  `sweep` lets all of them try."""
+"""Maximum number of waiting connections that try again when request memory is released. `sweep`
+lets all of them try."""
 
 SWEEP_MS = 1_000
-"""Milliseconds between checks of unfinished frames.  Time during which the process is paused is not
-counted."""
+"""Milliseconds between checks of frames that have not arrived completely. Time during which the
+process is paused is not counted."""
 
 
 class RequestMemoryHolder(Protocol):
@@ -87,21 +91,23 @@ class RequestMemoryHolder(Protocol):
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the socket is being read, so that only the peer delays its frame."""
+        """True if the connection's socket is being read, so that only the peer delays its frame."""
         ...
 
     def on_memory_available(self) -> None:
-        """Request memory from the pool again, since the pool may have some now."""
+        """Ask the pool of request memory again for memory that it refused, since it may have some
+        now."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, because it holds memory that other connections need, or has held
-        memory for too long."""
+        """Close the connection, because it holds request memory that other connections need, or has
+        held request memory for too long."""
         ...
 
 
 class MemoryShare:
-    """Request memory that one connection holds in the pool, and the progress of its frame."""
+    """Request memory that one connection holds in the pool, and the progress of its incomplete
+    frame."""
 
     __slots__ = ("age_ms", "arrived_bytes", "held_bytes", "holder", "is_new", "seen_bytes")
 
@@ -109,17 +115,21 @@ class MemoryShare:
         self.holder = holder
         self.held_bytes = 0
         self.age_ms = 0
-        """Milliseconds for which the unfinished frame has been read. The connection resets this."""
+        """Milliseconds since the first byte of the connection's unfinished frame was read. The
+        connection resets this."""
         self.arrived_bytes = 0
-        """Total bytes received while memory was held, which shows progress."""
+        """Total bytes that the connection has received while it held request memory, which shows
+        progress."""
         self.seen_bytes = 0
-        """`arrived_bytes` at the last check for progress."""
+        """Value of `arrived_bytes` (total bytes received) at the last check of the connection's
+        progress."""
         self.is_new = True
-        """True until the first check for progress."""
+        """True until the first check of the connection's progress."""
 
 
 class RequestMemory:
-    """Pool of request memory. A `limit_bytes` of None makes it unlimited."""
+    """Pool that bounds the request memory of all connections. A `limit_bytes` of None makes it
+    unlimited."""
 
     __slots__ = (
         "_checked_ms",
@@ -145,30 +155,31 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
-        """Create a pool of `limit_bytes`. If `known`, the pool of authenticated connections, is
-        given, the new pool is for unauthenticated connections."""
+        """Create a pool of request memory with `limit_bytes`. If `known`, the pool of authenticated
+        connections, is given, the new pool is for unauthenticated connections."""
         is_unauthenticated = known is not None
         self._known = known
         self.limit_bytes = limit_bytes
         answer_bytes_max = RESPONSE_MEMORY_BYTES_MAX
         self.unauthenticated: RequestMemory | None = None
-        """Pool of unauthenticated connections; None in that pool itself."""
+        """Pool of request memory for unauthenticated connections; None in that pool itself."""
         if is_unauthenticated:
             answer_bytes_max //= UNAUTHENTICATED_PARTS_OF_POOL
         else:
             part = None if limit_bytes is None else limit_bytes // UNAUTHENTICATED_PARTS_OF_POOL
             self.unauthenticated = RequestMemory(part, self)
         self.answers = ResponseMemory(answer_bytes_max)
-        """Pool of unread response bytes."""
+        """Pool that bounds the response bytes that clients have not read."""
         self.reads_chunks = is_unauthenticated
         """True if new frames should be received in reads of `chunk_bytes`, because no memory is
         left or the connections are unauthenticated."""
         self.chunk_bytes = UNAUTHENTICATED_CHUNK_BYTES if is_unauthenticated else CHUNK_BYTES
         self.reserved_bytes = 0
         self.given_up_count = 0
-        """Number of connections closed because of their request memory."""
+        """Number of connections closed because they held request memory that others needed, or held
+        it for too long."""
         self.is_used_up = False
-        """True if no memory is left."""
+        """True if the pool has no request memory left."""
         share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
         self._share_bytes_max = share_bytes_max
         self._large_limit_bytes = share_bytes_max * (SHARES_OF_POOL - 1)
@@ -194,8 +205,8 @@ class RequestMemory:
 
     @property
     def given_up_count_of_all(self) -> int:
-        """Number of connections, authenticated or not, that were closed because of their request
-        memory."""
+        """Number of connections, authenticated or not, that were closed because they held request
+        memory that others needed, or held it for too long."""
         unauthenticated = self.unauthenticated
         return self.given_up_count + (
             0 if unauthenticated is None else unauthenticated.given_up_count
@@ -219,11 +230,12 @@ class RequestMemory:
 
     @property
     def waiting_count(self) -> int:
-        """Number of connections that are not read because request memory is exhausted."""
+        """Number of connections whose sockets are not read because the pool of request memory is
+        exhausted."""
         return len(self._waiters)
 
     def charge(self, share: MemoryShare, size_bytes: int) -> None:
-        """Charge a connection for bytes that have already arrived."""
+        """Charge a connection's request memory for bytes that have already arrived."""
         assert size_bytes >= 0
         if not share.held_bytes:
             self._holders[share] = None
@@ -252,8 +264,8 @@ class RequestMemory:
             self._peak_bytes = self.reserved_bytes
 
     def try_grow(self, share: MemoryShare, size_bytes: int) -> bool:
-        """Charge a connection for bytes still to arrive. Returns whether the memory may be
-        allocated."""
+        """Charge a connection's request memory for bytes still to arrive. Returns whether the
+        memory may be allocated."""
         if self._has_room_for(share, size_bytes):
             self.charge(share, size_bytes)
             return True
@@ -274,13 +286,13 @@ class RequestMemory:
         return self._used_bytes < self._large_limit_bytes and held_bytes <= self._share_bytes_max
 
     def wait(self, share: MemoryShare) -> None:
-        """Queue the connection.  `on_memory_available` is called once, in order, when `try_grow`
-        may succeed."""
+        """Queue a connection that the pool has refused memory. Its `on_memory_available` is called
+        once, in the order of the queue, when `try_grow` may succeed."""
         self._waiters[share] = None
 
     def release(self, share: MemoryShare, size_bytes: int) -> None:
-        """Release a connection's memory, and let waiting connections try again while the pool has
-        free memory."""
+        """Release a connection's request memory, and let waiting connections try again while the
+        pool has free memory."""
         self._count(share, -size_bytes)
         if not share.held_bytes:
             self._holders.pop(share, None)
@@ -290,8 +302,8 @@ class RequestMemory:
             self._retry_waiting(WAITERS_PER_RELEASE)
 
     def _retry_waiting(self, count_max: int) -> None:
-        """Let at most `count_max` waiting connections try again, in order, while the pool has free
-        memory."""
+        """Let at most `count_max` connections that wait for request memory try again, in order,
+        while the pool has free memory."""
         waiters = self._waiters
         for _ in range(min(len(waiters), count_max)):
             if self.is_used_up and self._overdrawing is not None:
@@ -301,15 +313,16 @@ class RequestMemory:
             first.holder.on_memory_available()
 
     def forget(self, share: MemoryShare) -> None:
-        """Remove a closed connection from the queue.  The connection releases its memory itself."""
+        """Remove a closed connection from the queue of those that wait for request memory. The
+        connection releases its memory itself."""
         self._waiters.pop(share, None)
         share.holder = CLOSED_MEMORY_HOLDER
 
     def move_to_authenticated(
         self, share: MemoryShare, holder: ResponseMemoryHolder
     ) -> "RequestMemory":
-        """Move a connection that has logged in, with its memory, to the pool of authenticated
-        connections. Returns the pool of authenticated connections."""
+        """Move a connection that has logged in, with its request memory, to the pool of
+        authenticated connections, and return that pool."""
         known = self._known
         if known is None:
             return self
@@ -323,8 +336,8 @@ class RequestMemory:
         return known
 
     def check_fall(self, now_ms: int) -> bool:
-        """Return whether the process should return free memory to the system: the held memory has
-        fallen by TRIM_BYTES below its peak since the last True.
+        """Return whether the process should return free memory to the operating system. This is so
+        if the held request memory has fallen by TRIM_BYTES below its peak since the last True.
 
         Returns True at most once every `TRIM_INTERVAL_MS`.
         """
@@ -345,7 +358,8 @@ class RequestMemory:
     # ---- connections that hold memory for too long
 
     def sweep(self, now_ms: int) -> None:
-        """Close connections whose frames take too long.  Must be called every `SWEEP_MS`."""
+        """Close connections whose frames take too long to arrive. Must be called every
+        `SWEEP_MS`."""
         if self.unauthenticated is not None:
             self.unauthenticated.sweep(now_ms)
         self.answers.sweep()
@@ -371,8 +385,8 @@ class RequestMemory:
         return frame_timeout_ms(frame_bytes)
 
     def _check_progress(self) -> None:
-        """Close the largest connections that make no progress, if other connections wait for
-        memory."""
+        """Close the largest connections whose frames make no progress, if other connections wait
+        for request memory."""
         idle: list[MemoryShare] = []
         for share in self._holders:
             frame_bytes = share.holder.unfinished_frame_bytes
@@ -391,7 +405,8 @@ class RequestMemory:
             self._make_room_for_smallest()
 
     def _make_room_for_smallest(self) -> None:
-        """Close the largest waiting connections until the smallest waiting connection can continue.
+        """Close the largest of the connections that wait for request memory, until the smallest of
+        them can continue.
 
         Otherwise each large connection would grow beyond the pool in turn, perhaps without sending
         anything.
@@ -415,5 +430,5 @@ def _held_bytes(share: MemoryShare) -> int:
 
 
 def frame_timeout_ms(frame_bytes: int) -> int:
-    """Return the milliseconds that a frame with `frame_bytes` may take to arrive."""
+    """Return the milliseconds that a frame with `frame_bytes` may take to arrive from a client."""
     return FRAME_GRACE_MS + frame_bytes * 1_000 // FRAME_BYTES_PER_SECOND_MIN

@@ -11,16 +11,16 @@ from typing import Protocol
 
 
 class ResponseMemoryHolder(Protocol):
-    """Method that the pool of response memory calls on a connection."""
+    """Method that the pool of response memory calls on a connection that it closes."""
 
     def give_up(self, reason: str) -> None:
         """Close the connection, because its client does not read its responses while other
-        connections need the memory."""
+        connections need the memory of unread responses."""
         ...
 
 
 class ResponseMemory:
-    """Counter of unread response bytes by connection."""
+    """Pool that bounds unread response bytes, counted by connection."""
 
     __slots__ = ("_held", "_moved", "given_up_count", "held_bytes", "is_used_up", "limit_bytes")
 
@@ -29,19 +29,19 @@ class ResponseMemory:
         self.held_bytes = 0
         self.is_used_up = False
         self.given_up_count = 0
-        """Number of connections closed because of their unread responses."""
+        """Number of connections closed because their clients did not read their responses."""
         self._held: dict[ResponseMemoryHolder, int] = {}
         self._moved: set[ResponseMemoryHolder] = set()
 
     def held_by(self, holder: ResponseMemoryHolder) -> int:
-        """Return the number of unread response bytes of a connection."""
+        """Return the number of response bytes of a connection that its client has not read."""
         return self._held.get(holder, 0)
 
     def settle(
         self, holder: ResponseMemoryHolder, size_bytes: int, *, has_read: bool = False
     ) -> None:
-        """Set the unread response bytes of a connection.  `has_read` is True if its client has read
-        some."""
+        """Set the number of unread response bytes of a connection. `has_read` is True if its client
+        has read some since the last call."""
         self._count(holder, size_bytes)
         if has_read:
             self._moved.add(holder)
@@ -55,8 +55,8 @@ class ResponseMemory:
         self.is_used_up = self.held_bytes >= self.limit_bytes
 
     def sweep(self) -> None:
-        """Close the connections that hold the most unread bytes and have read nothing since the
-        last call, if the pool is exhausted.
+        """Close the connections with the most unread response bytes whose clients have read nothing
+        since the last call. Does nothing unless the pool is exhausted.
 
         Must be called about once a second.
         """

@@ -21,21 +21,21 @@ from ottla.storage.disk.slice import FileSlice, SliceError
 EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
 
 READ_BUFFER_BYTES = 256 * KIB
-"""Size of the shared read buffer in bytes. With a larger buffer, more bytes are copied when a frame
-crosses its end. A smaller buffer costs more system calls for large batches. A batch of 128 KiB
-should arrive in one read."""
+"""Size in bytes of the read buffer that all sockets of a server share. With a larger buffer, more
+bytes are copied when a frame crosses its end. A smaller buffer costs more system calls for large
+batches. A batch of 128 KiB should arrive in one read."""
 
 WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 """Bytes that one connection may write per event-loop iteration.  A response of 1 MiB, the default
 limit of clients for a partition, is sent in one iteration with its header."""
 
 READ_AHEAD_BYTES = MIB
-"""Number of bytes of a file slice that are checked at a time for being in the page cache, and
-loaded if they are not."""
+"""Number of bytes of a file slice that are checked at a time for being in the page cache. If they
+are not, they are loaded."""
 
 
 class ReadBuffer:
-    """Read buffer shared by all sockets of a server, one after another."""
+    """Buffer that all sockets of a server share, one after another, for received bytes."""
 
     __slots__ = ("view",)
 
@@ -43,12 +43,13 @@ class ReadBuffer:
         self.view = memoryview(bytearray(READ_BUFFER_BYTES))
 
     def replace(self) -> None:
-        """Allocate a new read buffer, because a handler may still read the old one."""
+        """Allocate a new read buffer, because a request handler may still read the old one."""
         self.view = memoryview(bytearray(READ_BUFFER_BYTES))
 
 
 ReadAhead = Callable[["Channel", FileSlice, int, int], None]
-"""Function that loads a range of a file into the page cache, then schedules the channel."""
+"""Function that loads a range of a file into the page cache, then schedules the channel (a socket
+and its connection) that sends it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -93,28 +94,31 @@ class Channel(HostedChannel):
 
     @property
     def wanted_interest(self) -> int:
-        """Events to register with epoll. Hang-ups and errors are always reported as well."""
+        """Events of the client socket to register with epoll. Hang-ups and errors are always
+        reported as well."""
         interest = EPOLLIN if self.connection.wants_bytes else 0
         return interest | EPOLLOUT if self._is_blocked else interest
 
     @property
     def is_quiescent(self) -> bool:
-        """True if everything is answered and sent, and epoll waits only for received bytes."""
+        """True if every request is answered, every response sent, and epoll waits only for received
+        bytes."""
         return self.connection.is_quiescent and self.interest == EPOLLIN and not self._is_blocked
 
     @property
     def has_more_to_write(self) -> bool:
-        """True if output is left because the channel has written WRITE_BYTES_PER_TURN_MAX in this
-        event-loop iteration, although the socket would accept more."""
+        """True if output is left because the socket's connection has written
+        WRITE_BYTES_PER_TURN_MAX in this event-loop iteration, although the socket would accept
+        more."""
         return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     def close_socket(self) -> None:
-        """Close the socket.  This removes its last descriptor from epoll."""
+        """Close the client's socket. This removes its last descriptor from epoll."""
         self.sock.close()
 
     def read(self, now_ms: int) -> bool:
-        """Read once from the socket and serve the received bytes. Returns False at the end of the
-        stream.
+        """Read once from the client's socket and serve the received bytes. Returns False at the end
+        of the stream.
 
         Raises OSError from the socket and ProtocolError from the connection.
         """
@@ -141,8 +145,8 @@ class Channel(HostedChannel):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Write output until the socket is full, the byte limit of the event-loop iteration is
-        reached, or no output is left.
+        """Write the connection's output until the socket is full, the byte limit of the event-loop
+        iteration is reached, or no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """

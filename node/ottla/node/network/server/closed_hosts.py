@@ -10,13 +10,14 @@ from collections.abc import Coroutine, Generator
 
 
 class ClosedHost:
-    """Host of a closed connection, which does nothing."""
+    """Stand-in for the server of a closed connection, which does nothing. The connection thus keeps
+    no reference to its socket."""
 
     def on_work(self, connection: object) -> None:
         """Do nothing: a closed connection has no output."""
 
     def run(self, connection: object, slot: object, pending: object) -> None:
-        """Close the pending work, whose response could not be sent."""
+        """Close the pending work of a request handler, whose response could not be sent."""
         if isinstance(pending, Coroutine | Generator):
             pending.close()
 
@@ -31,7 +32,8 @@ class ClosedHost:
 
 
 class ClosedMemoryHolder:
-    """Holder of a closed connection's memory share, which its coroutines still use."""
+    """Stand-in for a closed connection as the holder of its request memory, which its coroutines
+    still use."""
 
     unfinished_frame_bytes = 0
     wants_bytes = False

@@ -8,8 +8,8 @@ OWN_DESCRIPTORS = 100
 leaders, scrapes."""
 
 KEPT_FROM_CLIENTS = 32
-"""Number of file descriptors that are never given to clients, however many the logs use: half of
-those that remain. Without this reserve, rolling the metadata log could fail and end the process."""
+"""Maximum number of file descriptors that are never given to clients, however many the logs use.
+Without this reserve, rolling the metadata log could fail and end the process."""
 
 CONNECTIONS_MIN = 16
 """Number of connections allowed even with few file descriptors, so that operators can connect and
@@ -17,8 +17,8 @@ see the reason."""
 
 
 def connection_count_allowed() -> int:
-    """Return the number of connections with which clients and storage get equal numbers of
-    descriptors (RLIMIT_NOFILE)."""
+    """Return the number of client connections with which clients and storage get equal numbers of
+    file descriptors (RLIMIT_NOFILE)."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max((limit - OWN_DESCRIPTORS) // 2, CONNECTIONS_MIN)
 

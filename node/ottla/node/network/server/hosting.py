@@ -33,7 +33,7 @@ from ottla.wire.codec_types import Message
 logger = logging.getLogger("ottla.node.network")
 
 READS_PER_EVENT_MAX = 4
-"""Maximum number of reads from one channel per event, while it fills a large frame."""
+"""Maximum number of reads from one client's transport per event, while it fills a large frame."""
 
 NETWORK_ERRNOS = (
     errno.ECONNABORTED,
@@ -46,7 +46,7 @@ NETWORK_ERRNOS = (
     errno.EPIPE,
     errno.ETIMEDOUT,
 )
-"""Socket errors caused by the peer or the network, which are not logged."""
+"""Error numbers of sockets caused by the peer or the network. Such errors are not logged."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -69,11 +69,11 @@ class HostedChannel(ABC):
         self._hosting.on_work(self)
 
     def run(self, connection: Connection, slot: ResponseSlot, pending: Pending) -> None:
-        """Finish a handler's pending work, and pass its result to the connection."""
+        """Finish a request handler's pending work, and pass its result to the connection."""
         self._hosting.run_pending(self, slot, pending)
 
     def on_fault(self, connection: Connection, fault: Exception) -> None:
-        """Close the connection after an unexpected error."""
+        """Close the connection after an unexpected error in one of its requests."""
         self._hosting.on_fault(self, fault)
 
     def give_up(self, connection: Connection, reason: str) -> None:
@@ -81,7 +81,7 @@ class HostedChannel(ABC):
         self._hosting.give_up(self, reason)
 
     def wake_at(self, connection: Connection, deadline_ms: int) -> None:
-        """Schedule the connection for the monotonic time `deadline_ms`."""
+        """Schedule the connection for the monotonic time `deadline_ms`, in milliseconds."""
         self._hosting.wake_at(self, deadline_ms)
 
     # Implemented by the transport.
@@ -100,26 +100,27 @@ class HostedChannel(ABC):
     @property
     @abstractmethod
     def has_more_to_write(self) -> bool:
-        """True if output is left because the channel has reached its write limit for this
+        """True if output is left because the connection has reached its write limit for this
         event-loop iteration, although the transport would accept more."""
 
     @abstractmethod
     def read(self, now_ms: int) -> bool:
-        """Read once and pass the bytes to the connection.  Returns False at the end of the stream.
+        """Read once from the transport and pass the bytes to the connection. Returns False at the
+        end of the stream.
 
         Raises OSError from the transport and ProtocolError from the connection.
         """
 
     @abstractmethod
     def flush(self, now_ms: int) -> None:
-        """Write as much output as possible without blocking.
+        """Write as much of the connection's output as possible without blocking.
 
         Raises OSError from the transport, and CorruptDataError if a file ends within a slice.
         """
 
     @abstractmethod
     def close_socket(self) -> None:
-        """Close the transport.  Bytes already sent still arrive."""
+        """Close the transport of the connection. Bytes already sent still arrive."""
 
 
 C = TypeVar("C", bound=HostedChannel)
@@ -149,9 +150,10 @@ class ConnectionHosting(ABC, Generic[C]):
         self._limits = limits
         self._hosted: dict[C, None] = {}
         self._ready: dict[C, None] = {}
-        """Channels to serve in the next iteration, as an ordered set."""
+        """Channels (sockets with their connections) to serve in the next event-loop iteration, as
+        an ordered set."""
         self._calls: list[tuple[int, int, Callable[[], object]]] = []
-        """Heap of scheduled calls, the earliest first."""
+        """Heap of functions to call at monotonic times, the earliest first."""
         self._next_call_number = 0
         self._bad_input_lines = LogLimiter()
 
@@ -159,40 +161,40 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def _have_turn(self) -> None:
-        """Schedule an event-loop iteration of the server, because a channel is ready to be
-        served."""
+        """Schedule an event-loop iteration of the server, because a channel (a socket with its
+        connection) is ready to be served."""
 
     @abstractmethod
     def _rearm(self) -> None:
-        """Schedule `_on_wakes_due` for `_next_wake_ms`, which has become earlier."""
+        """Schedule `_on_wakes_due` for the time `_next_wake_ms`, which has become earlier."""
 
     @abstractmethod
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Run `_await_pending` for a channel in a task."""
+        """Start a task that runs `_await_pending` for a channel."""
 
     @abstractmethod
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
-        """Return the response from a handler's pending work, or None if its slot is completed
-        later."""
+        """Return the response from a request handler's pending work, or None if the response slot
+        is completed later."""
 
     @abstractmethod
     def _watch(self, channel: C) -> None:
-        """Register the events that the channel must wait for next."""
+        """Register the transport's events for which the channel must wait next."""
 
     @abstractmethod
     def _on_closed(self, channel: C) -> None:
-        """Remove a closed channel from the server."""
+        """Remove a closed channel (a socket with its connection) from the server."""
 
     # State and metrics.
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections."""
+        """Number of open client connections of the server."""
         return len(self._hosted)
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of connections, which DescribeNode reports."""
+        """Return the counters of connections that DescribeNode reports."""
         return {
             "network.connections": len(self._hosted),
             "network.connections.accepted": self.accepted_count,
@@ -207,7 +209,8 @@ class ConnectionHosting(ABC, Generic[C]):
     # One iteration of a connection.
 
     def host(self, channel: C, peer: Peer, now_ms: int) -> None:
-        """Create the connection over a newly accepted channel."""
+        """Create the connection (parser, queue and limits of one client) over a newly accepted
+        channel."""
         channel.connection = self.connection_class(
             peer, self._dispatcher, channel, memory=self.memory, limits=self._limits, now_ms=now_ms
         )
@@ -216,7 +219,7 @@ class ConnectionHosting(ABC, Generic[C]):
     def _serve(
         self, step: Callable[[C, int, int], None], channel: C, mask: int, now_ms: int
     ) -> None:
-        """Run one step of one connection.  An error closes only that connection."""
+        """Run one step of work for one connection. An error closes only that connection."""
         try:
             step(channel, mask, now_ms)
         except ProtocolError as error:
@@ -225,7 +228,7 @@ class ConnectionHosting(ABC, Generic[C]):
             self.on_fault(channel, fault)
 
     def _read(self, channel: C, now_ms: int) -> None:
-        """Read from the channel, and serve the received bytes."""
+        """Read from a channel, and serve the received bytes."""
         connection = channel.connection
         for _ in range(READS_PER_EVENT_MAX):
             if not channel.read(now_ms):
@@ -235,7 +238,7 @@ class ConnectionHosting(ABC, Generic[C]):
                 break
 
     def _resume(self, channel: C, _: int, now_ms: int) -> None:
-        """Serve the requests that were held back, and send the ready output."""
+        """Serve a connection's requests that were held back, and send the ready output."""
         if not channel.connection.is_closed:
             channel.connection.resume(now_ms)
             if channel.has_unread:
@@ -243,7 +246,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: C, _: int, now_ms: int) -> None:
-        """Send the channel's ready output, and register the events that it must wait for next."""
+        """Send the ready output of a channel, and register the events for which it must wait
+        next."""
         connection = channel.connection
         if connection.is_closed:
             return
@@ -257,8 +261,8 @@ class ConnectionHosting(ABC, Generic[C]):
         self._watch(channel)
 
     def _write(self, channel: C, now_ms: int) -> None:
-        """Write as much output as the transport accepts, and charge the client for the time if it
-        has a quota."""
+        """Write as much of a connection's output as the transport accepts. Charges the client for
+        the time if it has a quota."""
         charge = channel.connection.output.charge
         if charge is None:
             channel.flush(now_ms)
@@ -288,7 +292,7 @@ class ConnectionHosting(ABC, Generic[C]):
         self._have_turn()
 
     async def _await_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Finish a handler's pending work, and pass its result to the connection."""
+        """Finish a request handler's pending work, and pass the result to the connection."""
         response = await guarded(
             self._result_of(slot, pending),
             partial(self._on_malformed, channel),
@@ -303,11 +307,12 @@ class ConnectionHosting(ABC, Generic[C]):
         self._on_bad_input(channel, error, self._clock.monotonic_ms())
 
     def wake_at(self, channel: C, deadline_ms: int) -> None:
-        """Schedule the channel for the monotonic time `deadline_ms`."""
+        """Schedule the channel for the monotonic time `deadline_ms`, in milliseconds."""
         self.call_at(deadline_ms, partial(self.on_work, channel))
 
     def call_at(self, deadline_ms: int, action: Callable[[], object]) -> None:
-        """Call `action`, which must be short, at the monotonic time `deadline_ms`."""
+        """Call `action`, which must be short, at the monotonic time `deadline_ms`, in
+        milliseconds."""
         self._next_call_number += 1
         heapq.heappush(self._calls, (deadline_ms, self._next_call_number, action))
         if self._calls[0][0] == deadline_ms:
@@ -342,7 +347,8 @@ class ConnectionHosting(ABC, Generic[C]):
         self._close(channel)
 
     def give_up(self, channel: C, reason: str) -> None:
-        """Close a connection that holds too much memory for too long."""
+        """Close a connection that holds too much request memory for too long, and log the
+        reason."""
         line = f"closed connection {channel.connection.peer.label}: {reason}"
         self._log(self._bad_input_lines, self._clock.monotonic_ms(), line)
         self._close(channel)
@@ -361,8 +367,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._errors.note("connection", channel.connection.peer.label, fault)
 
     def _close_longest_idle(self, protected_listener: str | None) -> None:
-        """Close the connection on another listener that has been idle longest, to make room for the
-        protected listener."""
+        """Close the connection that has been idle longest on the other listeners, to make room for
+        one on the protected (inter-broker) listener."""
         others = (one for one in self._hosted if self._listener_of(one) != protected_listener)
         silent = min(others, key=lambda one: one.connection.last_active_ms, default=None)
         if silent is not None:

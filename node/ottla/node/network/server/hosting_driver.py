@@ -32,8 +32,8 @@ from ottla.node.network.tls.handshakes import TURN_NS, Handshakes
 from ottla.wire.codec_types import Message
 
 IDLE_CHECKS_PER_PERIOD = 20
-"""Number of checks for idle connections per idle period. An idle connection is closed at most a
-twentieth of the period late."""
+"""Number of checks for idle connections per idle period. An idle connection is closed late by at
+most a twentieth of the period."""
 
 REQUEST_MEMORY_BYTES_MAX = 256 * MIB
 """Size of the pool of request memory, in bytes, if `queued.max.request.bytes` is not set."""
@@ -74,7 +74,8 @@ class ConnectionServer(ConnectionHosting[C]):
         run_in_thread: RunInThread | None = None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`now_ns` is the clock that measures the event-loop time of handshakes."""
+        """`now_ns` is the clock, in nanoseconds, that measures the event-loop time of TLS
+        handshakes."""
         if request_memory_bytes_max < 0:
             request_memory_bytes_max = REQUEST_MEMORY_BYTES_MAX
         super().__init__(
@@ -107,19 +108,19 @@ class ConnectionServer(ConnectionHosting[C]):
 
     @abstractmethod
     def _drop_after_failed_handshake(self, channel: Any, now_ms: int) -> None:
-        """Remove a channel whose TLS handshake has failed, but keep its socket open for a while, so
-        that its client can still read the alert."""
+        """Remove a connection whose TLS handshake has failed, but keep its socket open for a while,
+        so that its client can still read the alert."""
 
     # TLS handshakes.
 
     def _begin_handshake(self, channel: C, now_ms: int) -> None:
-        """Start the timeout for the handshake of a new connection."""
+        """Start the timeout for the TLS handshake of a new connection."""
         deadline_ms = self._handshakes.begin(channel, now_ms)
         if deadline_ms is not None:
             self.call_at(deadline_ms, self._end_overdue_handshakes)
 
     def _end_overdue_handshakes(self) -> None:
-        """Close the connections whose handshakes take too long."""
+        """Close the connections whose TLS handshakes take too long."""
         overdue, next_ms = self._handshakes.overdue(self._clock.monotonic_ms())
         for channel in overdue:
             self.give_up(channel, "its TLS handshake takes too long")
@@ -131,8 +132,8 @@ class ConnectionServer(ConnectionHosting[C]):
         return self._handshakes.has_queue and not self._awaits_handshake_share
 
     def _shake_hands(self, now_ms: int) -> None:
-        """Run steps of handshakes, for a limited time in this iteration and a limited fraction of
-        the event loop's total time."""
+        """Run steps of TLS handshakes, for a limited time in this iteration and a limited fraction
+        of the event loop's total time."""
         handshakes = self._handshakes
         ends_ns = self._now_ns() + TURN_NS
         for channel in handshakes.turn(now_ms):
@@ -183,7 +184,7 @@ class ConnectionServer(ConnectionHosting[C]):
     # Tasks.
 
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Run a handler's pending work in a task of the server's nursery."""
+        """Run a request handler's pending work in a task of the server's nursery."""
         self._nursery.start_soon(self._await_pending, channel, slot, pending)
 
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
@@ -191,7 +192,7 @@ class ConnectionServer(ConnectionHosting[C]):
 
     async def _close_idle_connections(self) -> None:
         """Close connections that have been idle for too long, until cancelled. Sleeps until the
-        next one may be due."""
+        next connection may be due."""
         if self._idle_ms_max < 0:
             return
         granularity_ms = max(self._idle_ms_max // IDLE_CHECKS_PER_PERIOD, 1)

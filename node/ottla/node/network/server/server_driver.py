@@ -43,14 +43,15 @@ EVENTS_PER_TURN_MAX = 256
 """Maximum number of sockets that one epoll call reports. A larger number saves system calls."""
 
 GATHERING_NS_MAX = 500_000
-"""Time in nanoseconds for which an iteration still reads requests that arrived since it started, if
-work is scheduled for its end. With a longer time, that work is done less often under load. With a
-shorter one, the first request waits less. An iteration never waits for requests."""
+"""Time in nanoseconds since the start of an event-loop iteration during which the server still
+reads newly arrived requests, if work is scheduled for the iteration's end. With a longer time, that
+work is done less often under load. With a shorter one, the first request waits less. An iteration
+never waits for requests."""
 
 ACCEPTS_PER_TURN_MAX = 64
 
 MAPPED_IPV4 = "::ffff:"
-"""Prefix of an IPv4 peer's address at a dual-stack socket."""
+"""Prefix of the address of an IPv4 client at a dual-stack socket."""
 
 DELAYED_CLOSES_MAX = 256
 """Maximum number of rejected sockets that are kept open for a while before they are closed, which
@@ -117,7 +118,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of connections, which DescribeNode reports."""
+        """Return the counters of connections that DescribeNode reports."""
         return {
             **super().metrics,
             **{
@@ -190,7 +191,7 @@ class SocketServer(ConnectionServer[Channel]):
             self._turn()
 
     def _turn(self) -> None:
-        """Serve ready connections, each once, until the iteration's time is up.
+        """Serve the ready connections, each once, until the time of the event-loop iteration is up.
 
         If the requests of an iteration are written to the log together, requests that arrived
         meanwhile are added to that write. The remaining connections are served first in the next
@@ -218,7 +219,8 @@ class SocketServer(ConnectionServer[Channel]):
         self._is_in_turn = False
 
     def _serve_events(self, now_ms: int, ends_ns: int) -> None:
-        """Serve the events that epoll reports, until the iteration's time is up."""
+        """Serve the socket events that epoll reports, until the time of the event-loop iteration is
+        up."""
         events = self._events
         while events and time.perf_counter_ns() < ends_ns:
             fd, mask = events.popleft()
@@ -238,8 +240,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._knocked.clear()
 
     def _gather(self, now_ms: int, ends_ns: int) -> None:
-        """Serve requests that arrived during this iteration, so that the work scheduled for its end
-        covers them too."""
+        """Serve requests that arrived during this event-loop iteration, so that the work scheduled
+        for its end covers them too."""
         events = self._events
         while not events and (now_ns := time.perf_counter_ns()) < ends_ns:
             events.extend(self._epoll.poll(0, EVENTS_PER_TURN_MAX))
@@ -249,7 +251,7 @@ class SocketServer(ConnectionServer[Channel]):
             self._serve_events(now_ms, ends_ns)
 
     def _on_own_event(self, fd: int, mask: int, now_ms: int) -> None:
-        """Handle an event of a descriptor that belongs to no connection."""
+        """Handle an epoll event of a descriptor that belongs to no client connection."""
         if fd == self._wakeup_fd:
             os.eventfd_read(fd)
             self._is_woken = False
@@ -272,7 +274,7 @@ class SocketServer(ConnectionServer[Channel]):
         self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: Channel, _: int, now_ms: int) -> None:
-        """Send the ready output of a channel. Most plain sockets need no more than this."""
+        """Send the ready output of a client's socket. Most plain sockets need no more than this."""
         if type(channel) is Channel:
             if channel.connection.output.byte_count:
                 self._write(channel, now_ms)
@@ -292,8 +294,8 @@ class SocketServer(ConnectionServer[Channel]):
             os.eventfd_write(self._wakeup_fd, 1)
 
     def _read_ahead(self, channel: Channel, piece: FileSlice, position: int, size: int) -> None:
-        """Load a range of a file into the page cache on the worker of its disk, then schedule the
-        channel."""
+        """Load a range of a file into the page cache, in the worker thread of its disk. Then
+        schedule the connection that sends the range."""
         channel.is_reading_ahead = True
         self._nursery.start_soon(self._await_read_ahead, channel, piece, position, size)
 
@@ -336,12 +338,12 @@ class SocketServer(ConnectionServer[Channel]):
             self._admit(sock, str(address[0]).removeprefix(MAPPED_IPV4), listener, now_ms)
 
     def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
-        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
-        wait until another connection has closed."""
+        """Return the milliseconds for which a listener must accept no connection. Returns None if
+        it must wait until another connection has closed."""
         return self._admission.wait_ms(listener.name, now_ms)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
-        """Serve an accepted socket, or schedule its close."""
+        """Serve an accepted socket, or schedule its close, as the connection quotas decide."""
         admission = self._admission
         delay_ms = admission.admit(listener.name, host, now_ms)
         if delay_ms is not None:
@@ -358,8 +360,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._close_longest_idle(admission.protected_listener)
 
     def _drop_after_failed_handshake(self, channel: Channel, now_ms: int) -> None:
-        """Remove a channel whose TLS handshake has failed, but keep its socket open for a while, so
-        that its client can still read the alert."""
+        """Remove a connection whose TLS handshake has failed, but keep its socket open for a while,
+        so that its client can still read the alert."""
         assert isinstance(channel, TlsChannel)
         sock = channel.release()
         self._epoll.unregister(channel.fd)
@@ -426,9 +428,9 @@ class SocketServer(ConnectionServer[Channel]):
     def _pause_accepting(
         self, server_socket: socket.socket, wait_ms: int | None, now_ms: int
     ) -> None:
-        """Stop accepting on a listening socket for `wait_ms`. If `wait_ms` is None, the socket
-        waits until another connection has closed. Meanwhile clients wait in the kernel's backlog.
-        """
+        """Stop accepting connections on a listening socket for `wait_ms` milliseconds. If `wait_ms`
+        is None, the socket waits until another connection has closed. Meanwhile clients wait in the
+        kernel's backlog."""
         fd = server_socket.fileno()
         if fd not in self._paused_sockets:
             self._paused_sockets[fd] = wait_ms
@@ -437,17 +439,17 @@ class SocketServer(ConnectionServer[Channel]):
                 self.call_at(now_ms + wait_ms, partial(self._resume_accepting, fd))
 
     def _resume_accepting(self, fd: int) -> None:
-        """Watch a listening socket again. In the next iteration, the admission limits decide
-        whether it accepts connections."""
+        """Watch a listening socket again. In the next event-loop iteration, the limits on
+        connections decide whether it accepts connections."""
         if fd in self._paused_sockets and fd in self._server_sockets:
             del self._paused_sockets[fd]
             self._epoll.modify(fd, select.EPOLLIN)
 
     def _reject_connection(self, server_socket: socket.socket, now_ms: int) -> bool:
-        """Accept and close one client with the reserved descriptor, so that the client notices at
-        once.
+        """Accept and close one client's connection with the reserved file descriptor, so that the
+        client notices at once.
 
-        Returns False if no client waits.  Without a free descriptor, accept would fail before it
+        Returns False if no client waits. Without a free descriptor, accept would fail before it
         checks whether a client waits.
         """
         if self._spare_fd >= 0:

@@ -35,9 +35,9 @@ async def open_socket_server(
     backlog: int = 50,
     kind: Callable[..., SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
-    """Open the listeners, and serve clients while the block runs. Yields the server. `kind` is the
-    function that creates the server; a subclass of SocketServer may inject faults or pass
-    connections on.
+    """Open the listeners of a node, and serve clients while the block runs. Yields the server.
+    `kind` is the function that creates the server; a subclass of SocketServer may inject faults or
+    pass connections on.
 
     Raises OSError if a listener cannot be opened.
     """

@@ -18,17 +18,18 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class Admission(Protocol):
-    """Interface that decides whether connections are accepted, wait, or are closed; see
-    `node/quotas`."""
+    """Interface of limits that decide whether new connections are accepted, wait, or are closed;
+    see `node/quotas`."""
 
     count_allowed: int
-    """Number of connections for which the process has file descriptors."""
+    """Maximum number of connections for which the process has file descriptors."""
     protected_listener: str | None
-    """Listener in whose favour connections of other listeners are closed."""
+    """Name of the listener in whose favour connections of other listeners are closed; None if there
+    is none."""
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return the milliseconds for which a listener must accept nothing. Returns None if it must
-        wait until another connection has closed."""
+        """Return the milliseconds for which a listener must accept no connection. Returns None if
+        it must wait until another connection has closed."""
         ...
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
@@ -38,16 +39,16 @@ class Admission(Protocol):
 
     @property
     def has_excess(self) -> bool:
-        """True if a connection must be closed in favour of the protected listener."""
+        """True if an open connection must be closed in favour of the protected listener."""
         ...
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection that has closed."""
+        """Stop counting a connection that was served and has closed."""
         ...
 
 
 class AdmitAll:
-    """Admission whose only limit is the number of free file descriptors."""
+    """Limits on new connections that consist only of the number of free file descriptors."""
 
     def __init__(self) -> None:
         self.count_allowed = INT32_MAX
@@ -55,8 +56,8 @@ class AdmitAll:
         self._count = 0
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
-        """Return 0 (accept now) while fewer than `count_allowed` connections are open. Returns None
-        otherwise: the listener must wait until another connection has closed."""
+        """Return 0 milliseconds (accept now) while fewer than `count_allowed` connections are open.
+        Returns None otherwise: the listener must wait until another connection has closed."""
         return 0 if self._count < self.count_allowed else None
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
@@ -66,30 +67,30 @@ class AdmitAll:
 
     @property
     def has_excess(self) -> bool:
-        """Always False, since no listener is protected."""
+        """Always False: no open connection must be closed, since no listener is protected."""
         return False
 
     def on_closed(self, listener: str, host: str) -> None:
-        """Stop counting a served connection that has closed."""
+        """Stop counting a connection that was served and has closed."""
         self._count -= 1
 
 
 class Server(Protocol):
-    """Server for clients, which runs while the block of `OpenServer` runs."""
+    """Socket server for clients, which runs while the block of `OpenServer` runs."""
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Addresses to which the listeners are bound, by listener name."""
+        """Addresses to which the server's listeners are bound, by listener name."""
         ...
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections."""
+        """Number of open client connections of the server."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of connections, which DescribeNode reports."""
+        """Return the counters of connections that DescribeNode reports."""
         ...
 
     def resume_accepting(self) -> None:
@@ -98,7 +99,7 @@ class Server(Protocol):
 
 
 class OpenServer(Protocol):
-    """Interface of a function that opens a server. Raises OSError if a listener cannot be
+    """Interface of a function that opens a socket server. Raises OSError if a listener cannot be
     opened."""
 
     def __call__(
@@ -114,5 +115,6 @@ class OpenServer(Protocol):
         admission: Admission | None = None,
         backlog: int = ...,
     ) -> AbstractAsyncContextManager[Server]:
-        """Return a context manager that listens and serves while its block runs."""
+        """Return a context manager that opens the listeners and serves clients while its block
+        runs."""
         ...

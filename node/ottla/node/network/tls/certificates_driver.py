@@ -36,8 +36,8 @@ LOOKS_AGAIN_AFTER_S = 10.0
 one costs fewer system calls."""
 
 TAKES_OVER_WITHIN_S = 1.0
-"""Maximum seconds for which the publication of metadata waits for a certificate to be applied. A
-longer wait delays all later metadata."""
+"""Maximum seconds for which the publication of metadata waits until a changed certificate is
+applied. A longer wait delays all later metadata."""
 
 
 class Certificates:
@@ -45,7 +45,8 @@ class Certificates:
     change."""
 
     def __init__(self, config: ListenerSettings, compute: Compute) -> None:
-        """Read the certificate and key files. Raises ConfigError if one of them cannot be used.
+        """Read the certificate and key files of all encrypted listeners. Raises ConfigError if one
+        of them cannot be used.
 
         `compute` runs the function that reads changed files later, while the broker serves.
         """
@@ -56,9 +57,9 @@ class Certificates:
             name: ServedTls(protocols[name], tls, failure_delay_ms=config.sasl.failure_delay_ms)
             for name, tls in config.listener_tls.items()
         }
-        """TLS of each listener, by its name."""
+        """TLS settings and certificate of each encrypted listener, by listener name."""
         self.dialer: TlsDialer | None = None
-        """Dialer for connections to other brokers; None if their listener is not encrypted."""
+        """TLS of outgoing connections to other brokers; None if their listener is not encrypted."""
         self._dialled = config.inter_broker_listener
         if self._dialled in self.served:
             tls = self.served[self._dialled]
@@ -67,14 +68,15 @@ class Certificates:
         self._signatures = {name: stamps_of(tls.config.files) for name, tls in self.served.items()}
         self._logged_refusals: dict[str, str] = {}
         self._wanted = {name: tls.config for name, tls in self.served.items()}
-        """Desired TLS settings of each listener, from the settings file and the metadata."""
+        """Desired TLS settings of each encrypted listener, from the settings file and the
+        metadata."""
         self._asked_count = self._seen_count = 0
-        """Number of changes requested by metadata images, and number of these changes that were
-        applied."""
+        """Number of changes of TLS settings that metadata images have requested, and number of
+        these changes that were applied."""
         self._is_asked, self._is_seen = trio.Event(), trio.Event()
 
     def warnings(self) -> list[str]:
-        """Return warnings about certificates for the operator."""
+        """Return warnings about the listeners' certificates for the operator."""
         now = datetime.now(UTC)
         return [
             f"listener {name}: {sentence}"
@@ -83,7 +85,7 @@ class Certificates:
         ]
 
     async def take_over(self, overrides: Mapping[str, str]) -> None:
-        """Apply the dynamic TLS settings of this broker. All other settings are ignored.
+        """Apply the dynamic TLS settings of this broker. Settings other than TLS are ignored.
 
         Waits for the result only for a short time, since files may be on an unresponsive file
         system. Settings that cannot be used were refused before they were stored, unless files or
@@ -106,9 +108,9 @@ class Certificates:
             await self.settled()
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Validate dynamic settings.  Raises ConfigError if a listener could not apply them.
+        """Validate dynamic TLS settings. Raises ConfigError if a listener could not apply them.
 
-        `keys` are the new settings.  Certificates in use are not affected.
+        `keys` are the new settings. Certificates in use are not affected.
         """
         for key in keys:
             check_listener(self._config, key)
@@ -118,7 +120,8 @@ class Certificates:
                 await self._compute(partial(self._prepared, name, wanted))
 
     async def settled(self) -> None:
-        """Wait until all changes that were requested through `take_over` are applied."""
+        """Wait until all changes of TLS settings that were requested through `take_over` are
+        applied."""
         asked_count = self._asked_count
         while self.served and self._seen_count < asked_count:
             await self._is_seen.wait()
@@ -136,7 +139,7 @@ class Certificates:
             self._is_seen = trio.Event()
 
     async def look_at(self, name: str) -> None:
-        """Apply the desired certificate and settings to the listener `name`, if its files or
+        """Apply the desired certificate and TLS settings to the listener `name`, if its files or
         settings have changed."""
         wanted = self._wanted[name]
         signature = await self._compute(partial(stamps_of, wanted.files))

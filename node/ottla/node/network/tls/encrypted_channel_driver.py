@@ -32,11 +32,12 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import FileSlice, SliceError
 
 CIPHERTEXT_BYTES = 64 * KIB
-"""Number of ciphertext bytes per system call. A larger number needs fewer calls; a smaller one
-takes less memory for a connection with small records."""
+"""Number of ciphertext bytes read from a socket per system call. A larger number needs fewer calls;
+a smaller one takes less memory for a connection with small records."""
 
 SHAKING_BYTES = 4 * KIB
-"""Ciphertext bytes read by one step of a handshake.  Further bytes wait in the kernel."""
+"""Maximum ciphertext bytes read from the socket by one step of a TLS handshake. Further bytes wait
+in the kernel."""
 
 SEND_BUFFER_BYTES = 64 * KIB
 """Number of plaintext bytes that are encrypted per system call. A larger number needs fewer calls
@@ -51,9 +52,9 @@ class SharedBuffers:
 
     def __init__(self) -> None:
         self.ciphertext = memoryview(bytearray(CIPHERTEXT_BYTES))
-        """Received ciphertext."""
+        """Buffer for the ciphertext received from a socket."""
         self.plaintext = memoryview(bytearray(SEND_BUFFER_BYTES))
-        """Received plaintext, or plaintext to be encrypted and sent."""
+        """Buffer for received plaintext, or for plaintext to be encrypted and sent."""
 
 
 class TlsChannel(Channel):
@@ -101,7 +102,7 @@ class TlsChannel(Channel):
 
     @property
     def wanted_interest(self) -> int:
-        """Events to register with epoll for this channel."""
+        """Events to register with epoll for the socket of this channel."""
         if self.is_shaking:
             return self._shaking_interest | select.EPOLLONESHOT
         is_reading = self.connection.wants_bytes and not self._unsent
@@ -110,8 +111,8 @@ class TlsChannel(Channel):
 
     @property
     def has_unread(self) -> bool:
-        """True if TLS already holds received bytes that the connection can read now, so no further
-        socket event would announce them."""
+        """True if the TLS session already holds received bytes that the connection can read now, so
+        no further socket event would announce them."""
         if self.is_shaking or self._unsent or not self.connection.wants_bytes:
             return False
         return self._open_session.has_unread
@@ -128,7 +129,7 @@ class TlsChannel(Channel):
         return not (self.connection.output.byte_count or self._unsent)
 
     def close_socket(self) -> None:
-        """Send a close_notify, if the socket accepts it at once, and close the socket."""
+        """Send a TLS close_notify, if the socket accepts it at once, and close the socket."""
         if self._is_released:
             return
         if not self.is_shaking:
@@ -190,7 +191,8 @@ class TlsChannel(Channel):
     # Reading and writing.
 
     def read(self, now_ms: int) -> bool:
-        """Read up to one buffer of plaintext and serve it. Returns False at the end of the stream.
+        """Read up to one buffer of plaintext from the TLS session and serve it. Returns False at
+        the end of the stream.
 
         Nothing is read before earlier records are sent. Otherwise a client that requests new keys
         repeatedly and reads nothing would make the broker store its responses.
@@ -217,11 +219,11 @@ class TlsChannel(Channel):
         return is_open
 
     def _receive(self, room: memoryview, ciphertext: memoryview) -> tuple[int, bool]:
-        """Decrypt received bytes into `room`, using `ciphertext` as a buffer. Returns the number of
-        plaintext bytes, and whether more may be available.
+        """Decrypt received bytes into the buffer `room`, using `ciphertext` as a buffer. Returns
+        the number of plaintext bytes, and whether more may be available.
 
-        Plaintext that the session already holds is returned first. If the session has reached its
-        output limit, the socket is not read.
+        Plaintext that the TLS session already holds is returned first. If the session has reached
+        its output limit, the socket is not read.
         """
         session = self._open_session
         try:
@@ -243,7 +245,7 @@ class TlsChannel(Channel):
         return size, not session.has_ended
 
     def _pass_on(self, session: TlsSession) -> None:
-        """Send the records that the session itself produced: handshake, new keys, alerts."""
+        """Send the records that the TLS session itself produced: handshake, new keys, alerts."""
         if session.has_output:
             self._unsent = memoryview(bytes(self._unsent) + session.take_output())
             self._send_unsent()
@@ -258,8 +260,8 @@ class TlsChannel(Channel):
                 return
 
     def flush(self, now_ms: int) -> None:
-        """Write output until the socket is full, the byte limit of the event-loop iteration is
-        reached, or no output is left.
+        """Encrypt and write output until the socket is full, the byte limit of the event-loop
+        iteration is reached, or no output is left.
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """

@@ -23,10 +23,12 @@ simultaneous clients are admitted sooner. With a smaller one, the open connectio
 """
 
 BURST_MS = 200
-"""Milliseconds for which unused handshake time accumulates, so that a single client never waits."""
+"""Maximum milliseconds of unused handshake time that accumulate, so that a single client's TLS
+handshake never waits."""
 
 TURN_NS = 2_000_000
-"""Maximum nanoseconds of handshake work per event-loop iteration, exceeded by at most one step."""
+"""Maximum nanoseconds of TLS handshake work per event-loop iteration, exceeded by at most one
+step."""
 
 HINTS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -45,15 +47,15 @@ HINTS = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this broker's certificate has expired",
     "TLSV1_ALERT_PROTOCOL_VERSION": "the client has no version of ssl.enabled.protocols",
 }
-"""Explanations of OpenSSL's error reasons, for operators."""
+"""Explanations of OpenSSL's error reasons for operators, by reason."""
 
 C = TypeVar("C")
 
 
 def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
-    """Return a log message that explains a failed handshake. `reason` is OpenSSL's reason for the
-    failure, or None. `of_certificate` is OpenSSL's reason for rejecting the client's certificate,
-    or None."""
+    """Return a log message that explains a failed TLS handshake. `reason` is OpenSSL's reason for
+    the failure, or None. `of_certificate` is OpenSSL's reason for rejecting the client's
+    certificate, or None."""
     if of_certificate:
         return f"the client's certificate is not accepted: {of_certificate}"
     if reason in HINTS:
@@ -66,20 +68,22 @@ class Handshakes(Generic[C]):
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}
-        """Deadline of each handshake.  The earliest is first, since all have the same timeout."""
+        """Deadline of each unfinished TLS handshake. The earliest is first, since all have the same
+        timeout."""
         self._queue: dict[C, None] = {}
         self._budget = TokenBucket(LOOP_SHARE * 1_000, BURST_MS, now_ms)
-        """Budget of event-loop time that handshakes may use, in milliseconds."""
+        """Budget of event-loop time that TLS handshakes may use, in milliseconds."""
         self._is_watched = False
-        """True if a call of `overdue` is scheduled."""
+        """True if a call of `overdue`, which ends late handshakes, is scheduled."""
 
     def __len__(self) -> int:
         """Return the number of unfinished TLS handshakes."""
         return len(self._deadlines)
 
     def begin(self, channel: C, now_ms: int) -> int | None:
-        """Add a new connection, whose handshake begins. Returns the monotonic time in milliseconds
-        at which the caller must call `overdue`, or None if that call is scheduled already."""
+        """Add a new connection, whose TLS handshake begins. Returns the monotonic time in
+        milliseconds at which the caller must call `overdue`, or None if that call is scheduled
+        already."""
         self._deadlines[channel] = deadline_ms = now_ms + HANDSHAKE_MS_MAX
         if self._is_watched:
             return None
@@ -87,43 +91,42 @@ class Handshakes(Generic[C]):
         return deadline_ms
 
     def end(self, channel: C) -> None:
-        """Remove a connection whose handshake has succeeded or failed.  A second call has no
+        """Remove a connection whose TLS handshake has succeeded or failed. A second call has no
         effect."""
         self._deadlines.pop(channel, None)
         self._queue.pop(channel, None)
 
     def queue(self, channel: C) -> None:
-        """Queue a channel whose client has sent bytes of its TLS handshake."""
+        """Queue a connection whose client has sent bytes of its TLS handshake."""
         if channel in self._deadlines:
             self._queue[channel] = None
 
     @property
     def has_queue(self) -> bool:
-        """True if a client waits for a step of its handshake."""
+        """True if a connection waits for the next step of its TLS handshake."""
         return bool(self._queue)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until the next handshake step may run: 0, unless the handshakes
-        have used up their share of the event loop's time."""
+        """Return the milliseconds until the next TLS handshake step may run: 0, unless the
+        handshakes have used up their share of the event loop's time."""
         self._budget.fill(now_ms)
         return self._budget.throttle_ms
 
     def turn(self, now_ms: int) -> Iterator[C]:
-        """Yield the channels whose handshake step is next, until the handshakes have used up their
-        share of time. The caller must call `spend` after each step."""
+        """Yield the connections whose TLS handshake step is next, until the handshakes have used up
+        their share of time. The caller must call `spend` after each step."""
         while self._queue and not self.wait_ms(now_ms):
             channel = next(iter(self._queue))
             del self._queue[channel]
             yield channel
 
     def spend(self, step_ns: int, now_ms: int) -> None:
-        """Subtract the duration of a handshake step from the time that handshakes may use."""
+        """Subtract the duration of a step from the event-loop time that TLS handshakes may use."""
         self._budget.spend(step_ns / 1_000_000, now_ms)
 
     def overdue(self, now_ms: int) -> tuple[list[C], int | None]:
-        """Remove the connections whose handshake deadline has passed. Returns them, and the time in
-        milliseconds of the next call, or None if no handshake is left.
-        """
+        """Remove the connections whose TLS handshake deadline has passed. Returns them, and the
+        time in milliseconds of the next call, or None if no handshake is left."""
         found = []
         for channel, deadline_ms in self._deadlines.items():
             if deadline_ms > now_ms:

@@ -28,7 +28,7 @@ class ServedTls:
     """TLS settings and certificate of one listener; implements `ListenerTls`."""
 
     def __init__(self, protocol: str, config: TlsConfig, *, failure_delay_ms: int) -> None:
-        """Read the certificate and key. Raises ConfigError if they cannot be used."""
+        """Read the listener's certificate and key. Raises ConfigError if they cannot be used."""
         self.counts = HandshakeCounts()
         self.failure_delay_ms = failure_delay_ms
         self._maps_users = protocol == SSL
@@ -38,8 +38,8 @@ class ServedTls:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Handshake counters, and the time when the certificate expires, in seconds since the
-        epoch."""
+        """Return counters of TLS handshakes, and the time when the listener's certificate expires,
+        in seconds since 1970."""
         own = self.material.certificate
         return {
             "handshakes.succeeded": self.counts.successes,
@@ -48,7 +48,7 @@ class ServedTls:
         }
 
     def user_of(self, certificate: bytes | None) -> str:
-        """Return the user for a client certificate (DER).
+        """Return the user to which the listener's mapping rules map a client certificate (DER).
 
         If the client also logs in with SASL, that login determines the user instead. Raises
         HandshakeFailedError if no mapping rule applies.
@@ -90,7 +90,7 @@ class ServedTls:
 
 
 class PreparedTls:
-    """Certificate that was read and checked, and is ready to be used."""
+    """TLS certificate that was read and checked, and is ready to be used."""
 
     __slots__ = ("config", "context", "material")
 
