@@ -1,6 +1,7 @@
-"""Keeps the calls of brokers open, and ends the sessions of brokers whose process has ended.
+"""Keeps open the calls by which brokers show that they are alive, and ends the sessions of brokers
+whose process has ended.
 
-`attendances` decides what the end of a call means.  This module waits for calls, probes addresses
+`attendances` decides what the end of a call means. This module waits for calls, probes addresses
 and measures time.
 """
 
@@ -26,20 +27,20 @@ _LOGGER = logging.getLogger(__name__)
 A = TypeVar("A")
 
 PROBES_MAX = 8
-"""Maximum number of addresses that are probed at a time.  With fewer, failover takes longer after
-the loss of a rack.  With more, the controller opens a burst of connections."""
+"""Maximum number of broker addresses that are probed at a time. With fewer, failover takes longer
+after the loss of a rack. With more, the controller opens a burst of connections."""
 
 PROBE_PAUSES_MS = (0, 30, 100)
-"""Pauses in ms before each probe after a call was cut off.  When a process ends, the kernel closes
-its connections one by one, and the listening socket may be the last.  A single probe may therefore
-be too early; more than a few have no benefit."""
+"""Pauses in ms before each probe of a broker's address after the call that the broker kept open was
+cut off. When a process ends, the kernel closes its connections one by one, and the listening socket
+may be the last. A single probe may therefore be too early; more than a few have no benefit."""
 
 LOOK_MS = 50
 """Interval, in ms, between checks whether a silent broker has opened a new call."""
 
 STALL_MS = 3 * LOOK_MS
-"""Duration of a check, in ms, above which its result is ignored. The process was then suspended
-during the check, so requests of brokers may still be waiting to be read."""
+"""Duration in ms of a check for silent brokers above which its result is ignored. The process was
+then suspended during the check, so requests of brokers may still be waiting to be read."""
 
 
 class AttendanceKeeper:
@@ -64,7 +65,7 @@ class AttendanceKeeper:
         (`ottla.early.failover`)."""
         self._attendances = Attendances(controller.sessions)
         self._ends: dict[Attendance, trio.Event] = {}
-        """Open calls of brokers.  Setting the event of a call ends the call."""
+        """Events of the calls that brokers keep open. Setting the event of a call ends the call."""
         self._probing = trio.CapacityLimiter(PROBES_MAX)
         self._nursery: trio.Nursery | None = None
 
@@ -99,8 +100,8 @@ class AttendanceKeeper:
         return pb.AttendResponse()
 
     async def run(self) -> None:
-        """Run the background tasks that handle calls. Ends all calls whenever this controller
-        becomes active or inactive."""
+        """Run the background tasks that handle the calls of brokers. Ends all calls whenever this
+        controller becomes active or inactive."""
         controller = self._controller
         async with trio.open_nursery() as self._nursery:
             try:
@@ -116,7 +117,7 @@ class AttendanceKeeper:
     # --- while the broker is alive ------------------------------------------------------------
 
     async def _probe_while_alive(self, attendance: Attendance) -> None:
-        """Check repeatedly whether the broker's address accepts connections, while the broker is
+        """Check repeatedly whether a broker's address accepts connections, while the broker is
         alive.
 
         A later refused connection is evidence of the broker's death only if the address has
@@ -166,8 +167,8 @@ class AttendanceKeeper:
         return False
 
     async def _is_silent(self, suspicion: Suspicion) -> bool:
-        """Wait to see whether the broker calls again, and return True if it stays silent. Time
-        during which this process was suspended does not count."""
+        """Wait to see whether a broker whose call was cut off calls again, and return True if it
+        stays silent. Time during which this process was suspended does not count."""
         silent_ms = 0
         while silent_ms < SILENCE_MS:
             before_ms = self._clock.monotonic_ms()

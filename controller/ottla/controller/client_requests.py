@@ -1,8 +1,8 @@
-"""The decision for each forwarded request, by API key.
+"""The controller's decision for each forwarded client request, by API key.
 
-A broker forwards a client's admin request to the active controller in Kafka's encoding.  The
-request is decided here, and the reply is returned in Kafka's encoding, too.  A decision raises
-RefusedError to refuse a whole request.
+A broker forwards a client's admin request to the active controller in Kafka's encoding. The request
+is decided here, and the reply is returned in Kafka's encoding, too. A decision raises RefusedError
+to refuse a whole request.
 """
 
 from functools import cache
@@ -54,8 +54,8 @@ def cluster_needs(api_key: int) -> tuple[AclOperation, ...]:
 def decide(
     image: MetadataImage, api_key: int, request: Message, context: Context
 ) -> Decision[Message]:
-    """Return the decision for one forwarded request, given the metadata image of all appended
-    records, committed or not.
+    """Return the controller's decision for one forwarded client request, given the metadata image
+    of all appended records, committed or not.
 
     Raises RefusedError if the controller does not decide this API, if the client lacks permission
     on the cluster, or if the decision has too many records.
@@ -99,5 +99,5 @@ DECISIONS: dict[int, Decide] = {
     apis.RENEW_DELEGATION_TOKEN: renew_token,
     apis.EXPIRE_DELEGATION_TOKEN: expire_token,
 }
-"""The decisions of all APIs that brokers forward.  A test compares the keys with
-`FORWARDED_KEYS`."""
+"""Functions that decide the requests that brokers forward, by API key. A test compares the keys
+with `FORWARDED_KEYS`."""

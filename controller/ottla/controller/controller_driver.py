@@ -62,37 +62,40 @@ _LOGGER = logging.getLogger(__name__)
 R = TypeVar("R")
 
 USER_PRINCIPAL = "User:"
-"""Prefix of a user's name in a principal."""
+"""Prefix of a user's name in a Kafka principal."""
 
 NO_RECORDS = Offset(0)
-"""Metadata offset for a decision without records.  Every image includes all records before it."""
+"""Metadata offset of a decision without records. Every metadata image includes all records before
+it."""
 
 
 OFFSET_ATTEMPTS_MAX = 3
-"""Maximum number of times that one decision is made, if a voter set takes its offset in the log.
-With one, a client of a controller that has just begun to lead gets NOT_CONTROLLER. More than three
-are not needed, because voter sets rarely follow each other."""
+"""Maximum number of times that the controller makes one decision, if the quorum's voter set takes
+its offset in the metadata log. With one, a client of a controller that has just begun to lead gets
+NOT_CONTROLLER. More than three are not needed, because voter sets rarely follow each other."""
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
-"""Largest request in bytes that is decided in the event loop, within a few ms.  For a small
-request, a thread would cost more than that.  A larger request would delay all others in the loop.
-"""
+"""Maximum size in bytes of a request that is decided in the event loop, within a few ms. For a
+small request, a thread would cost more than that. A larger request would delay all others in the
+loop."""
 
 
 class ClientAnswer(NamedTuple):
-    """The response to a client's request, in Kafka's encoding, with its metadata offset and
-    throttle time."""
+    """The response to a client's forwarded request, in Kafka's encoding, with its metadata offset
+    and throttle time."""
 
     body: bytes
     metadata_offset: Offset
-    """Offset of the last record of the decision.  NO_RECORDS if there is none."""
+    """Offset of the last metadata record that the request has written. NO_RECORDS if there is
+    none."""
     throttle_ms: int
     """Time for which the client is to be throttled, in ms."""
 
 
 class _Step(NamedTuple):
-    """One batch of a decision, and the metadata images before and after the batch."""
+    """One batch of a decision's metadata records, and the metadata images before and after the
+    batch."""
 
     records: tuple[Record, ...]
     batch: bytes
@@ -144,34 +147,36 @@ class Controller:
         self.epoch: Epoch | None = None
         """Epoch in which this node is the active controller.  None while it is not active."""
         self.image: MetadataImage = EMPTY
-        """The speculative image: all appended records, committed or not."""
+        """The speculative metadata image: all appended records, committed or not."""
         self.last_appended = NO_OFFSET
         self.counts = ControllerCounts()
         self.now_ns: Callable[[], int] = lambda: clock.monotonic_ms() * NS_PER_MS
-        """Clock for measurements, in ns.  The process may replace it by a more precise one."""
+        """Clock that measures durations, in ns. The process may replace it by a more precise
+        one."""
         self.turn = trio.Event()
         """Event that is set, and replaced by a new one, whenever this controller becomes active or
         inactive."""
         self.session_ended = trio.Event()
-        """Event that is set, and replaced by a new one, whenever a session is ended early."""
+        """Event that is set, and replaced by a new one, whenever a broker's session is ended
+        early."""
         self._registrations: dict[NodeId, ControllerRegistration] = {}
         """Controllers that registered since this controller became active. Used only at levels of
         ottla.version that do not store registrations as records."""
 
     @property
     def node_id(self) -> NodeId:
-        """Id of this node."""
+        """Node id of this controller."""
         return self._identity.node_id
 
     @property
     def known_image(self) -> MetadataImage:
-        """The latest image that this node knows: the speculative image while this controller is
-        active, or else the image of committed records."""
+        """The latest metadata image that this node knows: the speculative image while this
+        controller is active, or else the image of committed records."""
         return self._member.image if self.epoch is None else self.image
 
     @property
     def high_watermark(self) -> Offset:
-        """End offset of the committed records, as far as this node knows."""
+        """Offset after the last committed metadata record, as far as this node knows."""
         return self._member.high_watermark
 
     # --- requests ----------------------------------------------------------------------------
@@ -192,10 +197,10 @@ class Controller:
         )
 
     async def heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """Renew a broker's session, and move the broker to the state that it requests, if
-        permitted. Returns the response.
+        """Renew a broker's session, and move the broker to the state that its heartbeat requests,
+        if permitted. Returns the response.
 
-        The session is renewed before the heartbeat is queued behind other decisions.  A heartbeat
+        The session is renewed before the heartbeat is queued behind other decisions. A heartbeat
         that changes nothing else gets its response without being queued, and without a commit by a
         majority.
         """
@@ -220,7 +225,7 @@ class Controller:
 
     async def alter_partition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
         """Change the in-sync replicas of partitions as the partition leader proposes. Returns the
-        result of each partition."""
+        result for each partition."""
         return await self.decide(
             lambda image, _: partitions.alter_partition(image, self._config, request),
             is_long=request.ByteSize() > SHORT_BYTES_MAX,
@@ -229,7 +234,7 @@ class Controller:
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest
     ) -> pb.AllocateProducerIdsResponse:
-        """Allocate a block of producer ids, and return it."""
+        """Allocate a block of producer ids for a broker, and return the block."""
         return await self.decide(
             lambda image, _: producer_ids.allocate_producer_ids(image, request)
         )
@@ -335,15 +340,15 @@ class Controller:
         )
 
     async def _written_snapshot(self, request: WriteSnapshotRequest, api_version: int) -> bytes:
-        """Write a metadata snapshot, unless the request is only to be validated, and return the
-        encoded response."""
+        """Write a metadata snapshot that a client has requested, and return the encoded response.
+        Nothing is written if the request is only to be validated."""
         report = await self._member.report_snapshot(writes=not request.validate_only)
         return encode(snapshot_response(self._identity.node_id, report), api_version)
 
     async def _changed_voters(
         self, change: VoterChangeRequest, api_key: int, api_version: int
     ) -> bytes:
-        """Have the quorum change its voters, and return the encoded response.
+        """Let the quorum change its voters as a client requests, and return the encoded response.
 
         If this leader loses its leadership meanwhile, the response to the client contains
         NOT_LEADER_OR_FOLLOWER. The forwarding broker gets no error: it would send the request
@@ -375,12 +380,12 @@ class Controller:
     async def decide(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R:
-        """Make a decision with `make`, given the image and the offset of the decision's first
-        record.  Returns the reply after the commit.
+        """Make a decision with `make`, given the metadata image and the offset of the decision's
+        first record. Returns the reply once the records are committed.
 
-        A decision that may take long (`is_long`) is made in a thread.  Raises
+        A decision that may take long (`is_long`) is made in a thread. Raises
         RefusedError(NOT_CONTROLLER) if this controller is not active, or becomes inactive before
-        the commit.  In the latter case, the decision may or may not take effect.
+        the records are committed. In the latter case, the decision may or may not take effect.
         """
         reply, _ = await self._decided(make, is_long=is_long)
         return reply
@@ -412,7 +417,7 @@ class Controller:
         *,
         is_long: bool,
     ) -> R:
-        """Make a decision and append its records. Returns the reply.
+        """Make a decision and append its records to the metadata log. Returns the decision's reply.
 
         A new leader of the quorum appends a voter set at its start. If that takes the offset for
         which the decision was made, the decision is made again, because it may depend on the
@@ -467,10 +472,11 @@ class Controller:
     async def attempt(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R | None:
-        """Make a decision for the controller's own periodic work, and return its reply after the
-        commit.
+        """Make a decision for the controller's own periodic work, and return its reply once the
+        records are committed.
 
-        Returns None if this controller is not active, or becomes inactive before the commit.
+        Returns None if this controller is not active, or becomes inactive before the records are
+        committed.
         """
         try:
             return await self.decide(make, is_long=is_long)
@@ -480,8 +486,8 @@ class Controller:
             return None
 
     async def _ready_epoch(self) -> Epoch:
-        """Return the epoch in which to append.  In a new cluster, this first writes the initial
-        records of the cluster."""
+        """Return the epoch of this controller, under which it appends to the metadata log. In a new
+        cluster, write the cluster's initial records first."""
         epoch = self.epoch
         if epoch is None:
             raise not_controller()
@@ -496,8 +502,9 @@ class Controller:
     async def _append(
         self, steps: "Sequence[_Step]", epoch: Epoch, *, at: Offset | None = None
     ) -> None:
-        """Append the batches of a decision. `at` is the offset for which the decision was made. A
-        decision may depend on this offset, because broker epochs are offsets of records."""
+        """Append the record batches of a decision to the metadata log. `at` is the offset for which
+        the decision was made. A decision may depend on this offset, because broker epochs are
+        offsets of records."""
         # If the request is cancelled, its decision must not be left half written.
         with trio.CancelScope(shield=True):
             for step in steps:
@@ -549,8 +556,8 @@ class Controller:
         return now_ms
 
     def end_session(self, broker: NodeId) -> int:
-        """End the session of a broker whose process has ended.  Returns how many ms of the session
-        were left.
+        """End the session of a broker whose process has ended. Returns the number of ms that were
+        left of the session.
 
         The broker may register again at once.
         """
@@ -578,12 +585,12 @@ class Controller:
         turn.set()
 
     def _holds_much(self, broker: int) -> bool:
-        """Return whether fencing or unfencing a broker changes many partitions."""
+        """Return whether fencing or unfencing a broker changes many of its partitions."""
         held = self.image.partitions_by_broker.get(NodeId(broker))
         return held is not None and len(held) > SHORT_PARTITIONS_MAX
 
     def _is_committed(self, broker: NodeId) -> bool:
-        """Return whether the registration of a broker is committed."""
+        """Return whether the record that registered a broker is committed."""
         if self._member.high_watermark > self.last_appended:
             return True
         return self._member.image.brokers.get(broker) == self.image.brokers.get(broker)
@@ -607,7 +614,7 @@ def _nothing(image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
 
 
 def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorizer | None:
-    """Return an authorizer for one task or thread, or None if everything is allowed."""
+    """Return an authorizer for the use of one task or thread, or None if everything is allowed."""
     if not config.authorizer.is_on:
         return None
     return StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))
@@ -619,8 +626,8 @@ def not_controller() -> RefusedError:
 
 
 def _custom_limits(config: ControllerConfig, errors: UnexpectedErrors) -> CustomLimits | None:
-    """Return the limits computed by the class in `client.quota.callback.class`, or None if it is
-    not set.
+    """Return the quota limits computed by the class in `client.quota.callback.class`, or None if it
+    is not set.
 
     Raises ConfigError if the class cannot be loaded.
     """

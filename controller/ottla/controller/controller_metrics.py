@@ -36,20 +36,20 @@ from ottla.telemetry.metrics.kafka_families import gauges
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 TOPICS_PER_SLICE = 64
-"""Number of topics that are counted before the event loop may run other tasks."""
+"""Number of topics that are counted for metrics before the event loop may run other tasks."""
 
 PARTITIONS_PER_SLICE = 256
 
 NS_PER_MS = 1_000_000
 BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
-"""Bounds of the histograms' buckets in ns, from 10 µs to more than three minutes.  The error of a
-quantile is at most 12 %."""
+"""Upper bounds of the histograms' buckets in ns, from 10 µs to more than three minutes. The error
+of a quantile is at most 12 %."""
 
 WINDOW_MS = 60_000
 
 MUTATION_SERIES_MAX = 1_000
-"""Maximum number of clients for which a series is exported.  Clients choose their own names, and
-each series uses memory of the metrics collector."""
+"""Maximum number of clients for which a metric of their partition mutations is exported. Clients
+choose their own names, and each series uses memory of the metrics collector."""
 
 CONTROLLER = "kafka.controller:type=KafkaController,name="
 STATS = "kafka.controller:type=ControllerStats,name="
@@ -64,17 +64,20 @@ class ControllerCounts:
         """Number of times that this node became the active controller."""
         self.expired_sessions = Counter()
         self.early_ends = Counter()
-        """Number of sessions that were ended early because the broker's process had ended."""
+        """Number of broker sessions that were ended early because the broker's process had
+        ended."""
         self.unclean_elections = Counter()
         self.eligible_elections = Counter()
         self.queued = Histogram(BOUNDS_NS)
-        """Waiting times of decisions in the queue, in nanoseconds."""
+        """Histogram of the waiting times of the controller's decisions in their queue, in
+        nanoseconds."""
         self.decided = Histogram(BOUNDS_NS)
-        """Times from the start of a decision until its records were appended, in nanoseconds."""
+        """Histogram of the times from the start of a controller's decision until its records were
+        appended, in nanoseconds."""
 
     def note_elections(self, image: MetadataImage, records: Iterable[Record]) -> None:
-        """Count the unclean elections among records.  `image` is the image before the records are
-        applied."""
+        """Count the unclean leader elections among metadata records. `image` is the metadata image
+        before the records are applied."""
         for record in records:
             if not record.HasField("partition_change"):
                 continue
@@ -104,7 +107,8 @@ def controller_registry(
     authorizer: StandardAuthorizer | None = None,
     voter_state: Callable[[], tuple[Standing, VoterVerdict | None]] = lambda: (Standing.FULL, None),
 ) -> Registry:
-    """Return a registry whose metrics are read from these counters and functions at each scrape."""
+    """Return a registry of the controller's metrics, which are read from these counters and
+    functions at each scrape."""
     registry = Registry()
     registry.register(lambda: _role(counts, is_active(), image(), committed_offset(), wall_ms()))
     registry.register(lambda: _cluster(image()))
@@ -258,8 +262,8 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
 
 
 def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield the remaining tokens of clients that create and delete partitions, starting with the
-    most recent clients.
+    """Yield a metric of the tokens that are left to clients that create and delete partitions,
+    starting with the most recent clients.
 
     A client whose token bucket is full has no series.
     """

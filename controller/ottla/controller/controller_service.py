@@ -14,8 +14,8 @@ from ottla.wire import apis
 def controller_handlers(
     controller: Controller, attendances: AttendanceKeeper
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers of `ottla.controller.Controller`.  A RefusedError that a handler raises
-    is sent to the caller."""
+    """Return the handlers of the gRPC service `ottla.controller.Controller`. A RefusedError that a
+    handler raises is sent to the caller."""
 
     async def forward(request: pb.ForwardRequest) -> pb.ForwardResponse:
         return await answer_client_request(controller, request)
@@ -36,7 +36,8 @@ def controller_handlers(
 async def answer_client_request(
     controller: Controller, request: pb.ForwardRequest
 ) -> pb.ForwardResponse:
-    """Decide a client's request, and return the response in the client's version of the API."""
+    """Decide a client's forwarded request, and return the response in the client's version of the
+    API."""
     version = request.api_version
     api = apis.API.get(request.api_key)
     if api is None or not api.lowest <= version <= api.highest:

@@ -1,7 +1,8 @@
-"""A decision: records to append, the resulting image, and the reply after the commit.
+"""A decision of the controller: records to append, the resulting metadata image, and the reply once
+the records are committed.
 
-The image of a decision is the next speculative image.  Records are applied to it when the decision
-is made, and never again.  Records that are not valid for the image are therefore never written. The
+The image of a decision is the next speculative image. Records are applied to it when the decision
+is made, and never again. Records that are not valid for the image are therefore never written. The
 committed image, in contrast, is changed only when records are replayed from the log.
 """
 
@@ -26,14 +27,15 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 APPEND_RECORDS_MAX = 10_000
-"""Maximum number of records in one append (KRaft's limit).  A larger value blocks the event loop,
-and heartbeats with it, for longer at a time.  With a smaller value, more batches are written and
-flushed for each event."""
+"""Maximum number of records in one append to the metadata log (KRaft's limit). A larger value
+blocks the event loop, and heartbeats with it, for longer at a time. With a smaller value, more
+batches are written and flushed for each event."""
 
 
 @frozen
 class Decision(Generic[R]):
-    """Records in the order in which they must be applied, the reply, and the resulting image.
+    """Decision of the controller: metadata records in the order in which they must be applied, the
+    reply, and the resulting metadata image.
 
     If there are no records, the reply may be sent at once.
     """
@@ -43,17 +45,17 @@ class Decision(Generic[R]):
     image: MetadataImage
     """The metadata image after the records of the decision are applied."""
     is_atomic: bool = False
-    """True if all records must take effect together.
+    """True if all records of the decision must take effect together.
 
-    If false, the cluster works after any prefix of the records.  If a controller crashes between
-    two appends, the next controller completes its work.
+    If false, the cluster works after any prefix of the records. If a controller crashes between two
+    appends, the next controller completes its work.
     """
     voter_change: VoterChangeRequest | None = None
-    """Change of the voter set, which the quorum makes after the decision.  The quorum's response
-    takes the place of `reply`."""
+    """Change of the voter set, which the quorum makes after the decision; None if there is none.
+    The quorum's response takes the place of `reply`."""
     snapshot_request: WriteSnapshotRequest | None = None
-    """Request for a snapshot, which this node writes after the decision. Its report takes the place
-    of `reply`."""
+    """Request for a metadata snapshot, which this node writes after the decision; None if there is
+    none. Its report takes the place of `reply`."""
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
         """Yield the records of the decision in groups of at most `records_max`; each group is
@@ -78,15 +80,16 @@ class Decision(Generic[R]):
 def decided(
     image: MetadataImage, records: Iterable[Record], reply: R, *, is_atomic: bool = False
 ) -> Decision[R]:
-    """Return the decision to append `records` to the log, given the image to which they apply."""
+    """Return the decision to append `records` to the metadata log, given the image to which they
+    apply."""
     draft = Draft(image)
     draft.add(records)
     return draft.decision(reply, is_atomic=is_atomic)
 
 
 class Draft:
-    """A decision in progress. It is made in steps, and each step sees the changes of the earlier
-    ones.
+    """A decision of the controller in progress. It is made in steps, and each step sees the changes
+    of the earlier ones.
 
     Added records are applied together, when the image is next requested.
     """
@@ -100,7 +103,7 @@ class Draft:
 
     @property
     def image(self) -> MetadataImage:
-        """The initial image with all records added so far.
+        """The initial metadata image with all records that were added to the draft so far.
 
         Raises CorruptDataError if the records do not fit the image.
         """
@@ -110,11 +113,11 @@ class Draft:
         return self._image
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add records to the decision. They must be valid for the image."""
+        """Add metadata records to the draft of a decision. They must be valid for its image."""
         self.records.extend(records)
 
     def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
-        """Return the decision to append all records that were added to the draft."""
+        """Return the decision to append all metadata records that were added to the draft."""
         return Decision(tuple(self.records), reply, self.image, is_atomic)
 
 
@@ -141,37 +144,39 @@ class QuorumStatus:
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
     problems: tuple[str, ...] = ()
-    """Problems between voters, or of the leader's disk, that do not resolve themselves, one
-    sentence each."""
+    """Problems between the quorum's voters, or of the leader's disk, that do not resolve
+    themselves, one sentence each."""
     warnings: tuple[str, ...] = ()
-    """Problems that are about to occur, one sentence each."""
+    """Problems of the quorum that are about to occur, one sentence each."""
 
 
 @frozen(kw_only=True)
 class Context:
-    """Inputs of a decision besides the image and the request."""
+    """Inputs of a controller's decision besides the metadata image and the request."""
 
     config: ControllerConfig
     rng: Rng
     quorum_status: Callable[[], QuorumStatus]
     charge: MutationCharge = NO_CHARGE
-    """Charge of the request for the partitions that it creates and deletes."""
+    """Charge of the request to its client's quota, for the partitions that it creates and
+    deletes."""
     requester: Requester = A_BROKER
     """The client that sent the request, and its permissions."""
     wall_ms: Callable[[], int] = lambda: 0
-    """Clock in ms since 1970."""
+    """Wall time in ms since 1970."""
     api_version: int = 0
-    """Version of the request."""
+    """Version of the API in which the client has sent the request."""
     cluster_id: str = ""
-    """Id of the cluster, for requests that name the cluster they are meant for."""
+    """Id of this cluster, to be compared with the cluster id in a request."""
     controllers: tuple[ControllerRegistration, ...] = ()
-    """Registered controllers."""
+    """Registrations of the cluster's controllers."""
     voter_ids: tuple[NodeId, ...] = ()
     """Ids of the voters of the quorum, all of which must be registered to change a feature."""
 
 
 Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]
-"""Function that decides a request of one forwarded API, given the speculative image.
+"""Function that decides a client's request of one forwarded API, given the speculative metadata
+image.
 
 Raises RefusedError if the whole request is refused.
 """

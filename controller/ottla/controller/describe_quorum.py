@@ -21,7 +21,7 @@ from ottla.wire.messages.describe_quorum_response import (
 )
 
 DIRECTORIES_FROM = 2
-"""First version of the response with directory ids and endpoints (KIP-853)."""
+"""First version of DescribeQuorum whose response contains directory ids and endpoints (KIP-853)."""
 
 UNKNOWN_INSTANT_MS = -1
 
@@ -42,9 +42,9 @@ SENTENCES = "\n"
 """Separator between the descriptions of problems in one error message."""
 
 PARTITIONS_MAX = 1_000
-"""Maximum number of partitions in a request, although only one partition has a quorum.  With a
-lower limit, a client that asks for all partitions it knows would be refused.  With a higher limit,
-anyone could demand a large, useless response."""
+"""Maximum number of partitions in a DescribeQuorum request, although only one partition has a
+quorum. With a lower limit, a client that asks for all partitions it knows would be refused. With a
+higher limit, anyone could demand a large, useless response."""
 
 
 def quorum_status(
@@ -56,7 +56,8 @@ def quorum_status(
     now_ms: int,
     wall_ms: int,
 ) -> QuorumStatus:
-    """Return the state of the quorum.  Times of the monotonic clock are converted to wall time."""
+    """Return the state of the metadata quorum as its leader sees it. Times of the monotonic clock
+    are converted to wall time."""
 
     def wall(monotonic_ms: int) -> int:
         if monotonic_ms == UNKNOWN_INSTANT_MS:

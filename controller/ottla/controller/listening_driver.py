@@ -74,7 +74,8 @@ async def open_listeners(
     registry: Registry,
     open_front: OpenFront,
 ) -> AsyncIterator[None]:
-    """Serve nodes and clients while the block runs. `registry` receives the metrics of connections.
+    """Open the listeners of a controller, and serve nodes and clients while the block runs.
+    `registry` receives the metrics of connections.
 
     Raises ConfigError if an address cannot be opened or a certificate cannot be used.
     """
@@ -147,8 +148,8 @@ def _services(
     certificates: Certificates,
     errors: UnexpectedErrors,
 ) -> list[ListenerService]:
-    """Return the listeners, each with the gRPC handlers for nodes and the TLS settings for nodes
-    and clients."""
+    """Return the listeners of a controller, each with the gRPC handlers for nodes and the TLS
+    settings for nodes and clients."""
     handlers = guarded(
         [
             *quorum_handlers(member.answer),

@@ -11,12 +11,13 @@ from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
 
 LEADER_MS_MAX = 3_000
-"""Longest wait in ms for a leader while none is known: after the start, and during an election. A
-longer one delays the client's search at other controllers; with a shorter one, a client of the only
-controller is refused right after its start."""
+"""Maximum time in ms for which a client's request waits while no leader of the quorum is known:
+after the start, and during an election. A longer one delays the client's search at other
+controllers; with a shorter one, a client of the only controller is refused right after its start.
+"""
 
 CHECK_MS = 50
-"""Interval in ms between checks for a known leader."""
+"""Interval in ms between checks whether a leader of the quorum is known."""
 
 
 class LocalForwarding:
@@ -28,7 +29,8 @@ class LocalForwarding:
         self._leader_id = leader_id
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Decide a request. Waits for an election first, if this node knows no leader.
+        """Decide a client's request in this process. Waits for an election first, if this node
+        knows no leader of the quorum.
 
         Raises RefusedError if the whole request is refused, with NOT_CONTROLLER if another
         controller is active, and with REQUEST_TIMED_OUT after `deadline_ms`.

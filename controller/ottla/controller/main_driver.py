@@ -43,9 +43,9 @@ from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
-"""Longest time in ms that a stopping leader waits until the other controllers know that it resigns.
-A controller that does not know of the resignation notices only later that the leader has stopped.
-"""
+"""Maximum time in ms that a stopping leader of the quorum waits until the other controllers know
+that it resigns. A controller that does not know of the resignation notices only later that the
+leader has stopped."""
 
 
 async def run_controller(config: ControllerConfig, *, ready: Callable[[], None]) -> None:
@@ -158,8 +158,8 @@ async def open_controller(
     opened: Callable[[Controller], None] = lambda controller: None,
     open_front: OpenFront = open_front,
 ) -> AsyncIterator[RunningController]:
-    """Run a controller for the duration of the block, and yield it. A leader resigns at the end of
-    the block, unless the block ends with an error.
+    """Run a controller for the duration of the block, and yield it. If it is the quorum's leader,
+    it resigns at the end of the block, unless the block ends with an error.
 
     The caller locks and prepares the directory of the metadata log. `free_space` is a monitor of
     its free space that the caller already runs, if any. `opened` and `open_front` have the same

@@ -14,8 +14,8 @@ K = TypeVar("K")
 
 
 class FairPlaces(Generic[K]):
-    """A limited number of places for connections of one kind, shared fairly among the peers'
-    addresses."""
+    """Limit on the number of connections of one kind. The places for them are shared fairly among
+    the peers' addresses."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
         """`count_max` is the maximum number of connections. `is_oldest_replaced` selects which
@@ -24,29 +24,29 @@ class FairPlaces(Generic[K]):
         self.count_max = count_max
         self._is_oldest_replaced = is_oldest_replaced
         self._by_host: defaultdict[str, dict[K, None]] = defaultdict(dict)
-        """Connections by address, the oldest first."""
+        """Connections by the peer's address, the oldest first."""
         self._by_count: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        """Addresses by the number of their connections."""
+        """Addresses of peers by the number of their connections."""
         self._most = 0
         """Number of connections of the address that has the most."""
         self._total = 0
 
     def __len__(self) -> int:
-        """Return the number of connections that are counted."""
+        """Return the number of connections that have a place."""
         return self._total
 
     @property
     def is_full(self) -> bool:
-        """True if the maximum number of connections is reached."""
+        """True if the maximum number of connections have a place."""
         return self._total >= self.count_max
 
     def count_of(self, host: str) -> int:
-        """Return the number of counted connections from an address."""
+        """Return the number of connections from an address that have a place."""
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
         """Give one of the limited places to a connection. Returns the connection that loses its
-        place, which may be the new connection itself, or None."""
+        place, which may be the new connection itself. Returns None if no connection does."""
         self._by_host[host][key] = None
         self._total += 1
         self._move(host, len(self._by_host[host]) - 1)
@@ -72,7 +72,7 @@ class FairPlaces(Generic[K]):
 
     def _move(self, host: str, before: int) -> None:
         """Update the indexes after a connection of an address has taken or freed a place. `before`
-        is its previous number of places."""
+        is the address's previous number of places."""
         now = len(self._by_host[host])
         self._by_count[before].pop(host, None)
         if now:

@@ -17,8 +17,8 @@ PREFACE_BYTES = len(b"PRI * HTTP/2.0\r\n")
 has an unknown API key."""
 
 HELLO_BYTES_MAX = 16 * KIB
-"""Maximum size of a ClientHello that is examined, in bytes. Real ones have 200 bytes to 2 KiB.  A
-larger one belongs to Kafka's protocol."""
+"""Maximum size in bytes of a TLS ClientHello that is examined. Real ones have 200 bytes to 2 KiB. A
+larger one is treated as Kafka's protocol."""
 
 RECORD_HEADER_BYTES = 5
 HANDSHAKE_HEADER_BYTES = 4
@@ -29,7 +29,7 @@ H2 = b"h2"
 
 
 class FirstProtocol(Enum):
-    """The protocol that a peer has started to speak."""
+    """Protocol that a peer has started to speak on a connection: gRPC or Kafka's."""
 
     GRPC = "grpc"
     KAFKA = "kafka"
@@ -51,8 +51,8 @@ def _of_plaintext(data: bytes) -> FirstProtocol | int:
 
 
 def _of_hello(data: bytes) -> FirstProtocol | int:
-    """Return the protocol that a ClientHello offers. The ClientHello may be divided into several
-    TLS records."""
+    """Return the protocol that a TLS ClientHello offers. The ClientHello may be divided into
+    several TLS records."""
     at = 0
     hello = bytearray()
     while at < HELLO_BYTES_MAX:
@@ -80,7 +80,7 @@ def _of_hello(data: bytes) -> FirstProtocol | int:
 
 
 def _offers_h2(hello: bytes) -> bool:
-    """Return whether the body of a ClientHello offers HTTP/2 by ALPN. Returns False if it is
+    """Return whether the body of a TLS ClientHello offers HTTP/2 by ALPN. Returns False if it is
     malformed."""
     at = 2 + 32  # the version and the random number
     for length_bytes in (1, 2, 1):  # session id, cipher suites, compression methods
@@ -96,7 +96,7 @@ def _offers_h2(hello: bytes) -> bool:
 
 
 def _names(protocols: bytes) -> list[bytes]:
-    """Return the protocol names in the list of a ClientHello's ALPN extension."""
+    """Return the protocol names in the list of a TLS ClientHello's ALPN extension."""
     found = []
     at = 0
     while at < len(protocols):

@@ -35,17 +35,18 @@ from ottla.rpc.caller import host_of
 from ottla.rpc.rpc_driver import CONNECTIONS_MAX, HANDSHAKE_MS_MAX
 
 FIRST_BYTES_MS_MAX = HANDSHAKE_MS_MAX
-"""Milliseconds within which a peer must send its first bytes."""
+"""Maximum milliseconds within which a peer must send the first bytes of a connection."""
 
 ENDING_MS_MAX = 10_000
-"""Milliseconds for which a connection may be half closed."""
+"""Maximum milliseconds for which a node's connection may be half closed."""
 
 NEWCOMERS_MAX = 4_096
 """Maximum number of connections that have not sent their first bytes. With fewer, the connections
 of many nodes that restart at once replace each other."""
 
 CLOSED_AT_ONCE_MAX = 256
-"""Maximum number of overdue connections that are closed in one pass, which takes some 5 ms."""
+"""Maximum number of connections without timely first bytes that are closed in one pass, which takes
+some 5 ms."""
 
 PAUSE_MS = 20
 """Pause in ms between accepting connections while the maximum number of connections without first
@@ -64,23 +65,25 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class NodeHosts:
-    """Addresses of connected nodes, by the names that their connections have at gRPC's server."""
+    """Addresses of connected nodes, by the names under which gRPC's server knows their
+    connections."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, str] = {}
 
     def add(self, host: str) -> str:
-        """Store the address of a new connection. Returns an unguessable name for the connection."""
+        """Store the address of a node's new connection. Returns an unguessable name for the
+        connection."""
         token = NAME_PREFIX + secrets.token_hex(16)
         self._hosts[token] = host
         return token
 
     def forget(self, token: str) -> None:
-        """Delete a closed connection by its name."""
+        """Delete the address of a node's closed connection, given the connection's name."""
         self._hosts.pop(token, None)
 
     def host_of(self, peer: str) -> str:
-        """Return the address of a node by gRPC's description of its connection. Any thread may
+        """Return the address of a node, given gRPC's description of its connection. Any thread may
         call this."""
         if peer.startswith(UNIX):
             return self._hosts.get(peer.removeprefix(UNIX), "")
@@ -101,9 +104,9 @@ class Newcomer:
         self.protocol: FirstProtocol | None = None
 
     def look(self) -> bool:
-        """Examine the received bytes without consuming them, and set `protocol` if they suffice.
-        Returns False if the peer has closed the connection. Raises OSError if the connection is
-        broken."""
+        """Examine the bytes received on the connection without consuming them, and set `protocol`
+        if they suffice. Returns False if the peer has closed the connection. Raises OSError if the
+        connection is broken."""
         try:
             data = self.sock.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
         except BlockingIOError:
@@ -123,7 +126,8 @@ class Newcomer:
 
 
 class FrontServer(SocketServer):
-    """Socket server of a controller, which passes the connections of nodes to gRPC."""
+    """Socket server of a controller, which serves the connections of clients itself and passes
+    those of nodes to gRPC."""
 
     def __init__(
         self,
@@ -132,7 +136,7 @@ class FrontServer(SocketServer):
         node_hosts: NodeHosts,
         **others: Any,
     ) -> None:
-        """`grpc_names` are the names of the Unix sockets of gRPC's servers, by listener."""
+        """`grpc_names` are the names of the Unix sockets of gRPC's servers, by listener name."""
         super().__init__(*arguments, **others)
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._admission.count_allowed = max(16, limit // KAFKA_SHARE)
@@ -145,22 +149,23 @@ class FrontServer(SocketServer):
             max(16, min(CONNECTIONS_MAX, limit // NODE_SHARE)), is_oldest_replaced=False
         )
         self._waiting: dict[int, Newcomer] = {}
-        """Newcomers by descriptor, the oldest first."""
+        """Connections that have not sent their first bytes, by file descriptor, the oldest
+        first."""
         self._is_watched = False
-        """True if a check of the deadlines for first bytes is scheduled."""
+        """True if a check of the deadlines for the first bytes of connections is scheduled."""
         self._arrived: deque[Newcomer] = deque()
-        """Newcomers whose protocol is known."""
+        """Connections whose first bytes have arrived, so that their protocol is known."""
         self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
-        """Connections of nodes by both of their descriptors, with the socket of each."""
+        """Connections of nodes by both of their file descriptors, with the socket of each."""
         self._interests: dict[int, int] = {}
         self._space = memoryview(bytearray(READ_BYTES_MAX))
         self.replaced_count = 0
-        """Number of connections that were closed so that another could take their place."""
+        """Number of connections that were closed so that another one could take their place."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Counters of the server's connections, including the numbers of node connections, of
-        connections whose protocol is not known yet, and of replaced connections."""
+        """Return the counters of the server's connections, including the numbers of node
+        connections, of connections whose protocol is not known yet, and of replaced connections."""
         return {
             **super().metrics,
             "network.connections.nodes": len(self._nodes),
@@ -189,7 +194,7 @@ class FrontServer(SocketServer):
             self._pause_accepting(server_socket, PAUSE_MS, now_ms)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
-        """Wait for the first bytes of an accepted connection."""
+        """Start to wait for the first bytes of an accepted connection."""
         sock.setblocking(False)
         newcomer = Newcomer(sock, host, listener, now_ms)
         self._waiting[sock.fileno()] = newcomer
@@ -266,8 +271,8 @@ class FrontServer(SocketServer):
     # Connections of nodes.
 
     def _splice(self, outer: socket.socket, host: str, grpc_name: str) -> None:
-        """Connect a node to gRPC's server. Closes the node's socket if gRPC has stopped serving, or
-        accepts connections more slowly than they arrive."""
+        """Connect a node's accepted connection to gRPC's server. Closes the node's socket if gRPC
+        has stopped serving, or accepts connections more slowly than they arrive."""
         outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         inner = socket.socket(socket.AF_UNIX)
         token = self._node_hosts.add(host)

@@ -38,7 +38,8 @@ async def open_front(
     limits: ConnectionLimits | None = None,
     admission: Admission | None = None,
 ) -> AsyncIterator[Server]:
-    """Serve gRPC on Unix sockets of this process, open the listeners, and yield their server."""
+    """Serve gRPC on Unix sockets of this process, open the controller's listeners, and yield their
+    server."""
     hosts = NodeHosts()
     names = {one.listener.name: NAME_PREFIX + secrets.token_hex(16) for one in services}
     for one in services:

@@ -23,11 +23,11 @@ class ListenerService(NamedTuple):
     """One listener of a controller, with the services of both protocols."""
 
     listener: Listener
-    """Address, and the TLS of Kafka's clients."""
+    """Address of the listener, and the TLS settings for Kafka's clients."""
     handlers: Sequence[MethodHandler[Any, Any]]
     """Handlers of the gRPC methods that nodes call."""
     node_tls: TlsConfig | None
-    """TLS settings of connections of nodes; None if these connections are not encrypted."""
+    """TLS settings for the connections of nodes; None if these connections are not encrypted."""
 
 
 class OpenFront(Protocol):
@@ -46,6 +46,7 @@ class OpenFront(Protocol):
         limits: ConnectionLimits | None = None,
         admission: Admission | None = None,
     ) -> AbstractAsyncContextManager[Server | None]:
-        """Return a context manager that listens and serves while its block runs. Clients' requests
-        are served by the dispatcher; the server is None if there are no clients."""
+        """Return a context manager that opens the listeners and serves while its block runs.
+        Clients' requests are served by the dispatcher. The yielded server is None if there are no
+        clients."""
         ...

@@ -16,38 +16,40 @@ value costs more system calls for snapshots; a larger one buffers more for peers
 """
 
 READABLE, WRITABLE = 1, 4
-"""EPOLLIN and EPOLLOUT."""
+"""Epoll events EPOLLIN and EPOLLOUT: a socket can be read, or written."""
 OUTPUT = 1
 """SHUT_WR of shutdown(2): ends the stream to the peer, and leaves the other direction open."""
 
 
 class SplicedSocket(Protocol):
-    """A non-blocking stream socket."""
+    """Interface of a non-blocking stream socket."""
 
     def fileno(self) -> int:
-        """Return the file descriptor."""
+        """Return the file descriptor of the socket."""
         ...
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Read bytes into a buffer, and return their number. Raises BlockingIOError if there are
-        none."""
+        """Read bytes from the socket into a buffer, and return their number. Raises BlockingIOError
+        if there are none."""
         ...
 
     def send(self, data: memoryview, /) -> int:
-        """Write bytes, and return their number. Raises BlockingIOError if none are accepted."""
+        """Write bytes to the socket, and return the number of accepted bytes. Raises
+        BlockingIOError if none are accepted."""
         ...
 
     def shutdown(self, how: int, /) -> None:
-        """Close one direction of the connection."""
+        """Close one direction of the socket's connection."""
         ...
 
     def close(self) -> None:
-        """Close both directions of the connection."""
+        """Close both directions of the socket's connection."""
         ...
 
 
 class Direction:
-    """One direction of a spliced connection, which copies bytes from one socket to the other."""
+    """One direction of a spliced connection, which copies bytes from one socket (the source) to the
+    other (the sink)."""
 
     __slots__ = ("has_ended", "is_unwatched", "left", "sink", "source")
 
@@ -55,27 +57,32 @@ class Direction:
         self.source = source
         self.sink = sink
         self.left = memoryview(b"")
-        """Bytes that were read and that the sink has not accepted yet."""
+        """Bytes that were read from the source socket and that the sink socket has not accepted
+        yet."""
         self.has_ended = False
-        """True if the end of the stream was read."""
+        """True if the end of the source socket's stream was read."""
         self.is_unwatched = False
-        """True if the peer has closed the source, but bytes remain to be read. Its epoll events
-        would repeat without end, so the source is read only when the sink accepts bytes."""
+        """True if the peer has closed the source socket, but bytes remain to be read. Its epoll
+        events would repeat without end, so the source is read only when the sink socket accepts
+        bytes."""
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the source may be read."""
+        """True if the source socket may be read."""
         return not self.left and not self.has_ended
 
     @property
     def wants_room(self) -> bool:
-        """True if the sink must accept buffered bytes before the source is read again."""
+        """True if the sink socket must accept buffered bytes before the source socket is read
+        again."""
         return bool(self.left) or (self.is_unwatched and not self.has_ended)
 
     def pull(self, buffer: memoryview) -> None:
-        """Read from the source once, and write as many of the bytes as the sink accepts.
+        """Read from the source socket once, and write as many of the bytes as the sink socket
+        accepts.
 
-        Raises OSError if a socket is broken."""
+        Raises OSError if a socket is broken.
+        """
         if not self.wants_bytes:
             return
         try:
@@ -91,8 +98,8 @@ class Direction:
             self.left = memoryview(bytes(buffer[sent:count]))
 
     def push(self, buffer: memoryview) -> None:
-        """Write buffered bytes that the sink has not accepted yet. Raises OSError if a socket is
-        broken."""
+        """Write buffered bytes to the sink socket that it has not accepted yet. Raises OSError if a
+        socket is broken."""
         if self.left:
             self.left = self.left[self._sent(self.left) :]
         if self.is_unwatched:
@@ -113,14 +120,14 @@ class SplicedConnection:
     def __init__(
         self, outer: SplicedSocket, inner: SplicedSocket, *, host: str, token: str
     ) -> None:
-        """Create the connection from its two sockets. `outer` leads to the node, `inner` to gRPC's
-        server."""
+        """Create a spliced connection from two sockets. `outer` leads to the node, `inner` to
+        gRPC's server."""
         self.outer = outer
         self.inner = inner
         self.host = host
-        """Address of the node."""
+        """Address of the node at the other end of the connection."""
         self.token = token
-        """Name by which gRPC knows the connection."""
+        """Name by which gRPC's server knows the connection."""
         self.inbound = Direction(outer, inner)
         self.outbound = Direction(inner, outer)
 
@@ -135,8 +142,8 @@ class SplicedConnection:
         return self.inbound.has_ended or self.outbound.has_ended
 
     def interest(self, stream: SplicedSocket) -> int | None:
-        """Return the epoll events for which to watch a socket, or None if it is not to be
-        watched."""
+        """Return the epoll events for which to watch one of the two sockets, or None if it is not
+        to be watched."""
         incoming, outgoing = self._directions(stream)
         if incoming.is_unwatched:
             return None
@@ -158,7 +165,7 @@ class SplicedConnection:
         return not self.is_over
 
     def _directions(self, stream: SplicedSocket) -> tuple[Direction, Direction]:
-        """Return the direction that reads from a socket, and the one that writes to it."""
+        """Return the direction that reads from the given socket, and the one that writes to it."""
         if stream is self.outer:
             return self.inbound, self.outbound
         return self.outbound, self.inbound

@@ -28,7 +28,7 @@ class KnownControllers(NamedTuple):
 
 
 class DescribeControllersApi:
-    """Handler of DescribeCluster, versions 0 to 2."""
+    """Handler of DescribeCluster on a controller, versions 0 to 2."""
 
     def __init__(self, cluster_id: str, known: Callable[[], KnownControllers]) -> None:
         self._cluster_id = cluster_id
@@ -37,7 +37,8 @@ class DescribeControllersApi:
     def handle(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Answer with the address of each registered controller on the client's listener.
+        """Return the response to DescribeCluster: the address of each registered controller on the
+        client's listener.
 
         A voter that is not registered, as below ottla.version 1, is listed with its address in the
         voter set.

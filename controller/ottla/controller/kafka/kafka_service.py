@@ -37,8 +37,8 @@ from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire import apis
 
 DECIDED_MS_MAX = 30_000
-"""Milliseconds within which a change is committed, or refused as timed out; Kafka's default of
-`request.timeout.ms`."""
+"""Maximum milliseconds within which a change that a client requests is committed, or refused as
+timed out; Kafka's default of `request.timeout.ms`."""
 
 FORWARDED = (
     apis.DESCRIBE_QUORUM,
@@ -52,7 +52,7 @@ FORWARDED = (
     apis.ALTER_PARTITION_REASSIGNMENTS,
     apis.LIST_PARTITION_REASSIGNMENTS,
 )
-"""APIs whose whole requests the active controller decides."""
+"""APIs whose requests a controller passes as a whole to the active controller's decisions."""
 
 SERVED = frozenset(
     (
@@ -66,7 +66,7 @@ SERVED = frozenset(
         apis.DESCRIBE_ACLS,
     )
 )
-"""APIs of Kafka that a controller serves."""
+"""APIs of Kafka's protocol that a controller serves."""
 
 
 class KafkaService:
@@ -107,7 +107,7 @@ class KafkaService:
 
     @property
     def publishers(self) -> tuple[Publisher, ...]:
-        """Publishers that receive every new metadata image, in the order in which they are
+        """Metadata publishers that receive every new metadata image, in the order in which they are
         called."""
         return self._authorization, self._metadata, ImageWatch(self.purgatory, self._metadata)
 
@@ -167,7 +167,7 @@ class KafkaService:
 def _custom_limits(
     config: ControllerConfig, errors: UnexpectedErrors
 ) -> Callable[[str], CustomLimits] | None:
-    """Return a function from a kind of quota to the limits that the class in
+    """Return a function from the key of a quota to the limits that the class in
     `client.quota.callback.class` computes. Returns None if no class is set."""
     name = config.mutation_quotas.callback_class
     if name is None:

@@ -26,7 +26,8 @@ from ottla.wire.messages.describe_configs_response import DescribeConfigsResourc
 
 
 class ControllerSettings:
-    """The resources that a controller describes: itself, its loggers, and all brokers together."""
+    """Settings of the resources that a controller describes: itself, its loggers, and all brokers
+    together."""
 
     def __init__(
         self, config: ControllerConfig, loggers: LogLevels, image: Callable[[], MetadataImage]

@@ -31,31 +31,34 @@ from ottla.model.ids import Epoch, NodeId
 from ottla.model.values import frozen
 
 PROBE_INTERVAL_MS = 1_000
-"""Minimum interval in ms between probes of one broker's address.  With a shorter one, a broker that
-repeatedly opens and drops its call causes many connections.  With a longer one, a broker whose call
-was cut off soon after a probe is not probed, and its failover waits for the session timeout."""
+"""Minimum interval in ms between probes of one broker's address. With a shorter one, a broker that
+repeatedly opens and drops its call (`Attend`) causes many connections. With a longer one, a broker
+whose call was cut off soon after a probe is not probed, and its failover waits for the session
+timeout."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attendance:
-    """One call that a broker keeps open. Two calls are never equal, even if their fields are."""
+    """One call that a broker keeps open at the active controller while it is alive. Two calls are
+    never equal, even if their fields are."""
 
     broker: NodeId
     broker_epoch: int
     incarnation_id: UUID
     endpoint: Endpoint
-    """Address at which other brokers reach the broker."""
+    """Address at which other nodes connect to the broker that made the call."""
     controller_epoch: Epoch
-    """Epoch of the controller in which the call was made."""
+    """Epoch of the active controller in which the broker made the call."""
 
 
 @frozen
 class Suspicion:
-    """Suspicion that a broker's process has ended, because its call was cut off."""
+    """Suspicion that a broker's process has ended, because the call that it kept open was cut
+    off."""
 
     attendance: Attendance
     contact_count: int
-    """Number of heartbeats in the broker's session when its call was cut off."""
+    """Number of heartbeats in the broker's session when the broker's call was cut off."""
 
 
 class Attendances:
@@ -65,9 +68,9 @@ class Attendances:
     def __init__(self, sessions: BrokerSessions) -> None:
         self._sessions = sessions
         self._epoch: Epoch | None = None
-        """Epoch in which this controller is active.  None while it is not."""
+        """Epoch in which this controller is active. None while it is not active."""
         self._active_ms = 0
-        """Time since which this controller is active, in ms."""
+        """Monotonic time in ms since which this controller is active."""
         self._latest: dict[NodeId, Attendance] = {}
         self._accepting: dict[NodeId, int] = {}
         """Broker epochs of the brokers whose address has accepted a connection of this
@@ -75,16 +78,16 @@ class Attendances:
         self._probed_ms: dict[NodeId, int] = {}
 
     def begin_turn(self, epoch: Epoch | None, now_ms: int) -> None:
-        """Drop all calls and evidence, because this controller has become active in `epoch`, or
-        inactive (None)."""
+        """Drop all calls of brokers and all evidence, because this controller has become active in
+        `epoch`, or inactive (None)."""
         self._epoch, self._active_ms = epoch, now_ms
         self._latest.clear()
         self._accepting.clear()
         self._probed_ms.clear()
 
     def arrive(self, broker: BrokerRegistration, listener_name: str, epoch: Epoch) -> Attendance:
-        """Add and return a call that a broker keeps open. The call replaces the broker's earlier
-        one.
+        """Register and return a call that a broker keeps open to show that it is alive. The call
+        replaces the broker's earlier one.
 
         Raises RefusedError if the broker has not registered the listener.
         """
@@ -100,23 +103,24 @@ class Attendances:
         return attendance
 
     def leave(self, attendance: Attendance) -> None:
-        """Remove a call that ended normally, or whose end no longer matters."""
+        """Remove a broker's call that ended normally, or whose end no longer matters."""
         if self.is_latest(attendance):
             del self._latest[attendance.broker]
 
     def latest_of(self, broker: NodeId) -> Attendance | None:
-        """Return the latest call of a broker, which is open or was cut off just now.  Returns None
-        if there is no such call."""
+        """Return the latest call that a broker has kept open; it is open, or was cut off just now.
+        Returns None if there is no such call."""
         return self._latest.get(broker)
 
     def is_latest(self, attendance: Attendance) -> bool:
-        """Return whether this call is still the latest of its broker."""
+        """Return whether this call is still the latest that its broker keeps open."""
         return self._latest.get(attendance.broker) is attendance
 
     # --- evidence while the broker is alive ---------------------------------------------------
 
     def first_probe_wait_ms(self, attendance: Attendance, now_ms: int) -> int | None:
-        """Return the time in ms to wait before the broker's address is probed for the first time.
+        """Return the time in ms to wait before the address of a call's broker is probed for the
+        first time.
 
         Returns None if no probe is needed: this controller is not active, the address has already
         accepted a connection, or the call is not the broker's latest.
@@ -129,11 +133,11 @@ class Attendances:
         return max(0, settled_ms - now_ms, probed_ms + PROBE_INTERVAL_MS - now_ms)
 
     def note_probe(self, attendance: Attendance, now_ms: int) -> None:
-        """Record that the broker's address is being probed."""
+        """Record that a broker's address is being probed."""
         self._probed_ms[attendance.broker] = now_ms
 
     def note_accepting(self, attendance: Attendance) -> None:
-        """Record that the broker's address accepted a connection while its call was open."""
+        """Record that a broker's address accepted a connection while the broker's call was open."""
         if self.is_latest(attendance):
             self._accepting[attendance.broker] = attendance.broker_epoch
             del self._probed_ms[attendance.broker]  # this probe was not for a cut-off call
@@ -143,8 +147,8 @@ class Attendances:
     def suspect(
         self, attendance: Attendance, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> Suspicion | None:
-        """Record that a call was cut off. Return the suspicion that follows from it, or None if
-        that gives no reason for a suspicion."""
+        """Record that a broker's call was cut off. Returns the suspicion that the broker has ended,
+        or None if there is no reason for a suspicion."""
         if self.is_latest(attendance):
             self._sessions.note_cut_off(attendance.broker, attendance.broker_epoch, now_ms)
         probed_ms = self._probed_ms.get(attendance.broker, now_ms - PROBE_INTERVAL_MS)
@@ -160,10 +164,10 @@ class Attendances:
     def is_suspected(
         self, suspicion: Suspicion, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> bool:
-        """Return whether the suspicion is still justified: the broker has sent nothing since, and
-        neither its registration nor the controller's epoch has changed.
+        """Return whether the suspicion that a broker has ended is still justified: the broker has
+        sent nothing since, and neither its registration nor the controller's epoch has changed.
 
-        `image` and `epoch` are the controller's present image and epoch.
+        `image` and `epoch` are the controller's present metadata image and epoch.
         """
         attendance = suspicion.attendance
         broker = image.brokers.get(attendance.broker)

@@ -55,23 +55,24 @@ from ottla.wire.messages.unregister_broker_request import UnregisterBrokerReques
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 REGISTRATION_LIST_MAX = 1_000
-"""Maximum number of listeners, of features or of directories of one broker.  No machine has that
-many disks."""
+"""Maximum number of listeners, of features or of directories in one broker's registration. No
+machine has that many disks."""
 
 SECURITY_PROTOCOL_MAX = 3
-"""Kafka's number of SASL_SSL, the highest one."""
+"""Highest number of a security protocol: Kafka's number of SASL_SSL."""
 
 NAME_CHARS_SHOWN = 80
 """Maximum number of characters of a listener's name that an error message contains."""
 
 LOST_REPLICAS_MAX = 10_000
-"""Maximum number of lost replicas in one registration; each may change a partition in the same
-batch.  A broker that has lost more reports the rest in further registrations of the same
-incarnation."""
+"""Maximum number of lost replicas that a broker reports in one registration; each may change a
+partition in the same batch. A broker that has lost more reports the rest in further registrations
+of the same incarnation."""
 
 
 class BrokerControlState(Enum):
-    """State of a broker, which determines what it is permitted to do."""
+    """State of a broker, as decided by the controller: it determines the broker's permitted
+    actions."""
 
     FENCED = "registered; leads nothing, is in no ISR"
     UNFENCED = "takes part"
@@ -206,8 +207,8 @@ def _newly_offline(broker: BrokerRegistration, request: pb.HeartbeatRequest) -> 
 def _newly_cordoned(
     broker: BrokerRegistration, request: pb.HeartbeatRequest
 ) -> tuple[UUID, ...] | None:
-    """Return the cordoned directories, which accept no new replicas, or None if the heartbeat does
-    not change them."""
+    """Return the cordoned log directories of a broker, which accept no new replicas, or None if the
+    broker's heartbeat does not change them."""
     if not request.HasField("cordoned_log_dirs"):
         return None
     named = set(map(request_uuid, request.cordoned_log_dirs.ids))
@@ -232,7 +233,7 @@ def next_state(
     request: pb.HeartbeatRequest,
     shutdown_offset: Offset | None,
 ) -> BrokerControlState:
-    """Return the state to which a heartbeat moves the broker."""
+    """Return the state to which a heartbeat moves its broker."""
     if broker.is_fenced:
         if request.want_shut_down:
             return BrokerControlState.SHUTDOWN_NOW
@@ -387,8 +388,8 @@ def _check_registration(
 
 
 def _check_endpoints(wanted: BrokerRegistration) -> None:
-    """Refuse addresses that clients cannot read or resolve, since every Metadata response would
-    contain them."""
+    """Raise RefusedError if a broker's registration has addresses that clients cannot read or
+    resolve, since every Metadata response would contain them."""
     names = [endpoint.name for endpoint in wanted.endpoints]
     if len(set(names)) != len(names):
         _invalid("Duplicate listener name in request")
@@ -409,8 +410,8 @@ def _invalid(message: str) -> None:
 
 
 def _check_authorizer(config: ControllerConfig, request: pb.RegisterRequest) -> None:
-    """Refuse a broker that has an authorizer if this controller has none, because this controller
-    would then allow any request."""
+    """Raise RefusedError for a broker that has an authorizer if this controller has none, because
+    this controller would then allow any request."""
     if request.has_authorizer and not config.authorizer.is_on:
         raise RefusedError(
             ErrorCode.INVALID_REGISTRATION,
@@ -421,8 +422,8 @@ def _check_authorizer(config: ControllerConfig, request: pb.RegisterRequest) -> 
 
 
 def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> None:
-    """Refuse a certificate other than the one with which this id was registered, unless the
-    certificate contains the id.
+    """Raise RefusedError for a certificate other than the one with which the broker's id was
+    registered, unless the certificate contains the id.
 
     A sender without a principal used a plaintext listener, where ids are not bound to certificates.
     """
@@ -440,7 +441,7 @@ def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> 
 def _has_ended(
     sessions: BrokerSessions, known: BrokerRegistration, wanted: BrokerRegistration, now_ms: int
 ) -> bool:
-    """Return whether the process of the known incarnation has ended before its session.
+    """Return whether the process of a broker's known incarnation has ended before its session.
 
     A log directory is locked by one process at a time, and the new incarnation has a log directory
     of the known one. A copy of a directory has no such lock, so the known incarnation must also be
@@ -473,8 +474,8 @@ def _enter(
     broker: BrokerRegistration,
     state: BrokerControlState,
 ) -> Iterator[Record]:
-    """Yield the records that move a broker to a state. Yields none if the broker is already in that
-    state."""
+    """Yield the metadata records that move a broker to a state. Yields none if the broker is
+    already in that state."""
     match state:
         case BrokerControlState.UNFENCED if broker.is_fenced:
             yield broker_change_record(broker, is_fenced=False)

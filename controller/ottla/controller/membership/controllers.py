@@ -37,11 +37,13 @@ CONTROLLERS_MAX = 1_000
 could refuse a controller in a quorum that has replaced many."""
 
 VERSION_LENGTH_MAX = 100
-"""Maximum number of characters of a version, which every broker keeps in memory."""
+"""Maximum number of characters of a controller's software version, which every broker keeps in
+memory."""
 
 
 def are_controllers_registered(image: MetadataImage) -> bool:
-    """Return whether registrations of controllers are records at the finalized ottla.version."""
+    """Return whether registrations of controllers are stored as records at the finalized
+    ottla.version."""
     return image.features.get(OTTLA_VERSION, 0) >= OTTLA_VERSION_OF_CONTROLLERS
 
 
@@ -120,7 +122,7 @@ def _read(request: pb.RegisterControllerRequest) -> ControllerRegistration:
 
 
 def _check(image: MetadataImage, wanted: ControllerRegistration) -> None:
-    """Raise RefusedError if a registration is invalid, or does not fit the cluster."""
+    """Raise RefusedError if a controller's registration is invalid, or does not fit the cluster."""
     if wanted.id < 0:
         raise _invalid(f"{wanted.id} is no id of a controller")
     if wanted.id not in image.controllers and len(image.controllers) >= CONTROLLERS_MAX:

@@ -24,9 +24,10 @@ class Session:
     contact_count: int = 0
     """Number of heartbeats that the broker has sent in this session."""
     metadata_offset: Offset = NO_OFFSET
-    """Last metadata offset that the broker has reported as applied."""
+    """Last metadata offset that the broker has reported as applied in its heartbeats."""
     produce_p99_us: int | None = None
-    """99th percentile of Produce requests in µs, as last reported. None if there were none."""
+    """99th percentile of the durations of Produce requests in µs, as last reported by the broker.
+    None if there were none."""
     cut_off_ms: int | None = None
     """Time at which the call that the broker kept open was cut off, in ms. None if it was not, or
     if the broker has sent a heartbeat or opened another call since."""
@@ -36,13 +37,13 @@ class Session:
 
 
 SILENCE_MS = 300
-"""Time in ms for which a broker must be silent after its call was cut off.  A shorter time may end
-the session of a broker that reconnects slowly.  A longer time delays each failover by the
-difference."""
+"""Time in ms for which a broker must be silent after its call was cut off, before its session may
+end early. A shorter time may end the session of a broker that reconnects slowly. A longer time
+delays each failover by the difference."""
 
 LOOKS_PER_SESSION = 20
-"""Number of suspension checks per session timeout. With fewer, longer suspensions remain
-undetected; with more, the process wakes up more often."""
+"""Number of checks, per session timeout, whether this process was suspended. With fewer, longer
+suspensions remain undetected; with more, the process wakes up more often."""
 
 
 class BrokerSessions:
@@ -69,8 +70,8 @@ class BrokerSessions:
         return stall_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
-        """Give every unfenced broker of the image a full session. Called when this controller
-        becomes active."""
+        """Give every unfenced broker of the metadata image a full session. Called when this
+        controller becomes active."""
         self._looked_ms = now_ms
         self._sessions = {
             broker.id: Session(broker.epoch, now_ms)
@@ -81,7 +82,7 @@ class BrokerSessions:
     def touch(
         self, broker: NodeId, broker_epoch: int, metadata_offset: Offset, now_ms: int
     ) -> Session:
-        """Renew the session of a broker, and return it."""
+        """Renew the session of a broker that has sent a heartbeat, and return the session."""
         session = self._sessions.get(broker)
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker] = Session(broker_epoch, now_ms)
@@ -92,8 +93,8 @@ class BrokerSessions:
         return session
 
     def slowest_produce_p99_us(self) -> int | None:
-        """Return the highest 99th percentile of Produce requests, in µs, that a broker has
-        reported. None if none had Produce requests."""
+        """Return the highest 99th percentile of the durations of Produce requests, in µs, that any
+        broker has reported. None if none had Produce requests."""
         reported = [one.produce_p99_us for one in list(self._sessions.values())]
         return max((one for one in reported if one is not None), default=None)
 
@@ -104,43 +105,43 @@ class BrokerSessions:
         return session
 
     def forget(self, broker: NodeId) -> None:
-        """Delete the session of a broker that has shut down."""
+        """Delete the session of a broker that has shut down in order."""
         self._sessions.pop(broker, None)
 
     def end(self, broker: NodeId, now_ms: int) -> int:
-        """End a session now. Returns how many ms of the session were left."""
+        """End a broker's session now. Returns the number of ms that were left of the session."""
         session = self._sessions[broker]
         left_ms = max(0, session.contact_ms + self.session_timeout_ms - now_ms)
         session.contact_ms -= left_ms
         return left_ms
 
     def contact_count(self, broker: NodeId) -> int:
-        """Return the number of heartbeats in a broker's session, or 0 if it has none."""
+        """Return the number of heartbeats in a broker's session, or 0 if the broker has none."""
         session = self._sessions.get(broker)
         return 0 if session is None else session.contact_count
 
     def note_call(self, broker: NodeId) -> None:
-        """Record that a broker has opened a call."""
+        """Record that a broker has opened a call that shows that it is alive."""
         session = self._sessions.get(broker)
         if session is not None:
             session.cut_off_ms = None
 
     def note_cut_off(self, broker: NodeId, broker_epoch: int, now_ms: int) -> None:
-        """Record that the latest call of a broker was cut off."""
+        """Record that the latest call that a broker kept open was cut off."""
         session = self._sessions.get(broker)
         if session is not None and session.broker_epoch == broker_epoch:
             session.cut_off_ms = now_ms
 
     def silent_ms(self, broker: NodeId, now_ms: int) -> int:
-        """Return for how many ms a broker has been silent since its call was cut off. Returns 0 if
-        the call was not cut off, or if there is no session."""
+        """Return the number of ms for which a broker has been silent since its call was cut off.
+        Returns 0 if the call was not cut off, or if there is no session."""
         session = self._sessions.get(broker)
         if session is None or session.cut_off_ms is None:
             return 0
         return now_ms - session.cut_off_ms
 
     def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
-        """Return whether the broker has a session that belongs to this registration and has not
+        """Return whether a broker has a session that belongs to this registration and has not
         expired."""
         session = self._sessions.get(broker.id)
         return (
@@ -150,7 +151,7 @@ class BrokerSessions:
         )
 
     def expired(self, image: MetadataImage, now_ms: int) -> tuple[BrokerRegistration, ...]:
-        """Return the unfenced brokers whose session has expired."""
+        """Return the unfenced brokers whose sessions have expired."""
         return tuple(
             broker
             for broker in image.brokers.values()
@@ -158,8 +159,8 @@ class BrokerSessions:
         )
 
     def next_expiry_ms(self, image: MetadataImage) -> int | None:
-        """Return the time, in ms, at which the next session expires if no heartbeat arrives before
-        then.  Returns None if no unfenced broker has a session."""
+        """Return the monotonic time, in ms, at which the next broker's session expires if no
+        heartbeat arrives before then. Returns None if no unfenced broker has a session."""
         contacts = [
             session.contact_ms
             for broker, session in list(self._sessions.items())

@@ -54,8 +54,8 @@ def remove_voter(
 
 
 def _check_cluster(context: Context, cluster_id: str | None) -> None:
-    """Raise RefusedError if a request is for another cluster.  A request without a cluster id is
-    for any cluster."""
+    """Raise RefusedError if a request to change the voters is for another cluster. A request
+    without a cluster id is for any cluster."""
     if cluster_id is not None and cluster_id != context.cluster_id:
         raise RefusedError(
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"The cluster id is {context.cluster_id}."
