@@ -126,8 +126,8 @@ def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], 
 
 
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:
-    """Set the login of a command. Returns the addresses in the file of --command-config, or None if
-    it has none."""
+    """Set the login that a command's requests use. Returns the addresses in the file of
+    --command-config, or None if it has none."""
     settings, source = _login_texts(arguments, profile)
     bootstrap = settings.pop("bootstrap.servers", None)
     if settings:
@@ -138,7 +138,7 @@ def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> s
 def _login_texts(
     arguments: argparse.Namespace, profile: "Profile | None"
 ) -> tuple[dict[str, str], str]:
-    """Return the settings of a command's login, and a prefix for errors about them."""
+    """Return the settings of a command's login by key, and a prefix for errors about them."""
     path, source = arguments.command_config, "--command-config"
     if not path and profile is not None:
         return dict(profile.settings), f"profile {profile.name}: "
@@ -162,8 +162,8 @@ def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _client_file_of(arguments: argparse.Namespace) -> Path | None:
-    """Return the file with the client settings of the local cluster in use, or None if it is not a
-    secure cluster."""
+    """Return the path of the file with the client settings of the local cluster in use, or None if
+    it is not a secure cluster."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE
@@ -186,8 +186,8 @@ def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
 
 
 def use_login(texts: Mapping[str, str], source: str = "") -> None:
-    """Use the login of the given settings from now on.  Raises ConfigError for a setting that is
-    not supported."""
+    """Log in with the given settings for all later requests of this task. `source` names their
+    origin in errors. Raises ConfigError for a setting that is not supported."""
     # Commands that open no connection do not import the login.
     from ottla.client.network.login import LOGIN
     from ottla.client.network.tls import TLS, TlsDialer
@@ -202,8 +202,8 @@ def use_login(texts: Mapping[str, str], source: str = "") -> None:
 
 
 def read_cluster_file(path: Path) -> dict[str, Any]:
-    """Return the content of the cluster file that 'ottla up' wrote. Raises ConfigError if the file
-    has any other content."""
+    """Return the content of cluster.json, the file that 'ottla up' wrote. Raises ConfigError if the
+    file has any other content."""
     try:
         found = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:
@@ -233,7 +233,7 @@ def _is_node(row: object) -> bool:
 
 
 def run_async(body: Callable[[], Awaitable[int]]) -> int:
-    """Run a command's async body and return its exit code."""
+    """Run a command's coroutine `body` in an event loop, and return its exit code."""
     with importing():
         import trio
 
@@ -241,7 +241,7 @@ def run_async(body: Callable[[], Awaitable[int]]) -> int:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON."""
+    """Print a value as JSON on standard output."""
     say_json(value, indent=2)
 
 

@@ -19,7 +19,8 @@ SHELLS = {
     "fish": "ottla completion fish | source in ~/.config/fish/config.fish",
 }
 TIMEOUT_S = 1.5
-"""Maximum seconds to wait for the cluster. With a longer wait, the shell prompt seems to hang."""
+"""Maximum seconds that shell completion waits for the cluster. With a longer wait, the shell prompt
+seems to hang."""
 
 
 def _names(kind: str, line: str) -> Iterable[str]:

@@ -19,7 +19,7 @@ CONFIRMATION = one_of(
     option("--yes --execute", "make the changes without a question (default: show them, and ask)"),
 )
 """Options of a command that asks for a confirmation and can show its changes beforehand.
-`--execute` is the spelling of earlier versions."""
+`--execute` is an earlier spelling of --yes."""
 
 YES = option("--yes", "do it without a question")
 """Option of a command that asks for a confirmation and has no changes to show beforehand."""
@@ -28,8 +28,8 @@ UNCHANGED = "nothing was changed"
 
 
 class UnconfirmedError(OttlaError):
-    """A change needs a confirmation, but the process has no terminal on which to ask. Exit code
-    2."""
+    """Error that a change needs a confirmation, but the process has no terminal on which to ask.
+    Exit code 2."""
 
     def __init__(self) -> None:
         super().__init__(f"{UNCHANGED}, since no terminal can confirm it; add --yes")
@@ -66,7 +66,8 @@ async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
 
 
 def _decide(arguments: argparse.Namespace) -> bool | None:
-    """Return the answer that the options give, or None if the user has to be asked."""
+    """Return the answer that the command's options give to the question for confirmation, or None
+    if the user has to be asked."""
     if getattr(arguments, "dry_run", False):
         note(f"{UNCHANGED} (--dry-run)")
         return False

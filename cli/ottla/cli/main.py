@@ -32,13 +32,13 @@ CommandBody = Callable[[argparse.Namespace], int]
 
 
 class Command(NamedTuple):
-    """Module of a command, and its one-line summary."""
+    """Module that implements a command of `ottla`, and its one-line summary."""
 
     module: str
     summary: str
     verbs: tuple[str, ...] = ()
     verbs_module: str = ""
-    """Module that is used in place of `module` if one of `verbs` follows the command's name."""
+    """Module that is imported in place of `module` if one of `verbs` follows the command's name."""
 
 
 COMMANDS = {
@@ -136,7 +136,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run one command and end the process with its exit code."""
+    """Run one command of `ottla` and end the process with its exit code."""
     if not hide_secrets(sys.argv[1:]):
         note("ottla: warning: 'ps' shows secrets of this command line; write them into a file")
     try:
@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command, given its command line, and return its exit code."""
+    """Run one command of `ottla`, given the words of its command line, and return its exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) > 1 and not arguments[1].startswith("-"):
             return run([*arguments[1:], "--help"])
@@ -186,13 +186,14 @@ def run(arguments: list[str]) -> int:
 
 
 def is_no_file(words: list[str]) -> bool:
-    """Return whether the first word has the form of a verb, and no file of that name exists."""
+    """Return whether the first word of a command line has the form of a verb, and no file of that
+    name exists."""
     return bool(words) and words[0].isalpha() and not os.path.exists(words[0])
 
 
 def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
-    """Run the body of a command, and return the exit code. An expected exception is printed as an
-    error message and determines the exit code."""
+    """Run the handler of a parsed command, and return the exit code. An expected exception is
+    printed as an error message and determines the exit code."""
     from ottla.cli.confirmation import UnconfirmedError
     from ottla.model.errors import (
         ConfigError,
@@ -258,8 +259,8 @@ def guarded(name: str, command: CommandBody, parsed: argparse.Namespace) -> int:
 
 
 def _without_reader() -> int:
-    """Return exit code 0, because the reader of the output (such as head or less) closed the pipe.
-    Further output is impossible."""
+    """Return exit code 0 after the reader of the command's output (such as head or less) has closed
+    the pipe. Further output is impossible."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)
@@ -267,7 +268,7 @@ def _without_reader() -> int:
 
 
 def overview() -> str:
-    """Return the text that lists all commands."""
+    """Return the text that lists all commands of `ottla`."""
     width = max(map(len, COMMANDS))
     rows = "\n".join(f"  {name:<{width}}  {row.summary}" for name, row in COMMANDS.items())
     return (

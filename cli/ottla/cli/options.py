@@ -9,37 +9,38 @@ REPEATED = "..."
 
 
 class Option(NamedTuple):
-    """An option or a positional argument, as argparse declares it."""
+    """Declaration of a command-line option or positional argument, with the properties that
+    argparse needs."""
 
     names: tuple[str, ...]
     settings: Mapping[str, Any]
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the option in a parser or in an argument group."""
+        """Declare the option in an argument parser or in a group of one."""
         parser.add_argument(*self.names, **self.settings)
 
 
 class OneOf(NamedTuple):
-    """A group of mutually exclusive options."""
+    """Declaration of a group of mutually exclusive command-line options."""
 
     options: tuple[Option, ...]
     is_required: bool
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the group and its options in a parser."""
+        """Declare the group of mutually exclusive options in an argument parser."""
         group = parser.add_mutually_exclusive_group(required=self.is_required)
         for each in self.options:
             each.add_to(group)
 
 
 class Section(NamedTuple):
-    """Options that have a title of their own in the help."""
+    """Declaration of command-line options that have a title of their own in the help."""
 
     title: str
     options: tuple[Option, ...]
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the titled group and its options in a parser."""
+        """Declare the titled group of options in an argument parser."""
         group = parser.add_argument_group(self.title)
         for each in self.options:
             each.add_to(group)
@@ -75,11 +76,11 @@ def option(spelling: str, meaning: str, **settings: Any) -> Option:
 
 
 def one_of(*options: Option, required: bool = False) -> OneOf:
-    """Return mutually exclusive options."""
+    """Return a declaration of mutually exclusive command-line options."""
     return OneOf(options, required)
 
 
 def declare_options(parser: argparse.ArgumentParser, options: Iterable[Declared]) -> None:
-    """Declare options in a parser."""
+    """Declare command-line options in an argument parser."""
     for each in options:
         each.add_to(parser)

@@ -27,8 +27,8 @@ def show(
     command: str = "topic",
     keys: Sequence[str] = (),
 ) -> None:
-    """Print the successes as a table or JSON, then the refusals as notes. Raises the last refusal,
-    if there is one.
+    """Print a command's successful requests as a table or JSON, then the refused ones as notes.
+    Raises the last refusal, if there is one.
 
     `keys` are the names of the columns in JSON, if they differ from the headers.
     """

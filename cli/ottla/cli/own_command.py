@@ -8,15 +8,16 @@ from pathlib import Path
 
 
 def own_command() -> str:
-    """Return the shell command for `ottla`, which also works outside an activated virtual
+    """Return the shell command for `ottla` that also works outside an activated virtual
     environment."""
     return as_typed(sys.argv[0], shutil.which("ottla"), Path.cwd())
 
 
 def as_typed(program: str, on_path: str | None, directory: Path) -> str:
-    """Return the shell command for the program that was started as `program`.
+    """Return the shell command that starts the program whose path is `program` again.
 
-    `on_path` is the program that the shell finds under the name `ottla`, or None.
+    `on_path` is the program that the shell finds under the name `ottla`, or None. `directory` is
+    the current directory.
     """
     started = Path(program)
     if started.parts[-2:] == ("cli", "__main__.py"):

@@ -19,10 +19,11 @@ KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole 
 
 
 class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
-    """Declares the verbs of a command. The help of each verb begins with its summary."""
+    """argparse action that declares the verbs of a command. The help of each verb begins with its
+    summary."""
 
     def add_parser(self, name: str, **settings: Any) -> Any:
-        """Declare a verb, and return its parser."""
+        """Declare a verb of a command, and return its argument parser."""
         settings.setdefault("description", settings.get("help"))
         return super().add_parser(name, **settings)
 
@@ -33,7 +34,8 @@ class Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Parse the arguments of the verb by its own parser, which then explains usage errors."""
+        """Parse the arguments of the verb by the verb's own parser, which then explains usage
+        errors."""
         if isinstance(parser, Parser):
             parser.chosen = self.choices.get(values[0])
         super().__call__(parser, namespace, values, option_string)
@@ -46,10 +48,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **settings)
         self.register("action", "parsers", Verbs)
         self.chosen: argparse.ArgumentParser | None = None
-        """Parser of the verb on the command line, once it is known."""
+        """Parser of the verb on the command line. None until the verb is known."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and a reference to the help, and exit with code 1."""
+        """Print a usage error and a reference to the help, and exit with code 1."""
         if self.chosen is not None:
             # Argparse reports unknown options at the command, whose help has no options.
             self.chosen.error(message)

@@ -15,7 +15,8 @@ from pathlib import Path
 from ottla.cli.secret_files import SECRET_ENDINGS
 
 HIDDEN = b"*"
-"""Replacement of a secret. It is one byte long, because a longer text might not fit."""
+"""Replacement of a secret among this process's arguments. It is one byte long, because a longer
+text might not fit."""
 
 _SELF = Path("/proc/self")
 _ARG_START = 45
@@ -45,7 +46,8 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
 
 
 def show_as(*choices: Sequence[str]) -> bool:
-    """Replace the visible arguments of this process by the first of `choices` that fits.
+    """Replace the arguments of this process, as `ps` shows them, by the first of `choices` that
+    fits.
 
     The available space is the size of the arguments with which the process was started. If no
     choice fits, the last one is truncated. Returns False if the arguments cannot be replaced.

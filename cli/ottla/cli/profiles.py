@@ -7,8 +7,9 @@
     sasl.username = "alice"
     sasl.password = "…"
 
-The keys `bootstrap` and `command-config` (a file of keys) are our own; all other keys are the ones
-that --command-config accepts. The file is read only if a command is given a profile.
+The keys `bootstrap` and `command-config` (the path of a settings file) are Ottla's own; all other
+keys are the ones that --command-config accepts. The file is read only if a command is given a
+profile.
 """
 
 import os
@@ -32,12 +33,12 @@ CONFIG_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Address and login settings of a profile."""
+    """Address and login settings of a profile (a named cluster in the user's config.toml)."""
 
     name: str
     bootstrap: str | None
     settings: Mapping[str, str]
-    """Login settings, by Kafka's keys."""
+    """Login settings of the profile, by Kafka's keys."""
 
 
 def config_path() -> Path:
@@ -47,8 +48,9 @@ def config_path() -> Path:
 
 
 def read_profile(name: str, source: str) -> Profile:
-    """Return the profile named `name`. `source` is the option or variable that contained the name,
-    for error messages. Raises ConfigError if the profile is missing or invalid."""
+    """Return the profile named `name` from the user's config.toml. `source` is the option or
+    variable that contained the name, for error messages. Raises ConfigError if the profile is
+    missing or invalid."""
     path = config_path()
     profiles = _read(path, source).get("profiles", {})
     if not isinstance(profiles, dict):
@@ -82,7 +84,8 @@ def read_settings(path: Path, source: str) -> dict[str, str]:
 
 
 def profile_names() -> list[str]:
-    """Return the names of all profiles; empty if there is no config.toml."""
+    """Return the names of all profiles in the user's config.toml; empty if there is no such
+    file."""
     if not config_path().exists():
         return []
     profiles = _read(config_path(), "--profile").get("profiles", {})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 SIMILARITY_MIN = 0.7
-"""Minimum similarity of a suggestion to the misspelt word, from 0 to 1. Smaller values suggest
+"""Minimum similarity of a suggested word to the misspelt word, from 0 to 1. Smaller values suggest
 unrelated words; larger values miss short words with two typing errors."""
 
 
@@ -17,8 +17,8 @@ OPTIONS_OF_OTHERS = {
     "--max-messages": "use --count",
     "--partitions": "'ottla topic add-partitions' adds partitions to a topic",
 }
-"""Remedies for options that Kafka's tools and kcat have under another name. A remedy is shown only
-by commands that do not have the option."""
+"""Remedies for options that Kafka's tools and kcat have under another name than Ottla. A remedy is
+shown only by commands that do not have the option."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -50,6 +50,6 @@ def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
 
 
 def _options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the names of all options of a parser."""
+    """Yield the names of all options of an argument parser, such as --topic."""
     for action in parser._actions:
         yield from action.option_strings

@@ -18,26 +18,28 @@ from ottla.model.visible_text import visible
 
 HEADER = re.compile(r"[A-Z0-9][A-Z0-9%/]*(-[A-Z0-9%/]+)*")
 WIDTH_MIN = 40
-"""Minimum of `output_width`, in columns of text."""
+"""Minimum result of `output_width`, in columns of text."""
 
 UNKNOWN = "-"
 
 
 class ByteCount(int):
-    """A number of bytes, shown with a unit, or as unknown if it is negative."""
+    """Table cell with a number of bytes, shown with a unit, or as unknown if it is negative."""
 
 
 class Milliseconds(int):
-    """A duration in milliseconds, shown with a unit, or as unknown if it is negative."""
+    """Table cell with a duration in milliseconds, shown with a unit, or as unknown if it is
+    negative."""
 
 
 class Moment(int):
-    """A time in milliseconds since 1970, shown as ISO 8601 in UTC, or as unknown if it is -1."""
+    """Table cell with a time in milliseconds since 1970, shown as ISO 8601 in UTC, or as unknown if
+    it is -1."""
 
 
 class Identifier(str):
-    """An id that users copy into other commands. It is broken across lines only if the table is so
-    narrow that numbers are broken too."""
+    """Table cell with an id that users copy into other commands. It is broken across lines only if
+    the table is so narrow that numbers are broken too."""
 
     __slots__ = ()
 
@@ -49,8 +51,8 @@ def print_table(
     indent: int = 0,
     are_headers_data: bool = False,
 ) -> None:
-    """Print a table. `are_headers_data` is True if users chose the headers, such as names of
-    topics."""
+    """Print a table on standard output. `are_headers_data` is True if users chose the headers, such
+    as names of topics."""
     found = table_lines(headers, rows, indent=indent, are_headers_data=are_headers_data)
     say_table(found.header, found.rows)
 
@@ -98,7 +100,7 @@ def table_lines(
 
 
 def header_of(name: str) -> str:
-    """Return the header of a column, given a name such as `free_bytes`."""
+    """Return the header of a table column, such as FREE-BYTES for the name `free_bytes`."""
     return re.sub(r"[^A-Z0-9%/]+", "-", name.upper()).strip("-")
 
 

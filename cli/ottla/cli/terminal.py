@@ -19,7 +19,7 @@ from ottla.model.visible_text import visible, visible_json
 ERASE_LINE = "\r\033[K"
 CLEAR_SCREEN = "\033[H\033[2J"
 COMMAND_NAMED = re.compile(r"('|^  |\| )ottla (?=[a-z-])", re.MULTILINE)
-"""Pattern of a command in a text: in quotes, or on a line of its own."""
+"""Pattern of a command of `ottla` in a text: in quotes, or on a line of its own."""
 
 
 class Colour(StrEnum):
@@ -43,8 +43,8 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def as_typed_here(text: str) -> str:
-    """Return the text with its commands in a form that the user can type, such as '.venv/bin/ottla
-    up'."""
+    """Return the text with its commands of `ottla` in a form that the user can type, such as
+    '.venv/bin/ottla up'."""
     if COMMAND_NAMED.search(text) is None:
         return text
     # Imported only if the text names a command.
@@ -55,14 +55,14 @@ def as_typed_here(text: str) -> str:
 
 
 def say(line: str = "", *, is_flushed: bool = False) -> None:
-    """Print one line of output."""
+    """Print one line on standard output, with control characters escaped."""
     print(as_typed_here(visible(line)), flush=is_flushed)
 
 
 def say_block(
     text: str, *, is_flushed: bool = False, colours: Mapping[str, Colour] | None = None
 ) -> None:
-    """Print several lines of output without changing their layout.
+    """Print several lines on standard output without changing their layout.
 
     `colours` maps the beginning of a line to its colour.
     """
@@ -83,7 +83,7 @@ def say_table(header: Sequence[str], rows: Sequence[str], *, is_note: bool = Fal
 
 
 def say_verbatim(text: str) -> None:
-    """Print a trusted text, such as a script, without escaping it."""
+    """Print a trusted text, such as a script, on standard output without escaping it."""
     print(text, end="")
 
 
@@ -106,8 +106,8 @@ def note(text: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason why a file cannot be read or written. It lacks the file name, which the
-    message already contains."""
+    """Return the reason why a file cannot be read or written, from the operating system's error. It
+    lacks the file name, which the caller's message already contains."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -117,24 +117,25 @@ def is_watched() -> bool:
 
 
 def draw(line: str) -> None:
-    """Replace the progress line by `line`, and leave the cursor on it."""
+    """Replace the progress line on standard error by `line`, and leave the cursor on it."""
     _steer(f"{ERASE_LINE}{visible(line)}")
 
 
 def wipe() -> None:
-    """Erase the progress line."""
+    """Erase the progress line on standard error."""
     _steer(ERASE_LINE)
 
 
 def draw_lines(lines: Iterable[str], *, line_count_before: int) -> None:
-    """Draw progress lines over the `line_count_before` lines that were drawn before."""
+    """Draw lines of progress on the terminal over the `line_count_before` lines that were drawn
+    before."""
     back = f"\033[{line_count_before}A\r" if line_count_before else ""
     text = "".join(f"\033[K{visible(line)}\n" for line in lines)
     _steer(f"{back}{text}\033[J")
 
 
 def clear_screen() -> None:
-    """Clear the screen of standard output."""
+    """Clear the screen of the terminal to which standard output is written."""
     print(CLEAR_SCREEN, end="")
 
 

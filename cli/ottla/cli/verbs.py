@@ -26,7 +26,8 @@ Handler = Callable[[argparse.Namespace], int]
 
 
 class Verb(NamedTuple):
-    """A verb of a command.  A verb with sub-verbs has no handler."""
+    """Declaration of a verb of a command, such as `list` of `ottla topic`. A verb with sub-verbs
+    has no handler."""
 
     name: str
     summary: str
@@ -50,8 +51,8 @@ def admin_verb(
     has_format: bool = True,
     **settings: Any,
 ) -> Verb:
-    """Return a verb whose body is called with an admin client. The verb also has the options for
-    connecting to a cluster."""
+    """Return the declaration of a verb whose body is called with an admin client. The verb also has
+    the options for connecting to a cluster."""
     common = (*CONNECTION, FORMAT) if has_format else CONNECTION
     return Verb(name, summary, partial(run_admin, body), (*options, *common), settings)
 
@@ -98,13 +99,13 @@ async def _active_controller(text: str) -> tuple[str, int]:
 
 
 def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
-    """Return a verb that has sub-verbs and no handler of its own."""
+    """Return the declaration of a verb that has sub-verbs and no handler of its own."""
     return Verb(name, summary, None, (), {}, verbs)
 
 
 def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
-    """Declare the options or verbs of a command in its parser. The parsed arguments then contain
-    its `handler`."""
+    """Declare the options or verbs of a command in its argument parser. The parsed arguments then
+    contain its `handler`."""
     parser.epilog = getattr(module, "EPILOG", None)
     verbs: tuple[Verb, ...] | None = getattr(module, "VERBS", None)
     if verbs is not None:
@@ -115,7 +116,8 @@ def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
 
 
 def declare_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:
-    """Declare the verbs of a command in its parser. A command line must contain one of them."""
+    """Declare the verbs of a command in its argument parser. A command line must contain one of
+    them."""
     rows = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for each in verbs:
         own = rows.add_parser(each.name, help=each.summary, **each.settings)

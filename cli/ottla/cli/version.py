@@ -12,7 +12,8 @@ OPTIONS: tuple[Declared, ...] = (FORMAT,)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the version, and whether the hot modules are compiled. Returns the exit code."""
+    """`ottla version`: print the version, and whether the modules that affect speed most are
+    compiled. Returns the exit code."""
     form = installed_form()
     if arguments.format == "json":
         print_json({"version": VERSION, "form": form})

@@ -21,13 +21,15 @@ from ottla.node.local.interrupts_driver import interrupt
 
 FAILED = 1
 LOG_BYTES_MAX = 16 << 20
-"""Maximum size of the log file in bytes. A larger file is emptied, so that it never fills a disk.
-"""
+"""Maximum size, in bytes, of the log file of a background process. The process empties a larger
+file, so that it never fills a disk."""
 LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
-"""Maximum bytes of new log lines that the command shows. More lines would flood the terminal."""
+"""Maximum bytes of new lines in the background process's log file that the command prints. More
+lines would flood the terminal."""
 LOOK_S = 0.1
-"""Seconds between two updates of the displayed elapsed time."""
+"""Seconds between two updates of the elapsed time that the command displays while it waits for its
+background process."""
 
 Report = Callable[[str], None]
 """Function that a background process calls when it is ready, with the text that the command
@@ -35,8 +37,8 @@ prints."""
 
 
 def run_detached(body: Callable[[Report], int], log: Path, *, name: str) -> int:
-    """Run `body` in a background process. Returns 0 when `body` has reported that it is ready, or 1
-    if the process ended before that."""
+    """Run the function `body` in a background process. Returns 0 when `body` has reported that it
+    is ready, or 1 if the process ended before that."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as printed:  # opened first: the body may remove its directory
         return _run_and_wait(body, log, printed, name)
@@ -73,7 +75,8 @@ def _run_and_wait(body: Callable[[Report], int], log: Path, printed: IO[bytes], 
 
 
 def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) -> NoReturn:
-    """Run the body in this forked process, and exit with the body's exit code."""
+    """Run the function `body` in this forked process, and exit with the exit code that it
+    returns."""
     code = FAILED
     try:
         os.setsid()
@@ -91,8 +94,8 @@ def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) ->
 
 
 def _redirect(log: Path) -> None:
-    """Redirect standard input to /dev/null, and standard output and error to the log file. No
-    terminal or pipe of the caller stays open."""
+    """Redirect standard input of a background process to /dev/null, and its standard output and
+    error to the log file. No terminal or pipe of the caller stays open."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     # Opened for appending, so that the log can be emptied while nodes print to it.
     to_log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -111,8 +114,8 @@ def _report_and_go_on(writer: int, text: str, log: Path) -> None:
 
 
 def _report(writer: int, text: str) -> None:
-    """Send the report to the command that waits for it. Raises KeyboardInterrupt if that command
-    has ended."""
+    """Send the report of a background process to the command that waits for it. Raises
+    KeyboardInterrupt if that command has ended."""
     try:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(text.encode())
@@ -121,8 +124,8 @@ def _report(writer: int, text: str) -> None:
 
 
 def _wait_for_report(reader: int, name: str) -> str:
-    """Return the complete report, or an empty string if the background process ended without a
-    report."""
+    """Return the complete report of the background process that it is ready, or an empty string if
+    the process ended without a report."""
     began_at = time.monotonic()
     parts = []
     while True:

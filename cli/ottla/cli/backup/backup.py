@@ -22,7 +22,8 @@ max.message.bytes sets the actual limit."""
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Write a backup of the running cluster into a new directory.  Returns the exit code."""
+    """`ottla backup create`: write a backup of the running cluster into a new directory. Returns
+    the exit code."""
     from ottla.cli.backup.backup_reader import create_backup
 
     directory = Path(arguments.directory)
@@ -36,7 +37,8 @@ async def create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Read all files of a backup, and show its contents.  Returns the exit code."""
+    """`ottla backup verify`: read all files of a backup, check them, and print the backup's
+    contents. Returns the exit code."""
     directory = Path(arguments.directory)
     manifest = read_manifest(directory)
     verify(directory, manifest)
@@ -46,7 +48,8 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 async def restore(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Write a backup into a cluster in which none of its topics exists. Returns the exit code."""
+    """`ottla backup restore`: write a backup into a cluster in which none of its topics exists.
+    Returns the exit code."""
     from ottla.cli.backup.backup_restore import restore_backup
     from ottla.client.producer import open_producer
     from ottla.model.settings.client import ProducerConfig

@@ -23,35 +23,38 @@ from ottla.wire.records import Record, scan
 MANIFEST = "manifest.json"
 TOPICS = "topics"
 FORMAT = 1
-"""Version of the backup format. Commands refuse a version that they do not know."""
+"""Version of the backup format, which the manifest of a backup contains. Commands refuse a version
+that they do not know."""
 
 BATCH_BYTES_MAX = 1 << 20
-"""Size in bytes from which a batch is written to the file. Smaller batches have more headers in
-total. Larger batches need more memory when they are restored."""
+"""Size in bytes from which a record batch is written to a backup file. Smaller batches have more
+headers in total. Larger batches need more memory when they are restored."""
 
 BATCH_SIZE_MAX = 1 << 30
-"""Maximum size in bytes of a batch that is read from a backup. Without this limit, a damaged length
-could allocate any amount of memory."""
+"""Maximum size in bytes of a record batch that is read from a backup. Without this limit, a damaged
+length could allocate any amount of memory."""
 
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic in a backup. Each list has one entry per partition."""
+    """A topic in a backup. Each of its lists has one entry per partition."""
 
     name: str
     replication_factor: int
     configs: dict[str, str]
     starts: list[int]
     ends: list[int]
-    """End offset of each partition. The backup contains the records before this offset."""
+    """End offset of each partition of the topic. The backup contains the records before this
+    offset."""
     counts: list[int]
-    """Number of records of each partition. Compaction and transaction markers make it lower than
-    the difference of the offsets."""
+    """Number of records in the backup for each partition of the topic. Compaction and transaction
+    markers make it lower than the difference of the offsets."""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """Contents of a backup: its topics and the committed offsets of its groups."""
+    """Contents of a backup, as its file manifest.json lists them: topics, and committed offsets of
+    groups."""
 
     cluster_id: str
     started_ms: int
@@ -59,10 +62,10 @@ class Manifest:
     acknowledged before it are in the backup."""
     topics: list[StoredTopic] = field(default_factory=list)
     groups: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    """Committed offsets by group, topic and partition."""
+    """Committed offsets in the backup, by group, topic and partition."""
 
     def write(self, directory: Path) -> None:
-        """Write the manifest, which completes the backup."""
+        """Write the file manifest.json, which completes the backup."""
         part = directory / f".{MANIFEST}.part"
         with part.open("w") as file:
             json.dump({"format": FORMAT, **asdict(self)}, file, indent=1)
@@ -72,8 +75,8 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Return the contents of a backup. Raises ConfigError if the directory has no manifest that
-    this release can read."""
+    """Return the manifest (the list of contents) of a backup. Raises ConfigError if the directory
+    has no manifest that this release can read."""
     path = directory / MANIFEST
     try:
         content = json.loads(path.read_text())
@@ -113,7 +116,7 @@ def _check_groups(groups: dict[str, dict[str, dict[str, int]]]) -> None:
 
 
 def records_path(directory: Path, topic: str, partition: int) -> Path:
-    """Return the path of the file that contains a partition's records."""
+    """Return the path of the backup file that contains a partition's records."""
     return directory / TOPICS / topic / f"{partition}.log"
 
 
@@ -126,10 +129,10 @@ class PartitionFile:
         self._builder = BatchBuilder()
         self._base = Offset(0)
         self.count = 0
-        """Number of records that were added to the file."""
+        """Number of records that were added to this backup file."""
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
-        """Add records to the file, in the order of their offsets."""
+        """Add records of the partition to this backup file, in the order of their offsets."""
         for record in records:
             builder = self._builder
             if not builder.record_count:
@@ -146,7 +149,8 @@ class PartitionFile:
                 self._write_batch()
 
     def close(self) -> None:
-        """Write the last batch, and wait until the file is flushed to disk."""
+        """Write the last record batch to this backup file, and wait until the file is flushed to
+        disk."""
         self._write_batch()
         self._file.flush()
         os.fsync(self._file.fileno())

@@ -92,8 +92,8 @@ async def _described(admin: Admin, topic: str) -> StoredTopic:
 async def _stable_ends(
     admin: Admin, partitions: Sequence[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Return the last stable offset of each partition, once all records that the partition has now
-    are committed or aborted."""
+    """Wait until open transactions have ended, and return the last stable offset of each partition,
+    once all records that the partition has now are committed or aborted."""
     present = await _offsets(admin, partitions, LATEST)
     deadline = trio.current_time() + timeout_s
     while True:
@@ -119,7 +119,8 @@ async def _offsets(
 
 
 async def _copy(admin: Admin, directory: Path, topic: StoredTopic) -> None:
-    """Write the records of one topic up to the ends of its partitions."""
+    """Write the records of one topic into the backup, up to the end offset chosen for each
+    partition."""
     decoder, failures = RecordDecoder(), 0
     files = [
         PartitionFile(records_path(directory, topic.name, index))
@@ -155,8 +156,8 @@ async def _copy(admin: Admin, directory: Path, topic: StoredTopic) -> None:
 
 
 async def _skip_deleted(admin: Admin, positions: Iterable[ReadPosition]) -> None:
-    """Continue each read position after the records that retention has deleted since the backup was
-    started."""
+    """Move the read position of each partition past the records that retention has deleted since
+    the backup was started."""
     of = {TopicPartition(one.topic, one.partition): one for one in positions}
     for at, start in (await _offsets(admin, of, EARLIEST)).items():
         of[at].offset = max(of[at].offset, start)

@@ -24,7 +24,8 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
 IN_FLIGHT_MAX = 10_000
-"""Maximum number of records that wait for their acknowledgements at the same time."""
+"""Maximum number of restored records that wait for the broker's acknowledgement at the same
+time."""
 
 
 async def restore_backup(
@@ -69,7 +70,8 @@ async def restore_backup(
 
 
 async def _write(producer: Producer, directory: Path, at: TopicPartition) -> None:
-    """Write the records of one partition in their order, with their timestamps."""
+    """Write the backed-up records of one partition into the cluster, in their order and with their
+    timestamps."""
     waiting: list[Delivery] = []
     for batch in read_records(records_path(directory, at.topic, at.partition)):
         for record in batch:
@@ -95,7 +97,8 @@ async def _acknowledged(waiting: list[Delivery]) -> None:
 
 
 async def _check_ends(admin: Admin, topic: StoredTopic) -> None:
-    """Raise CorruptDataError if a partition does not have all records of the backup."""
+    """Raise CorruptDataError if a partition of the restored topic does not have all records of the
+    backup."""
     for partition, count in enumerate(topic.counts):
         at = TopicPartition(topic.name, partition)
         end = (await admin.list_offsets({at: LATEST}))[at].offset
@@ -104,7 +107,8 @@ async def _check_ends(admin: Admin, topic: StoredTopic) -> None:
 
 
 def _translations(directory: Path, manifest: Manifest) -> dict[TopicPartition, dict[int, int]]:
-    """Return the new offset for each committed offset in the backup, by partition."""
+    """Return the new offset in the restored topic for each committed offset in the backup, by
+    partition."""
     wanted: dict[TopicPartition, set[int]] = {}
     for topics in manifest.groups.values():
         for topic, offsets in topics.items():

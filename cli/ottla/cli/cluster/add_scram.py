@@ -1,8 +1,9 @@
-"""Option `--add-scram` of 'ottla storage format', in the format of Kafka's tool.
+"""Option `--add-scram` of 'ottla storage format': SCRAM credentials (salted passwords) in the
+format of Kafka's tool.
 
-An example is `SCRAM-SHA-512=[name=al,password=pw]`.  Further keys are `iterations`, `salt`
-(base64), and `saltedpassword` (base64, with `salt`) in place of `password`.  Values may be quoted.
-The text is a secret, so no error shows it.
+An example is `SCRAM-SHA-512=[name=al,password=pw]`. Further keys are `iterations`, `salt` (base64),
+and `saltedpassword` (base64, with `salt`) in place of `password`. Values may be quoted. The text is
+a secret, so no error shows it.
 """
 
 import re

@@ -14,7 +14,7 @@ EPILOG = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the broker until SIGTERM or SIGINT. Returns the exit code."""
+    """`ottla broker FILE`: run the broker until SIGTERM or SIGINT. Returns the exit code."""
     config = config_of(arguments, "broker", load_broker_config)
     with importing_for_good():
         from ottla.broker.opening_driver import run_broker

@@ -57,12 +57,12 @@ SEEN_TIMEOUT_S = 5.0
 SEEN_AGAIN_S = 0.02
 NAMES_SHOWN = 3
 DRAINED_MAX = 100
-"""Maximum number of brokers that one range of ids may name: the number of broker ids of one
-host."""
+"""Maximum number of brokers that one range of ids in `ottla broker drain` may name: the number of
+broker ids of one host."""
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List every registered broker. Returns the exit code."""
+    """`ottla broker list`: list every registered broker. Returns the exit code."""
     partitions = partitions_of(await admin.cluster.metadata())
     held = {one.broker: one.size_bytes for one in await ask_bytes(admin)}
     brokers = await brokers_of(admin)
@@ -75,7 +75,8 @@ async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show one broker: its state, its problems, and its metrics. Returns the exit code."""
+    """`ottla broker describe`: show the state, the problems and the metrics of one broker. Returns
+    the exit code."""
     partitions = partitions_of(await admin.cluster.metadata())
     broker = await _find(admin, arguments.id)
     (held,) = await ask(admin, [NodeId(broker.id)], timeout_s=LIST_TIMEOUT_S)
@@ -96,8 +97,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Make brokers transfer their leaderships if the user confirms, or with --undo accept
-    leaderships again. Returns 0 when the brokers have done so.
+    """`ottla broker drain`: make brokers transfer their partition leaderships if the user confirms,
+    or with --undo accept leaderships again. Returns 0 when the brokers have done so.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """
@@ -126,8 +127,8 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedBroker]:
-    """Return the brokers with the given ids, or all brokers of the given host. Raises RefusedError
-    if a broker or the host does not exist."""
+    """Return the brokers that the command's arguments name: those with the given ids, or all
+    brokers of the given host. Raises RefusedError if a broker or the host does not exist."""
     if bool(arguments.ids) == bool(arguments.host):
         raise ConfigError("ID", "or --host must be given, and not both")
     if arguments.ids:
@@ -150,8 +151,8 @@ def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBro
 
 
 async def _drain_all(admin: Admin, brokers: Sequence[SurveyedBroker], *, undo: bool) -> None:
-    """Drain brokers concurrently, so that none of them gets leaderships from another one. Raises
-    the first error after all brokers have responded."""
+    """Drain brokers concurrently, so that none of them gets partition leaderships from another one.
+    Raises the first error after all brokers have responded."""
     errors: list[OttlaError] = []
 
     async def one(broker: SurveyedBroker) -> None:
@@ -208,8 +209,9 @@ async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
 
 
 async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
-    """Wait until the broker that responds to our requests knows that `broker_id` is fenced or
-    unfenced, but no longer than SEEN_TIMEOUT_S. The next command then finds the new state."""
+    """Wait until the broker that responds to this command's requests knows that `broker_id` is
+    fenced or unfenced, but no longer than SEEN_TIMEOUT_S. The next command then finds the new
+    state."""
     with trio.move_on_after(SEEN_TIMEOUT_S):
         while any(
             broker.id == broker_id and broker.is_fenced != is_fenced

@@ -30,11 +30,12 @@ FIRST_BROKER_ID = 1
 PORT_DEFAULT = 9092
 PORT_END = 1 << 16
 REPLICAS_DEFAULT = 3
-"""Default replication factor of topics, if the cluster has at least this number of brokers."""
+"""Default replication factor of topics in a local cluster that has at least this number of
+brokers."""
 MIN_INSYNC_OF_THREE = 2
-"""Default of min.insync.replicas for topics with three replicas. With 2, acks=all succeeds while
-one replica is down; with 1, a single remaining replica would acknowledge records that no other
-broker has."""
+"""Default of min.insync.replicas in a local cluster, for topics with three replicas. With 2,
+acks=all succeeds while one replica is down; with 1, a single remaining replica would acknowledge
+records that no other broker has."""
 
 PROMETHEUS_PORT = "metrics.prometheus.port"
 
@@ -51,7 +52,7 @@ REPLICATION_KEYS = (
 
 @dataclass(slots=True)
 class ListedNode:
-    """One process of the local cluster, as stored in cluster.json."""
+    """One node (process) of the local cluster, as stored in cluster.json."""
 
     id: int
     address: str
@@ -63,7 +64,7 @@ class ListedNode:
 
     @property
     def port(self) -> int:
-        """Port of the node's address."""
+        """Port in the node's address."""
         return int(self.address.rpartition(":")[2])
 
 
@@ -78,19 +79,22 @@ class ClusterPlan:
     cluster_id: str = ""
     min_insync_replicas: int = 1
     is_formatted: bool = False
-    """True after the controllers have been formatted. They are never formatted again. A controller
-    that has lost its directory does not know its vote, so it must not vote a second time."""
+    """True after the controllers of the local cluster have been formatted. They are never formatted
+    again. A controller that has lost its directory does not know its vote, so it must not vote a
+    second time."""
     settings: dict[str, str] = field(default_factory=dict)
     secure: "SecureCluster | None" = None
-    """Certificates and users of a secure cluster, or None for a cluster without authentication."""
+    """Certificates and users of a secure local cluster, or None for a cluster without
+    authentication."""
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses of the brokers, as `host:port,…`."""
+        """Addresses of the local cluster's brokers for bootstrap.servers, as `host:port,…`."""
         return ",".join(node.address for node in self.brokers)
 
     def write(self) -> None:
-        """Write cluster.json atomically: a reader sees either the old or the new file."""
+        """Write the plan to cluster.json atomically: a reader sees either the old or the new
+        file."""
         path = self.directory / CLUSTER_FILE
         part = path.with_suffix(".part")
         content = {
@@ -107,7 +111,7 @@ class ClusterPlan:
         part.replace(path)
 
     def write_properties(self) -> None:
-        """Write every node's .properties file."""
+        """Write the settings file (.properties) of every node of the local cluster."""
         voters = ",".join(f"{node.id}@{node.address}" for node in self.controllers)
         count = len(self.brokers)
         shared = {
@@ -160,20 +164,21 @@ class ClusterPlan:
         write_private(path, text)  # a setting may be a password
 
     def _own_settings(self, index: int) -> dict[str, str]:
-        """Return the settings that differ between the nodes of one machine: ports and directories.
-        `index` counts the brokers first, then the controllers."""
+        """Return the settings that differ between the nodes of a local cluster: ports and
+        directories. `index` counts the brokers first, then the controllers."""
         port = self.settings.get(PROMETHEUS_PORT, "")
         return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
 
 
 def properties_of(role: str, node: ListedNode) -> Path:
-    """Return the path of a node's settings file. The file is beside the node's directory, never
-    inside it."""
+    """Return the path of a node's settings file in a local cluster. The file is beside the node's
+    directory, never inside it."""
     return Path(node.dir).with_name(f"{role}-{node.id}.properties")
 
 
 def log_file_of(role: str, node: ListedNode) -> Path:
-    """Return the path of a node's log file. The log files of all nodes are in one directory."""
+    """Return the path of a node's log file. The log files of all nodes of a local cluster are in
+    one directory."""
     return Path(node.dir).parent / "logs" / f"{role}-{node.id}.log"
 
 
@@ -186,9 +191,9 @@ def make_plan(
     brokers: int | None,
     is_secure: bool = False,
 ) -> ClusterPlan:
-    """Return the cluster plan that is stored in `directory`, or a new plan if the directory has
-    none. A secure plan stays secure even without `is_secure`. Raises ConfigError if the stored
-    plan does not match the arguments.
+    """Return the plan of a local cluster that is stored in `directory`, or a new plan if the
+    directory has none. A secure plan stays secure even without `is_secure`. Raises ConfigError if
+    the stored plan does not match the arguments.
 
     Without a `port`, the first broker keeps its previous port or gets the default. Port 0 means any
     free port. Without counts of nodes, a stored plan keeps its counts, and a new plan has one
@@ -245,8 +250,8 @@ def make_plan(
 
 
 def _opened(directory: Path) -> "SecureCluster":
-    """Open the certificates and users of a directory.  Raises ConfigError if the packages that
-    create them are not installed."""
+    """Open the certificates and users of a local cluster in a directory. Raises ConfigError if the
+    packages that create them are not installed."""
     try:
         from ottla.node.local.secure_cluster_driver import open_secure_cluster
     except ImportError:
@@ -258,7 +263,8 @@ def _opened(directory: Path) -> "SecureCluster":
 
 
 def _make_secure(plan: ClusterPlan) -> None:
-    """Create certificates for nodes that have none, and write the settings files of clients."""
+    """Create TLS certificates for the nodes of a plan that have none, and write the settings files
+    of clients."""
     if plan.secure is None:
         return
     nodes = [("controller", node.id) for node in plan.controllers]
@@ -268,7 +274,8 @@ def _make_secure(plan: ClusterPlan) -> None:
 
 
 def check_replication(plan: ClusterPlan) -> None:
-    """Raise ConfigError if a setting requires more replicas than the plan has brokers."""
+    """Raise ConfigError if a broker setting requires more replicas than the local cluster's plan
+    has brokers."""
     count = len(plan.brokers)
     for key in REPLICATION_KEYS:
         wanted = plan.settings.get(key, "")
@@ -280,7 +287,7 @@ def check_replication(plan: ClusterPlan) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process with this id is running and is not a zombie."""
+    """Return whether a process with the id `pid` is running and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -290,7 +297,7 @@ def is_alive(pid: int) -> bool:
 
 def is_node(pid: int) -> bool:
     """Return whether a process is running and is a node of Ottla. Callers check this before they
-    send a signal, so that no other process receives it."""
+    send a signal to a stored process id, so that no other process receives it."""
     try:
         return b"ottla" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_alive(pid)
     except OSError:
@@ -298,7 +305,7 @@ def is_node(pid: int) -> bool:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise ConfigError, with the reason, if this process cannot bind the port."""
+    """Raise ConfigError, with the reason, if this process cannot bind a TCP port."""
     reason = _reason_port_is_taken(host, port)
     if reason is not None:
         raise ConfigError(
@@ -309,7 +316,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether this process can bind the port."""
+    """Return whether this process can bind a TCP port."""
     return _reason_port_is_taken(host, port) is None
 
 
@@ -371,6 +378,6 @@ def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | Non
 
 
 def _escaped(value: str) -> str:
-    """Return a value escaped for one line of a .properties file. Parsing the line gives the
-    original value."""
+    """Return a setting's value escaped for one line of a .properties file. Parsing the line gives
+    the original value."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

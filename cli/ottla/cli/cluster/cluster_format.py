@@ -21,7 +21,8 @@ from ottla.storage.disk.real_disk_driver import RealDisk
 
 
 def format_plan(plan: ClusterPlan) -> None:
-    """Format the directories of all controllers, if the plan is new, and mark it as formatted."""
+    """Format the directories of all controllers of a local cluster, if its plan is new, and mark
+    the plan as formatted."""
     if plan.is_formatted:
         return
     # cluster.json has the ids before any directory does. If formatting is interrupted, the next

@@ -68,7 +68,7 @@ OPTIONS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve the console until interrupted. Returns the exit code."""
+    """`ottla console`: serve the console's web pages until interrupted. Returns the exit code."""
     with importing():
         try:
             from ottla.console.server_driver import serve_console
@@ -106,8 +106,8 @@ async def _end_with_input(scope: "trio.CancelScope") -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> "ServerSettings":
-    """Return the settings of the console's web server. Raises ConfigError if they are not safe, or
-    if a file cannot be read."""
+    """Return the settings of the console's web server, from the command's arguments. Raises
+    ConfigError if they are not safe, or if a file cannot be read."""
     from ottla.console.access.proxy_gate import parse_networks
     from ottla.console.access.roles import RoleTable, parse_role, parse_roles
     from ottla.console.page_types import ConsoleConfig

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     import subprocess
 
 SWITCH_VARIABLE = "OTTLA_CONSOLE"
-"""Name of an environment variable. If its value is `off`, `ottla up` starts no console."""
+"""Name of the environment variable that controls the console of `ottla up`. If its value is `off`,
+`ottla up` starts no console."""
 NEEDED = ("hypercorn", "jinja2", "starlette")
 STOP_TIMEOUT_S = 2.0
 KEY_BYTES = 32
 
 
 class LocalConsole:
-    """The console of a local cluster. Its socket is open before its process is started."""
+    """The console (web pages) of a local cluster. Its socket is open before its process is
+    started."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self._directory = plan.directory
@@ -42,13 +44,14 @@ class LocalConsole:
 
     @property
     def address(self) -> str:
-        """Address to open in a browser. It contains a key if clients of the cluster must log in."""
+        """Address of the console, to open in a browser. It contains a key if clients of the cluster
+        must log in."""
         port = self._socket.getsockname()[1]
         end = f"login?key={self._key}" if self._key else ""
         return f"http://{LISTEN_DEFAULT}:{port}/{end}"
 
     def start(self) -> None:
-        """Start the console's process. Its output is in logs/console.log."""
+        """Start the console's process. Its output is written to logs/console.log."""
         import subprocess  # imported after the cluster is ready
 
         number = self._socket.fileno()
@@ -86,8 +89,8 @@ class LocalConsole:
 
 
 def local_console(plan: ClusterPlan, *, is_wanted: bool) -> LocalConsole | None:
-    """Return the console of a cluster, which is not started yet. Returns None if the user does not
-    want it, or if its packages are not installed."""
+    """Return the console (web pages) of a local cluster, which is not started yet. Returns None if
+    the user does not want it, or if its packages are not installed."""
     if not is_wanted or is_off() or missing_extra():
         return None
     return LocalConsole(plan)

@@ -10,7 +10,8 @@ OPTIONS = NODE_OPTIONS
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the controller until SIGTERM or SIGINT. Returns the exit code."""
+    """`ottla controller FILE`: run the controller until SIGTERM or SIGINT. Returns the exit
+    code."""
     config = config_of(arguments, "controller", load_controller_config)
     with importing_for_good():
         from ottla.controller.main_driver import run_controller

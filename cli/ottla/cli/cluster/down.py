@@ -15,8 +15,8 @@ from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
 STARTER_TIMEOUT_S = 10.0
-"""Maximum wait, in seconds, until 'ottla up' notices that its nodes have ended. The value includes
-a margin."""
+"""Maximum wait, in seconds, until the process of 'ottla up' notices that its nodes have ended. The
+value includes a margin."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -25,8 +25,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask the brokers, then the controllers, to shut down. Nodes that do not stop in time are
-    killed. Returns the exit code."""
+    """`ottla down`: ask the brokers, then the controllers, to shut down. Nodes that do not stop in
+    time are killed. Returns the exit code."""
     path = Path(arguments.dir) / CLUSTER_FILE
     if not path.exists():
         raise ConfigError("--dir", f"{path} is not there, so no cluster was started from it")
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _send_signals(pid: int, *numbers: signal.Signals) -> None:
-    """Send signals to a process.  Does nothing if it has ended."""
+    """Send signals that end a process of the local cluster. Does nothing if the process has
+    ended."""
     with suppress(ProcessLookupError):
         for number in numbers:
             os.kill(pid, number)

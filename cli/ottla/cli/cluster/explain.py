@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 EXIT_CODES = {"clear": 0, "caused": 2, "unknown": 4}
 """Exit code of `ottla explain` for each verdict."""
 METAVARS = {"topic": "TOPIC", "group": "GROUP", "broker": "ID", "host": "ADDRESS", "ip": "ADDRESS"}
-"""Metavar of each option and argument in the help. Shell completion offers names for TOPIC and
-GROUP."""
+"""Placeholder (metavar) of each option and argument in the help of `ottla explain`. Shell
+completion offers names for TOPIC and GROUP."""
 
 
 async def explain(asked: Answer, admin: "Admin", arguments: argparse.Namespace) -> int:
-    """Print the answer to a question about the cluster. Returns the exit code."""
+    """Print the answer to one question of `ottla explain` about the cluster. Returns the exit
+    code."""
     from ottla.insight.answers_driver import answer
 
     values = {one.name: getattr(arguments, one.name) for one in asked.parameters}
@@ -40,9 +41,9 @@ async def explain(asked: Answer, admin: "Admin", arguments: argparse.Namespace) 
 
 
 def lines_of(found: "Explanation", finding: str = "cause") -> Iterator[str]:
-    """Yield the lines of an explanation: the verdict, the causes in order, tables, notes and
-    missing facts. `finding` is the noun for a cause, or empty if there are only tables. Names that
-    other users chose are escaped."""
+    """Yield the lines of an explanation as text: the verdict, the causes in order, tables, notes
+    and missing facts. `finding` is the noun for a cause, or empty if there are only tables. Names
+    that other users chose are escaped."""
     verdicts = {
         "caused": f": {counted(len(found.causes), finding)} found",
         "clear": f": no {finding} found" if finding else "",

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NAMED_MAX = 4
-"""Maximum number of paths that the warning names. It gives only the number of further paths."""
+"""Maximum number of paths that the warning about open files names. For further paths, it gives only
+their number."""
 
 CONFIDED = stat.S_IROTH
 CHANGED = stat.S_IWOTH
@@ -39,8 +40,8 @@ def warning_of_modes(
 
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
-    """Yield each distinct path to which other users have the right `wanted`, with its mode. Paths
-    that do not exist are skipped."""
+    """Yield each distinct path for which other users of the machine have the permission `wanted`,
+    with its mode. Paths that do not exist are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted
@@ -51,6 +52,6 @@ def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, s
 
 
 def _is_reached_by_others(path: str) -> bool:
-    """Return whether other users have the permissions to traverse all parent directories of the
-    path."""
+    """Return whether other users of the machine have the permissions to traverse all parent
+    directories of the path."""
     return all(above.stat().st_mode & stat.S_IXOTH for above in Path(path).resolve().parents)

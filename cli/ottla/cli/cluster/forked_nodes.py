@@ -45,8 +45,8 @@ OF_ALL = (
     "ottla.telemetry.exporters.exporters_driver",
     "ottla.telemetry.metrics.metrics_http_driver",
 )
-"""Modules that all nodes need. Their import loads nearly all modules of a node. About 40 small
-modules are imported later by each node."""
+"""Modules that nodes of every role need. Their import loads nearly all modules of a node. About 40
+small modules are imported later by each node."""
 OF_ROLE = {
     "controller": ("ottla.cli.cluster.controller", "ottla.controller.main_driver"),
     "broker": ("ottla.cli.cluster.broker", "ottla.broker.opening_driver"),
@@ -54,21 +54,22 @@ OF_ROLE = {
 
 
 class StartedNode(NamedTuple):
-    """The process of a node, and the pipe on which the node reports that it is serving."""
+    """The process of a started node, and the pipe on which the node reports that it serves
+    requests."""
 
     process: NodeProcess
     ready_reader: int
 
 
 def spawn_node(role: str, properties: Path, *, options: Sequence[str] = ()) -> StartedNode:
-    """Start and return a node as a new process, which imports all its modules itself."""
+    """Start a node as a new process, which imports all its modules itself, and return it."""
     started = start_node(role, properties, options=options)
     return StartedNode(started.process, started.ready_reader)
 
 
 def preload(role: str | None = None) -> None:
-    """Import the modules that every node needs and, if `role` is given, the modules that nodes of
-    that role need."""
+    """Import the modules that every node needs into this process and, if `role` is given, the
+    modules that nodes of that role need."""
     quiet_grpc()
     with importing_for_good():
         for module in (*OF_ALL, *(OF_ROLE[role] if role else ())):

@@ -11,14 +11,14 @@ from ottla.cli.cluster.server.node_supervisor import NodeSupervisor, SupervisedN
 READY_TIMEOUT_S = 60.0
 
 BROKERS_STOP_S = 20.0
-"""Maximum seconds that brokers may take to stop before they are killed. A shorter time would not
-suffice for a controlled shutdown to transfer all leaderships."""
+"""Maximum seconds that the brokers of a local cluster may take to stop before they are killed. A
+shorter time would not suffice for a controlled shutdown to transfer all leaderships."""
 CONTROLLERS_STOP_S = 10.0
 
 
 class LocalCluster:
-    """The running processes of one cluster plan. The constructor's argument `start` is a function
-    that is called with the role and the settings file of each node."""
+    """The running processes of one local cluster's plan. The constructor's argument `start` is a
+    function that is called with the role and the settings file of each node."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class LocalCluster:
         )
 
     def _note_process(self, node: SupervisedNode) -> None:
-        """Write the process id of a started node into the plan's file cluster.json."""
+        """Write the process id of a started node into cluster.json, the plan's file."""
         assert node.process is not None
         self._listed[node.name].pid = node.process.pid
         self._plan.write()
 
     def start(self) -> int:
-        """Start all nodes and wait until all of them serve requests. Returns 0, 1 if a node refused
-        to start, or 2 if a node is unhealthy.
+        """Start all nodes of the local cluster and wait until all of them serve requests. Returns
+        0, 1 if a node refused to start, or 2 if a node is unhealthy.
 
         A broker serves requests once the quorum has unfenced it, so the cluster is ready when all
         its brokers are.
@@ -65,11 +65,12 @@ class LocalCluster:
 
     def watch(self) -> int:
         """Report each node that ends, and restart it if the user requested restarts. Returns when
-        all nodes have ended: 0 if every node was asked to stop."""
+        all nodes have ended. The result is an exit code, which is 0 if every node was asked to
+        stop."""
         return self._supervisor.watch()
 
     def stop(self) -> None:
-        """Stop the running nodes: brokers first, since their controlled shutdown needs the
-        controllers."""
+        """Stop the running nodes of the local cluster: brokers first, since their controlled
+        shutdown needs the controllers."""
         self._supervisor.stop("broker", BROKERS_STOP_S)
         self._supervisor.stop("controller", CONTROLLERS_STOP_S)

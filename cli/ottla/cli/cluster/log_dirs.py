@@ -29,7 +29,8 @@ REPLICA_COLUMNS = ("BROKER", "DIRECTORY", "TOPIC", "PARTITION", "BYTES", "LAG", 
 
 
 async def log_dirs(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
-    """Show each log directory, or with --replicas the replicas in it. Returns the exit code."""
+    """`ottla broker logdirs`: show each log directory of brokers or, with --replicas, the replicas
+    in it. Returns the exit code."""
     found = await ask(admin, [NodeId(broker) for broker in arguments.ids])
     if arguments.format == "json":
         print_json([_as_json(one) for one in found])

@@ -1,4 +1,5 @@
-"""`ottla mcp`: gives agents the answers of `ottla explain`, by the Model Context Protocol."""
+"""`ottla mcp`: serves the answers of `ottla explain` to AI agents, by the Model Context Protocol
+(MCP)."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -20,8 +21,8 @@ EPILOG = (
 
 
 async def serve(admin: "Admin", arguments: argparse.Namespace) -> int:
-    """Serve MCP until standard input ends or, with --http, until interrupted. Returns the exit
-    code."""
+    """Serve the Model Context Protocol until standard input ends or, with --http, until
+    interrupted. Returns the exit code."""
     try:
         if arguments.http is None:
             from ottla.insight.mcp_server_driver import serve_stdio

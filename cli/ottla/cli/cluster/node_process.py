@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("ottla.node")
 WARNED_VARIABLE = "OTTLA_WARNED"
 
 LOOK_UP_S = 2.0
-"""Maximum seconds to wait for the name service when a node starts. A name service either responds
+"""Maximum seconds that a starting node waits for the name service. A name service either responds
 within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
@@ -47,7 +47,8 @@ NODE_OPTIONS: tuple[Declared, ...] = (
 
 
 class NodeSettings(NamedTuple):
-    """The settings file of a node, together with the settings from the command line."""
+    """The settings from a node's settings file, together with the settings from the command
+    line."""
 
     path: Path
     texts: Mapping[str, str]
@@ -83,7 +84,7 @@ def config_of(
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read and return the settings of a node with one role, and warn about unknown keys. Raises
-    ConfigError if a value is invalid, or if the file gives the process other roles."""
+    ConfigError if a value is invalid, or if the file gives the node other roles."""
     from ottla.model.settings.roles import BOTH, PROCESS_ROLES, roles_of
 
     settings = read_settings(arguments)
@@ -100,7 +101,7 @@ def config_of(
 
 
 def _check_single(settings: NodeSettings) -> None:
-    """Raise ConfigError if the file describes a host with several brokers."""
+    """Raise ConfigError if the settings file describes a host with several brokers."""
     from ottla.model.settings.broker import BROKERS_PER_HOST
 
     count = settings.texts.get(BROKERS_PER_HOST, "").strip()
@@ -113,8 +114,8 @@ def _check_single(settings: NodeSettings) -> None:
 def config_from(
     settings: NodeSettings, load: Callable[[Mapping[str, str]], tuple[C, set[str]]]
 ) -> C:
-    """Return the configuration of a node, and warn about unknown keys. Raises ConfigError if a
-    value is invalid."""
+    """Return the typed configuration of a node from its settings, and warn about unknown keys.
+    Raises ConfigError if a value is invalid."""
     path, texts = settings
     config, unknown = load(texts)
     if WARNED_VARIABLE in os.environ:
@@ -140,7 +141,7 @@ def quiet_grpc() -> None:
 
 
 def _warn_of_modes(config: Any, path: Path) -> None:
-    """Print a warning about a node's directories and files that every user of the machine may read
+    """Print a warning about a node's directories and files that all users of the machine may read
     or write."""
     ends = [*getattr(config, "listener_tls", {}).values(), *getattr(config, "tls", {}).values()]
     ends += [config.dial_tls] if config.dial_tls is not None else []
@@ -155,8 +156,8 @@ def _warn_of_modes(config: Any, path: Path) -> None:
 
 
 def _warn_of_unknown(file: str, unknown: set[str]) -> None:
-    """Print a warning for each unknown key, and one warning for all keys of Kafka that have no
-    effect in Ottla.
+    """Print a warning for each unknown key in a node's settings file, and one warning for all keys
+    of Kafka that have no effect in Ottla.
 
     Raises ConfigError for a key that is a misspelt known key.
     """
@@ -181,7 +182,8 @@ def _warn_of_unknown(file: str, unknown: set[str]) -> None:
 
 
 def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
-    """Yield each advertised address whose host this machine cannot resolve, with the reason.
+    """Yield each advertised listener address whose host this machine cannot resolve, with the
+    reason.
 
     The name service may be slow, so the wait is bounded. A host that is not resolved in time is not
     reported.
@@ -209,8 +211,8 @@ def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keys_of_any_role() -> set[str]:
-    """Return all keys that a broker or a controller knows, since one settings file may serve both
-    roles."""
+    """Return all settings keys that a broker or a controller knows, since one settings file may
+    serve both roles."""
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
@@ -225,8 +227,8 @@ def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -
     """Run a node until it is asked to stop. Returns exit code 0. Raises the error that ended the
     node.
 
-    `role` names the node in `ps` and in the log. `roles` lists the roles if the process has
-    several.
+    The coroutine function `body` is the node, called with `config`. `role` names the node in `ps`
+    and in the log. `roles` lists the roles if the process has several.
     """
     import trio
 
@@ -290,8 +292,8 @@ def report_ready() -> None:
 
 
 def _notify(address: str) -> None:
-    """Send READY=1 to systemd's socket, as sd_notify does. An address that begins with @ is an
-    abstract socket."""
+    """Send READY=1 to systemd's notification socket, as sd_notify does. An address that begins with
+    @ is an abstract socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:

@@ -1,4 +1,4 @@
-"""`ottla quorum status`: shows the leader of the controllers, and the lags of the other
+"""`ottla quorum status`: shows the leader of the controller quorum, and the lags of the other
 controllers."""
 
 import argparse
@@ -32,8 +32,8 @@ COLUMNS = (
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the state of the quorum. Returns exit code 2 if there is no leader, or a voter does not
-    fetch."""
+    """Print the state of the controller quorum. Returns exit code 2 if there is no leader, or a
+    voter does not fetch."""
     quorum = await quorum_of(admin)
     if quorum.denial:
         raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, quorum.denial)
@@ -48,7 +48,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _say_quorum(quorum: SurveyedQuorum) -> None:
-    """Print the quorum and its replicas."""
+    """Print the controller quorum's leader and its replicas with their lags."""
     rows = [
         _row(replica, "leader" if replica.id == quorum.leader_id else "voter")
         for replica in quorum.voters

@@ -7,15 +7,16 @@ from ottla.cli.common import counted
 from ottla.model.amounts import moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
-"""Maximum milliseconds by which a timestamp may normally be ahead of this machine's clock. The
-broker's log uses the same limit."""
+"""Maximum milliseconds by which a record's timestamp may normally be ahead of this machine's clock.
+The broker uses the same limit for warnings in its log."""
 
 COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAges:
-    """Settings of one topic, and the newest timestamp of each of its partitions."""
+    """Retention settings of one topic, and the newest record timestamp of each of its
+    partitions."""
 
     topic: str
     cleanup_policy: str
@@ -34,13 +35,14 @@ class RetentionFinding:
 
     @property
     def found(self) -> str:
-        """The finding as text for the operator."""
+        """Text for the operator about the topic's delayed retention."""
         partitions = counted(len(self.partitions), "partition")
         return f"{partitions} with records of up to {moment(self.newest_ms)}"
 
 
 def retention_findings(topics: Sequence[TopicAges], now_ms: int) -> Iterator[RetentionFinding]:
-    """Yield the topics that keep records too long because a timestamp is ahead of the clock."""
+    """Yield a finding for each topic that keeps records too long because a record's timestamp is
+    ahead of the clock."""
     for one in topics:
         if "delete" not in one.cleanup_policy or one.retention_ms < 0:
             continue

@@ -40,7 +40,7 @@ HEALTHY = 0
 UNHEALTHY = 2
 TIMEOUT_S = 10.0
 WATCH_S = 2.0
-"""Interval, in seconds, between two surveys of --watch."""
+"""Interval, in seconds, between two surveys of the cluster by `ottla status --watch`."""
 COLOURS = {
     "healthy": Colour.GREEN,
     "NOT HEALTHY": Colour.RED,
@@ -50,8 +50,8 @@ COLOURS = {
     "CONTROLLER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
-"""Seconds between the two samples from which the rate of a recovery is computed. A shorter interval
-makes the rate inexact. A longer interval makes the user wait."""
+"""Seconds between the two samples from which the rate of a log recovery is computed. A shorter
+interval makes the rate inexact. A longer interval makes the user wait."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -69,7 +69,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the state of the cluster.  Returns exit code 0 if it is healthy, 2 if not."""
+    """`ottla status`: print the state of the cluster. Returns exit code 0 if it is healthy, 2 if
+    not."""
 
     if arguments.watch and arguments.format == "json":
         raise ConfigError("--watch", "shows a table only; leave out --format json")
@@ -95,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _watch(look: Callable[[], Awaitable[dict[str, Any]]]) -> NoReturn:
-    """Show the state of the cluster repeatedly. A cluster that does not respond is shown as
-    unreachable."""
+    """Show the state of the cluster repeatedly, until interrupted. A cluster that does not respond
+    is shown as unreachable."""
     while True:
         try:
             text = shown(await look())
@@ -149,7 +150,7 @@ async def under_replicated(admin: Admin) -> list[UnderReplicated]:
 
 
 async def status_of(admin: Admin) -> dict[str, Any]:
-    """Survey the cluster. Returns its state as the JSON object that the command prints."""
+    """Survey the cluster. Returns its state as the JSON object that `ottla status` prints."""
     try:
         return judged(await survey(admin))
     except (RefusedError, ConnectionLostError):
@@ -157,8 +158,8 @@ async def status_of(admin: Admin) -> dict[str, Any]:
 
 
 def judged(found: Survey) -> dict[str, Any]:
-    """Return the survey of a cluster as the JSON object that the command prints, together with the
-    reasons and warnings about its health."""
+    """Return the survey of a cluster as the JSON object that `ottla status` prints, together with
+    the reasons and warnings about its health."""
     reasons = reasons_of(found)
     return {
         "healthy": not reasons,
@@ -185,7 +186,8 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def quorum_json(quorum: SurveyedQuorum) -> dict[str, Any]:
-    """Return the state of the quorum as a part of the JSON object that the command prints."""
+    """Return the state of the controller quorum as a part of the JSON object that `ottla status`
+    prints."""
     return {
         "leader_id": quorum.leader_id,
         "epoch": quorum.epoch,
@@ -213,7 +215,8 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
 def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
     """Return a text with the progress of a log directory's recovery, and the estimated time left.
 
-    `done_before` is the number of bytes recovered one `RATE_INTERVAL_S` ago.
+    `row` describes the recovery. `done_before` is the number of bytes that were recovered
+    `RATE_INTERVAL_S` seconds ago.
     """
     text = f"recovered {min(100, 100 * row.bytes_done // row.bytes_total)} %"
     if row.remaining_segments:
@@ -226,8 +229,8 @@ def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
 
 
 async def _starting(admin: Admin) -> dict[str, Any]:
-    """Return the state of a broker that is still starting. Such a broker reports only its own
-    state."""
+    """Return the state of a broker that is still starting, for `ottla status`. Such a broker
+    reports only its own state."""
     node = await admin.cluster.request(DescribeNodeRequest(), DescribeNodeResponse)
     if node.error_code:
         raise RefusedError(code_of(node.error_code), node.error_message)
@@ -284,8 +287,8 @@ def shown(found: dict[str, Any]) -> str:
 
 
 def _controller_lines(quorum: dict[str, Any]) -> list[str]:
-    """Return the lines of a table of voters with their versions. Empty if the quorum did not
-    respond."""
+    """Return the lines of a table of the quorum's voters with their software versions. Empty if the
+    quorum did not respond."""
     rows = [
         (
             one["id"],
@@ -300,7 +303,7 @@ def _controller_lines(quorum: dict[str, Any]) -> list[str]:
 
 
 def _balance_lines(balance: dict[str, int] | None) -> list[str]:
-    """Return a line about the balance plan in progress. Empty if there is none."""
+    """Return a line about the balance plan that the cluster carries out. Empty if there is none."""
     if balance is None:
         return []
     left, rate = counted(balance["moves_left"], "move"), amount(balance["throttle_bytes_per_s"])
@@ -308,7 +311,8 @@ def _balance_lines(balance: dict[str, int] | None) -> list[str]:
 
 
 def _free_space(directories: list[dict[str, Any]]) -> str | None:
-    """Return a text with the free space of the broker that has the least, in bytes and percent."""
+    """Return a text with the free space of the broker that has the least, in bytes and percent.
+    Returns None if no broker reported it."""
     measured = [one for one in directories if one["total_bytes"] > 0]
     if not measured:
         return None

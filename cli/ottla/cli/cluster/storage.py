@@ -110,7 +110,7 @@ def _format(arguments: argparse.Namespace) -> int:
 async def _unformatted(
     disk: Disk, wanted: NodeDirectories, arguments: argparse.Namespace
 ) -> dict[str, UUID]:
-    """Return the directories that are not formatted yet, with their new ids.
+    """Return the directories of a node that are not formatted yet, with their new directory ids.
 
     Raises ConfigError if a directory is formatted already and must not be skipped, or belongs to
     another cluster or node.

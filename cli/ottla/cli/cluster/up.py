@@ -41,8 +41,8 @@ from ottla.node.local.private_files_driver import restrict_umask
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the cluster, print the next steps, and wait until the cluster ends. Returns the exit
-    code."""
+    """`ottla up`: start the local cluster, print the next steps, and wait until the cluster ends.
+    Returns the exit code."""
     restrict_umask()
     if arguments.ephemeral and arguments.dir is not None:
         raise ConfigError("--dir", "excludes --ephemeral, which removes its directory; give one")
@@ -93,8 +93,8 @@ def _start(plan: ClusterPlan, role: str, properties: Path) -> StartedNode:
 
 
 def _format(plan: ClusterPlan) -> Callable[[], int]:
-    """Start formatting the controllers of a new plan. Returns a function that waits until they are
-    formatted and returns the exit code."""
+    """Start formatting the controllers of a new local cluster. Returns a function that waits until
+    they are formatted and returns the exit code."""
     if plan.is_formatted:
         return lambda: 0
     with importing_for_good():
@@ -122,8 +122,8 @@ def _serve_detached(
 def _serve(
     cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str, *, wants_console: bool
 ) -> int:
-    """Run the cluster until it ends or is asked to stop. Calls `report` with the next steps once it
-    is ready. Returns the exit code."""
+    """Run the local cluster until it ends or is asked to stop. Calls `report` with the text of the
+    next steps once it is ready. Returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
     console = None
@@ -175,7 +175,8 @@ def _report(plan: ClusterPlan, seconds: float, end: str) -> str:
 
 
 def _pages(console: LocalConsole | None) -> str:
-    """Return a line with the address of the console, or with the command that installs it."""
+    """Return a line of text with the address of the console (web pages), or with the command that
+    installs it."""
     if console is not None:
         return f"Web pages: {console.address}\n"
     hint = missing_extra()

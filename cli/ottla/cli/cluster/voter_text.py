@@ -8,8 +8,8 @@ from ottla.storage.directories.meta_properties import uuid_from_text
 
 
 def voter_of(text: str, listener: str = CONTROLLER_LISTENER) -> Voter:
-    """Parse a controller's text `id@host:port:directoryId`. The address is its address on the
-    listener named `listener`.
+    """Parse a controller's text `id@host:port:directoryId`, and return the controller as a voter.
+    The address is its address on the listener named `listener`.
 
     A running controller corrects the name of its listener in the voter set by itself. Raises
     ValueError or CorruptDataError if the text has another form.

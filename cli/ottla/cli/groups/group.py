@@ -32,8 +32,8 @@ from ottla.model.ids import NodeId
 GroupBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 WATCH_S = 2.0
 PATIENCE_S = 10.0
-"""Maximum time, in seconds, to wait for a group coordinator that is being created, moved or loaded.
-"""
+"""Maximum time, in seconds, that the command waits for a group coordinator that is being created,
+moved or loaded."""
 MOVING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,7 +48,7 @@ CONSUMER_COLUMNS = (*MEMBER_COLUMNS[:4], "EPOCH", "SUBSCRIPTION", "PARTITIONS", 
 
 
 async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the groups of every broker. Returns the exit code."""
+    """`ottla group list`: list the groups of every broker. Returns the exit code."""
     rows = []
     for broker in (await admin.cluster.metadata([])).brokers:
         node = NodeId(broker.node_id)
@@ -68,8 +68,8 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show a group's state, members and lag. The table has one row for each topic; JSON has one
-    entry for each partition. Returns the exit code."""
+    """`ottla group describe`: show a group's state, members and lag. The table has one row for each
+    topic; JSON has one entry for each partition. Returns the exit code."""
     group = await described(admin, arguments.group)
     rows = await _lag_rows(admin, group, arguments)
     if arguments.format == "json":
@@ -104,8 +104,8 @@ def _short_row(member: GroupMemberDescription) -> tuple[object, ...]:
 
 
 def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
-    """Return one row for each topic: the number of its partitions, the number of its partitions
-    with a committed offset, and the sum of their lags."""
+    """Return one table row for each topic of a group: the number of its partitions, the number of
+    its partitions with a committed offset, and the sum of their lags."""
     lags_of: dict[str, list[int | None]] = defaultdict(list)
     for topic, _partition, _committed, _end, behind, _member in rows:
         lags_of[topic].append(behind)
@@ -130,7 +130,8 @@ def _epochs(group: GroupDescription) -> str:
 
 
 async def members(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each member with its partitions. Returns the exit code."""
+    """`ottla group members`: show each member of a group with its partitions. Returns the exit
+    code."""
     group = await described(admin, arguments.group)
     if arguments.format == "json":
         print_json([_member_object(one) for one in group.members])
@@ -172,8 +173,8 @@ def _host(member: GroupMemberDescription) -> str:
 
 
 async def lag(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the lag of a group or of all groups, once or until interrupted. Returns the exit
-    code."""
+    """`ottla group lag`: show the lag of a group or of all groups, once or until interrupted.
+    Returns the exit code."""
     while arguments.watch:
         clear_screen()
         await show_lag(admin, arguments)
@@ -281,8 +282,8 @@ async def _lag_rows(
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named group if the user confirms, and report each refusal. Returns the exit
-    code."""
+    """`ottla group delete`: delete every named group if the user confirms, and report each refusal.
+    Returns the exit code."""
     names = ", ".join(map(repr, arguments.groups))
     if not await confirm_in_loop(arguments, f"delete {names} with all committed offsets?"):
         return 0

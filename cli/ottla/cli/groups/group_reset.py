@@ -69,16 +69,16 @@ class ResetTarget(NamedTuple):
 
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the present and the new committed offsets of a group. Commit the new offsets if the user
-    confirms. Returns the exit code."""
+    """`ottla group reset`: show the present and the new committed offsets of a group. Commit the
+    new offsets if the user confirms. Returns the exit code."""
     return await reset_offsets(
         admin, arguments, ResetTarget("group", "group", committed_offsets, _commit)
     )
 
 
 async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: ResetTarget) -> int:
-    """Show the present and the new offsets of a group. Write the new offsets if the user confirms.
-    Returns the exit code."""
+    """Show the present and the new offsets of a consumer group or share group. Write the new
+    offsets if the user confirms. Returns the exit code."""
     group = arguments.group
     before = await target.read(admin, group)
     given = _from_file(arguments, group)
@@ -112,7 +112,7 @@ async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: Res
 
 
 def _from_file(arguments: argparse.Namespace, group: str) -> dict[TopicPartition, int] | None:
-    """Return the offsets in the file of --from-file, or None without the option."""
+    """Return the group's new offsets from the file of --from-file, or None without the option."""
     if arguments.from_file is None:
         return None
     if arguments.topic:
@@ -146,7 +146,8 @@ async def _planned(
     partitions: list[TopicPartition],
     given: dict[TopicPartition, int] | None,
 ) -> list[ResetRow]:
-    """Return the new offset of each partition, within the partition's records."""
+    """Return the new offset of each partition, as the options of the reset require, within the
+    partition's records."""
     if given is not None:
         wanted = {at: given[at] for at in partitions if at in given}
         return await plan_given(admin, before, wanted)
@@ -173,8 +174,8 @@ def _note_limit(row: ResetRow, command: str) -> None:
 
 
 def reset_time_ms(arguments: argparse.Namespace) -> int | None:
-    """Return the time in ms from which records are to be read again, or None if no option gives a
-    time."""
+    """Return the time, in ms since 1970, from which the group reads records again, or None if no
+    option gives a time."""
     if arguments.to_datetime is not None:
         return parse_time("--to-datetime", arguments.to_datetime, _wall_ms())
     if arguments.by_duration is not None:

@@ -13,11 +13,13 @@ from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.ids import TopicPartition
 
 ORIGIN = "__dlq.errors."
-"""Beginning of the headers that brokers add to a dead letter (KIP-1191)."""
+"""Prefix of the names of headers that brokers add to a dead letter (KIP-1191)."""
 COUNT_HEADER = "ottla.redrive.count"
-"""Header of a moved record with the number of times that it was moved, in digits."""
+"""Name of the header, of a record that the command moved back, with the number of times that it was
+moved, in digits."""
 GROUP_HEADER = "ottla.redrive.group"
-"""Header of a moved record with the share group for which it was moved."""
+"""Name of the header, of a record that the command moved back, with the share group for which it
+was moved."""
 
 NUMBER = re.compile(rb"[0-9]{1,19}")
 INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
@@ -27,7 +29,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class LetterCause(StrEnum):
-    """Cause of a dead letter, as an option of the command names it."""
+    """Cause of a dead letter, as an option of `ottla share redrive` names it."""
 
     REJECTED = "rejected"
     EXHAUSTED = "exhausted"
@@ -41,7 +43,7 @@ CAUSES = {
 
 
 class LeftReason(StrEnum):
-    """Reason why a record of a dead letter topic is not moved."""
+    """Reason why `ottla share redrive` does not move a record of a dead letter topic."""
 
     OTHER_GROUP = "of another group"
     NO_LETTER = "no dead letter: its headers name no record"
@@ -55,7 +57,7 @@ class LeftReason(StrEnum):
 
 
 class Letter(NamedTuple):
-    """Origin and cause of one dead letter."""
+    """Origin and cause of one dead letter (a record that a share group could not process)."""
 
     group_id: str
     at: TopicPartition
@@ -64,11 +66,12 @@ class Letter(NamedTuple):
     """Offset of the record that became the dead letter."""
     cause: LetterCause
     redrive_count: int
-    """Number of times that the record was moved back to its partition before."""
+    """Number of times that the dead letter's record was moved back to its partition before."""
 
 
 def letter_in(record: ConsumerRecord) -> Letter | None:
-    """Return the origin and cause of a dead letter, or None if the record is no dead letter."""
+    """Return the origin and cause of the dead letter in a record, or None if the record is no dead
+    letter."""
     # The last header of a name counts: a copied record may be a dead letter itself.
     fields = {name: value or b"" for name, value in record.headers}
     topic, group_id = _text(fields, "topic"), _text(fields, "group")
@@ -105,15 +108,17 @@ class LetterFilter(NamedTuple):
     letter_topic: str
     cause: LetterCause | None = None
     places: Mapping[str, frozenset[int] | None] | None = None
-    """Partitions of each source topic whose letters are moved. A value of None means all partitions
-    of the topic. If the whole field is None, letters of every topic are moved."""
+    """Partitions of each source topic whose dead letters are moved. A value of None means all
+    partitions of the topic. If the whole field is None, dead letters of every topic are moved."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """End of the range of timestamps, exclusive, in milliseconds; `since_ms` is its start. The
-    timestamp of a letter with a copy is that of its record."""
+    """End of the range of timestamps of the dead letters to move, exclusive, in ms since 1970;
+    `since_ms` is its start. None means no end. The timestamp of a letter with a copy is that of its
+    record."""
     redrives_max: int = 3
-    """Maximum number of times that one record is moved. Without the limit, a record that always
-    fails would be moved and rejected endlessly."""
+    """Maximum number of times that one record is moved from the dead letter topic back to its
+    partition. Without the limit, a record that always fails would be moved and rejected endlessly.
+    """
 
     def verdict(self, record: ConsumerRecord) -> Letter | LeftReason:
         """Return the dead letter in a record if it is to be moved, otherwise the reason why it is
@@ -153,8 +158,8 @@ def has_copy(record: ConsumerRecord) -> bool:
 
 
 def moved_headers(headers: Headers, letter: Letter) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a moved record: those of the record before it became a dead letter, the
-    group, and the number of moves."""
+    """Return the headers of a record that is moved back: those that the record had before it became
+    a dead letter, the group, and the number of moves."""
     kept = [
         (name, value)
         for name, value in headers

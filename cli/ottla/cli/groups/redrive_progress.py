@@ -13,16 +13,18 @@ from uuid import UUID
 from ottla.model.errors import CorruptDataError
 
 RANGES_MAX = 20_000
-"""Maximum number of stored ranges, of up to 40 bytes each, so that the record stays below 1 MB
-(`max.message.bytes`). More would be needed if filters left that many letters between moved ones."""
+"""Maximum number of offset ranges in one stored progress record. Each has up to 40 bytes, so that
+the record stays below 1 MB (`max.message.bytes`). More would be needed if filters left that many
+letters between moved ones."""
 KEY_VERSION = 1
 
 
 class DoneOffsets:
-    """Set of offsets, stored as sorted ranges that do not touch."""
+    """Set of the offsets that later runs of `ottla share redrive` skip, stored as sorted ranges
+    that do not touch."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        """Create the set from ranges of offsets. Each range is a first offset and an end offset,
+        """Create the set of offsets from ranges. Each range is a first offset and an end offset,
         which is exclusive."""
         self._begins: list[int] = []
         self._ends: list[int] = []
@@ -38,12 +40,12 @@ class DoneOffsets:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """Sorted ranges of the set that do not touch, each as a first offset and an end offset,
-        which is exclusive."""
+        """Sorted ranges of the offsets in the set, which do not touch. Each is a first offset and
+        an end offset, which is exclusive."""
         return list(zip(self._begins, self._ends, strict=True))
 
     def add(self, begin: int, end: int) -> None:
-        """Add the offsets from `begin` to `end`, which is exclusive."""
+        """Add the offsets from `begin` to `end`, which is exclusive, to the set."""
         if begin >= end:
             return
         first = bisect_left(self._ends, begin)
@@ -55,7 +57,7 @@ class DoneOffsets:
         self._ends[first:last] = [end]
 
     def discard(self, offset: int) -> None:
-        """Remove an offset from the set."""
+        """Remove an offset from the set, if it is there."""
         at = bisect_right(self._begins, offset) - 1
         if at < 0 or offset >= self._ends[at]:
             return
@@ -65,26 +67,28 @@ class DoneOffsets:
         self._ends[at : at + 1] = [one[1] for one in pieces]
 
     def copy(self) -> "DoneOffsets":
-        """Return a set with the same offsets."""
+        """Return a new set with the same offsets."""
         found = DoneOffsets()
         found._begins, found._ends = self._begins[:], self._ends[:]
         return found
 
 
 def progress_key(group_id: str, topic: str, topic_id: UUID, partition: int) -> bytes:
-    """Return the key of the record that stores the progress in one partition. A dead letter topic
-    that is created again has another id, and therefore no stored progress."""
+    """Return the key of the record that stores the progress of `ottla share redrive` in one
+    partition. A dead letter topic that is created again has another id, and therefore no stored
+    progress."""
     return json.dumps([KEY_VERSION, group_id, topic, str(topic_id), partition]).encode()
 
 
 def stored(done: DoneOffsets) -> bytes:
-    """Return the value of the record that stores the given progress."""
+    """Return the value of the record that stores the progress of `ottla share redrive`, given the
+    offsets to skip."""
     return json.dumps({"done": done.ranges}, separators=(",", ":")).encode()
 
 
 def restored(value: bytes | None) -> DoneOffsets:
-    """Return the progress in the value of a record. Raises CorruptDataError if the value contains
-    no progress."""
+    """Return the progress of `ottla share redrive` in the value of a record. Raises
+    CorruptDataError if the value contains no progress."""
     try:
         ranges = [(int(begin), int(end)) for begin, end in json.loads(value or b"")["done"]]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -14,11 +14,11 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 OPEN_TRANSACTIONS_S = 90.0
-"""Maximum seconds to wait until no transaction is open in a partition. It is longer than the
-timeout of a transaction, after which the cluster ends the transaction."""
+"""Maximum seconds that the command waits until no transaction is open in a partition. It is longer
+than the timeout of a transaction, after which the cluster ends the transaction."""
 LOOK_AGAIN_S = 0.1
 FAILURES_MAX = 100
-"""Number of consecutive fetches without a record after which reading fails."""
+"""Number of consecutive fetches without a record after which reading a partition fails."""
 
 
 class PartitionReader:
@@ -35,8 +35,8 @@ class PartitionReader:
         self._decoder = RecordDecoder()
 
     async def read(self) -> list[ConsumerRecord]:
-        """Return the next records: at least one, or none at the end offset. Raises RefusedError if
-        the records were deleted or cannot be read."""
+        """Return the next records of the partition: at least one, or none at the end offset. Raises
+        RefusedError if the records were deleted or cannot be read."""
         position, failures = self._position, 0
         while position.offset < self._end:
             before = position.offset
@@ -61,18 +61,19 @@ class PartitionReader:
 
 
 class SourceRecords:
-    """Reader of the records that dead letters without a copy name, from their own topics. The
-    result of the last fetch is kept, since letters are in the order of their records."""
+    """Reader of the records that dead letters without a copy name, from the records' own topics. It
+    keeps the result of the last fetch, since letters are in the order of their records."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._ends: dict[TopicPartition, int] = {}
         self._at: TopicPartition | None = None
         self._records: list[ConsumerRecord] = []
-        """Records of the last fetch, which was of the partition `_at`."""
+        """Records of the last fetch, which came from the partition `_at`."""
 
     async def get(self, at: TopicPartition, offset: int) -> ConsumerRecord | None:
-        """Return the record at an offset, or None if it is no longer in its partition."""
+        """Return the record at an offset of the partition `at`, or None if it is no longer in its
+        partition."""
         if at not in self._ends:
             self._ends[at] = await end_offset(self._admin, at, UNCOMMITTED)
         if offset >= self._ends[at]:

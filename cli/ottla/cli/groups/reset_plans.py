@@ -22,7 +22,8 @@ OFFSET_MAX = (1 << 63) - 1
 
 
 def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
-    """Parse a plan, and return the offsets of one group. Lines of other groups are left out.
+    """Parse a plan of new committed offsets (CSV lines), and return the offsets of one group. Lines
+    of other groups are left out.
 
     Raises ConfigError with the number of a malformed line, or if no line is about the group.
     """
@@ -70,8 +71,8 @@ def parse_reset_duration(option: str, text: str) -> int:
 
 
 def parse_places(option: str, text: str) -> tuple[str, list[int] | None]:
-    """Parse a text of the form TOPIC or TOPIC:0,1. Returns the topic and the partitions, or None
-    for all partitions."""
+    """Parse a text of the form TOPIC or TOPIC:0,1, the value of `option`. Returns the topic and its
+    partitions; the latter are None if the text means all partitions."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None

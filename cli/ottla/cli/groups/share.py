@@ -27,8 +27,8 @@ from ottla.model.ids import TopicPartition
 
 ShareBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 PATIENCE_S = 10.0
-"""Maximum time, in seconds, to wait for a group coordinator that is being created, moved or loaded.
-"""
+"""Maximum time, in seconds, that the command waits for a group coordinator that is being created,
+moved or loaded."""
 LIST_COLUMNS = ("GROUP", "STATE", "COORDINATOR")
 MEMBER_COLUMNS = ("MEMBER", "CLIENT", "HOST", "EPOCH", "SUBSCRIPTION", "PARTITIONS")
 OFFSET_COLUMNS = ("TOPIC", "PARTITION", "START", "LAG", "LEADER-EPOCH")
@@ -36,7 +36,7 @@ PARTITION_COLUMNS = (*OFFSET_COLUMNS, "RECORDS")
 
 
 async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the share groups of every broker. Returns the exit code."""
+    """`ottla share list`: list the share groups of every broker. Returns the exit code."""
     rows = [
         (group.group_id, group.state, int(group.coordinator))
         for group in await admin.list_share_groups(states=arguments.state)
@@ -46,7 +46,8 @@ async def list_groups(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show a share group's state, members and progress. Returns the exit code."""
+    """`ottla share describe`: show a share group's state, members and progress. Returns the exit
+    code."""
     group = await _described(admin, arguments.group)
     offsets = await _offsets(admin, arguments.group)
     deliveries = await _deliveries(admin, arguments.group, [at for at, _ in offsets])
@@ -82,12 +83,14 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def peek(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the records of a share group that are in flight. Returns the exit code."""
+    """`ottla share peek`: show the records of a share group that are in flight (delivered, but not
+    yet acknowledged). Returns the exit code."""
     return await show_records(admin, arguments, await _described(admin, arguments.group))
 
 
 async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Move the dead letters of a share group back once confirmed. Returns the exit code."""
+    """`ottla share redrive`: move the dead letters of a share group back to their partitions, if
+    the user confirms. Returns the exit code."""
     # Imported late: only this verb needs a producer.
     from ottla.cli.groups.share_redrive import redrive as move_letters
 
@@ -95,8 +98,8 @@ async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the start offset and the lag of a share group in each partition. Returns the exit
-    code."""
+    """`ottla share offsets`: show the start offset and the lag of a share group in each partition.
+    Returns the exit code."""
     await _described(admin, arguments.group)
     found = await _offsets(admin, arguments.group)
     if arguments.format == "json":
@@ -107,16 +110,16 @@ async def offsets(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def reset(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the present and the new start offsets of a share group without members. Set the new
-    offsets if the user confirms. Returns the exit code."""
+    """`ottla share reset`: show the present and the new start offsets of a share group without
+    members. Set the new offsets if the user confirms. Returns the exit code."""
     return await reset_offsets(
         admin, arguments, ResetTarget("share group", "share", _start_offsets, _alter)
     )
 
 
 async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the start offsets of a share group in topics if the user confirms. Returns the exit
-    code."""
+    """`ottla share offset-delete`: delete the start offsets of a share group in topics if the user
+    confirms. Returns the exit code."""
     group, topics = arguments.group, list(dict.fromkeys(arguments.topic))
     question = f"delete the offsets of share group {group!r} in {counted(len(topics), 'topic')}?"
     if not arguments.yes:
@@ -141,8 +144,8 @@ async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named share group if the user confirms, and report each refusal. Returns the
-    exit code."""
+    """`ottla share delete`: delete every named share group if the user confirms, and report each
+    refusal. Returns the exit code."""
     names = ", ".join(map(repr, arguments.groups))
     if not await confirm_in_loop(arguments, f"delete {names} with all offsets?"):
         return 0
@@ -166,7 +169,8 @@ async def _described(admin: Admin, group: str) -> GroupDescription:
 
 
 def _refused(group: str, refusal: RefusedError) -> RefusedError:
-    """Return the refusal with the group and a remedy in its message."""
+    """Return a refusal of the cluster with the name of the share group and a remedy added to its
+    message."""
     if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
         reason = f"there is no share group {group!r}; see 'ottla share list'"
         return RefusedError(refusal.code, reason)
@@ -187,7 +191,8 @@ async def _offsets(admin: Admin, group: str) -> list[tuple[TopicPartition, Share
 async def _deliveries(
     admin: Admin, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ShareRecordCounts]:
-    """Return the unsettled records of each partition, or nothing if brokers do not report them."""
+    """Return the numbers of unsettled records (not yet acknowledged or given up) of each partition
+    of a share group, or an empty mapping if brokers do not report them."""
     try:
         return await admin.share_group_deliveries(group, partitions)
     except RefusedError:
@@ -195,7 +200,7 @@ async def _deliveries(
 
 
 async def _start_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """Return the known start offsets of a share group."""
+    """Return the known start offsets of a share group, by partition."""
     try:
         found = await admin.share_group_offsets(group)
     except RefusedError as refusal:

@@ -7,7 +7,8 @@ from ottla.client.admin_parts.admin_share_groups import ShareRecordCounts
 
 
 def delivery_text(delivery: ShareRecordCounts | None) -> str:
-    """Return the number of unsettled records by reason, such as "3 ready, 2 waiting for their key".
+    """Return the number of a share group's unsettled records in a partition, by the reason why they
+    are not delivered, such as "3 ready, 2 waiting for their key".
 
     Times are UTC. Returns "not fetched" if no member fetches the partition.
     """
@@ -31,8 +32,8 @@ def delivery_text(delivery: ShareRecordCounts | None) -> str:
 
 
 def delivery_object(delivery: ShareRecordCounts | None) -> dict[str, Any] | None:
-    """Return the number of unsettled records by reason as a JSON object, or None if no member
-    fetches the partition."""
+    """Return the number of a share group's unsettled records in a partition, by reason, as a JSON
+    object. Returns None if no member fetches the partition."""
     if delivery is None:
         return None
     return {

@@ -52,7 +52,8 @@ FoundRange = tuple[TopicPartition, ShareRecordRange]
 
 
 async def peek(admin: Admin, arguments: argparse.Namespace, group: GroupDescription) -> int:
-    """Print the records in flight of a share group. Returns the exit code."""
+    """Print the records of a share group that are in flight, with the members that have acquired
+    them. Returns the exit code."""
     if arguments.limit < 1:
         raise ConfigError("--limit", f"is {arguments.limit}; it must be at least 1")
     if arguments.topic:

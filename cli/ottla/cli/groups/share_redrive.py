@@ -57,28 +57,31 @@ LETTERS_MAX = 500
 """Maximum number of dead letters that one transaction moves. A larger value repeats more work after
 a kill. A smaller value is slower, since each transaction takes several round trips."""
 LETTER_BYTES_MAX = 4 << 20
-"""Total size in bytes of keys and values after which a transaction is committed."""
+"""Total size of keys and values, in bytes, after which a transaction that moves dead letters is
+committed."""
 ORIGINS_KEPT = 100_000
-"""Maximum number of moved records whose origin is remembered, so that a second dead letter for the
-same record is found."""
+"""Maximum number of moved records whose origin the command remembers, so that it finds a second
+dead letter for the same record."""
 REQUEST_BYTES_MAX = 100 << 20
 COLUMNS = ("TOPIC", "PARTITION", "RECORDS", "REJECTED", "EXHAUSTED")
 
 
 class Letters(NamedTuple):
-    """A dead letter topic, and the letters in it that a command moves."""
+    """A dead letter topic, and the selection of letters in it that the command moves."""
 
     filter: LetterFilter
     ends: dict[TopicPartition, tuple[int, int]]
-    """First offset and end offset of each partition when the command started."""
+    """First offset and end offset of each partition of the dead letter topic when the command
+    started."""
     keys: dict[TopicPartition, bytes]
-    """Key of the record that stores the progress in each partition."""
+    """Key of the record that stores the command's progress, for each partition of the dead letter
+    topic."""
     limit: int | None
 
 
 class Tally:
-    """Numbers of dead letters: of moved ones, by the partition of their record and their cause, and
-    of all others, by the reason why they were not moved."""
+    """Counts of dead letters that one run examined: of moved ones, by the partition of their record
+    and their cause, and of all others, by the reason why they were not moved."""
 
     def __init__(self) -> None:
         self.moved: Counter[tuple[TopicPartition, LetterCause]] = Counter()
@@ -90,7 +93,8 @@ class Tally:
         return self.moved.total()
 
     def rows(self) -> list[tuple[str, int, int, int, int]]:
-        """Return the rows of the table: one for each partition to which letters are moved."""
+        """Return the rows of the command's table: one for each partition to which dead letters are
+        moved."""
         places = sorted({at for at, _ in self.moved})
         return [
             (
@@ -104,8 +108,8 @@ class Tally:
 
 
 async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the dead letters of a share group that can be moved, and move them if the user confirms.
-    Returns the exit code."""
+    """Show the dead letters of a share group that can be moved back to their partitions, and move
+    them if the user confirms. Returns the exit code."""
     letters = await _letters(admin, arguments)
     group, topic = letters.filter.group_id, letters.filter.letter_topic
     if not arguments.yes:
@@ -132,7 +136,8 @@ async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _letters(admin: Admin, arguments: argparse.Namespace) -> Letters:
-    """Return the letters that the options select."""
+    """Return the dead letter topic and the selection of letters that the command's options
+    describe."""
     if arguments.limit is not None and arguments.limit < 1:
         raise ConfigError("--limit", f"is {arguments.limit}; it must be at least 1")
     if arguments.redrives_max < 1:
@@ -214,13 +219,14 @@ async def _create_progress_topic(admin: Admin, name: str) -> None:
 
 
 class Redrive:
-    """One pass over the dead letters of a share group, which moves them or only counts them."""
+    """One pass over the dead letters of a share group, which moves the letters back to their
+    partitions or only counts them."""
 
     def __init__(
         self, admin: Admin, letters: Letters, producer: Producer | None, progress_topic: str
     ) -> None:
-        """Create the pass. If `producer` is None, letters are only counted, and nothing is
-        written."""
+        """Create the pass over the dead letters. If `producer` is None, letters are only counted,
+        and nothing is written."""
         self.tally = Tally()
         self._admin = admin
         self._letters = letters
@@ -233,8 +239,8 @@ class Redrive:
         self._total = sum(end - begin for begin, end in letters.ends.values())
 
     async def run(self) -> Tally:
-        """Examine all letters from the start of the dead letter topic to the end that it had when
-        the command started. Returns the numbers of moved letters and of others."""
+        """Examine all dead letters from the start of the dead letter topic to the end that it had
+        when the command started. Returns the numbers of moved letters and of others."""
         progress = await self._progress()
         for at, (begin, end) in self._letters.ends.items():
             done = progress.get(at, DoneOffsets())
@@ -303,8 +309,8 @@ class Redrive:
         return at.partition < count
 
     async def _finish(self, at: TopicPartition, lot: "Lot") -> None:
-        """Move the records of a lot in one transaction. If a record is refused, move them one by
-        one."""
+        """Move the records of a lot (the content of one transaction) and commit the transaction. If
+        a record is refused, move the records one by one."""
         self.note_progress()
         if self._producer is None or not lot.records:
             self._count(lot.records)
@@ -370,7 +376,8 @@ class Redrive:
             self.tally.moved[one.letter.at, one.letter.cause] += 1
 
     def note_progress(self, *, is_last: bool = False) -> None:
-        """Draw the number of letters moved so far, on a terminal. Erase it if `is_last`."""
+        """Draw the number of dead letters moved so far, if standard error is a terminal. If
+        `is_last`, erase the line."""
         if not is_watched() or self._producer is None:
             return
         if is_last:
@@ -380,7 +387,8 @@ class Redrive:
             draw(f"{moved:,} moved, {seen:,} of up to {self._total:,} dead letters read")
 
     async def _progress(self) -> dict[TopicPartition, DoneOffsets]:
-        """Return the stored progress of each partition of the dead letter topic."""
+        """Return the stored progress (the offsets to skip) for each partition of the dead letter
+        topic."""
         at, admin = TopicPartition(self._progress_topic, 0), self._admin
         if not await _partition_count(admin, self._progress_topic):
             return {}
@@ -401,17 +409,18 @@ class Redrive:
 
 
 class MovedRecord(NamedTuple):
-    """Record to write back to the partition that it came from."""
+    """Record to write from the dead letter topic back to the partition that it came from."""
 
     letter: Letter
     letter_offset: int
-    """Offset of the dead letter."""
+    """Offset of the record's dead letter in the dead letter topic."""
     source: ConsumerRecord
-    """Record with the key, value and headers to write: the letter, or the record that it names."""
+    """Record with the key, value and headers to write: the dead letter itself, or the record that
+    the letter names."""
 
 
 class Lot:
-    """Records of one transaction, and the progress that is stored with them."""
+    """Records that one transaction moves back, and the progress that the transaction stores."""
 
     def __init__(self, done: DoneOffsets) -> None:
         self.done = done.copy()
@@ -420,18 +429,20 @@ class Lot:
 
     @property
     def is_full(self) -> bool:
-        """True if the transaction has enough records, so that it should be committed."""
+        """True if the transaction has enough records to move, so that it should be committed."""
         return len(self.records) >= LETTERS_MAX or self._size_bytes >= LETTER_BYTES_MAX
 
     def add(self, moved: MovedRecord, offset: int) -> None:
-        """Add a record, and the offset of its dead letter."""
+        """Add a record that is moved back, and the offset of its dead letter, to the
+        transaction."""
         self.records.append(moved)
         self.done.add(offset, offset + 1)
         self._size_bytes += len(moved.source.key or b"") + len(moved.source.value or b"")
 
 
 def _is_of_a_record(refusal: RefusedError) -> bool:
-    """Return whether one record may be the cause of a refusal, so that others can be moved."""
+    """Return whether the cause of a broker's refusal may be a single record, so that the other
+    records of the transaction can be moved."""
     cause: BaseException | None = refusal
     while cause is not None:
         if isinstance(cause, RefusedError) and cause.code in OF_ONE_RECORD:

@@ -17,7 +17,8 @@ UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Bench(NamedTuple):
-    """A benchmark: its summary, the names of its options, and the defaults that it changes."""
+    """Declaration of a benchmark: its summary, the names of its options, and the defaults that it
+    changes."""
 
     summary: str
     options: str

@@ -28,8 +28,8 @@ COLUMNS = ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "FAULTS", "RECOVERY
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """Run the missing cells of the matrix: pairs of workload and nemesis. Returns the exit code of
-    the worst verdict."""
+    """`ottla jepsen run-all`: run the missing cells of the matrix, which are pairs of workload and
+    nemesis. Returns the exit code of the worst verdict."""
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.report.write import write_matrix
 
@@ -51,7 +51,8 @@ def run_all(arguments: argparse.Namespace) -> int:
 
 
 def _plans(arguments: argparse.Namespace) -> Iterator["RunPlan"]:
-    """Yield a plan for each nemesis and each set of workloads that share a cluster."""
+    """Yield the plan of a Jepsen run for each nemesis and each set of workloads that share a
+    cluster."""
     from ottla.jepsen.processes.runs.run_nemeses import needs_flush, nemesis_names
     from ottla.jepsen.workloads.table import WORKLOADS
 
@@ -76,8 +77,8 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, Any]]:
-    """Run the workloads of a plan that have no verdict yet. Returns the results of all workloads of
-    the plan."""
+    """Run the workloads of a Jepsen run's plan that have no verdict yet. Returns the results of all
+    workloads of the plan."""
     kept = {name: None if again else _kept(plan, name, store) for name in plan.workloads}
     missing = tuple(name for name, run in kept.items() if run is None)
     results = {name: run.results() for name, run in kept.items() if run is not None}
@@ -93,7 +94,8 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, An
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
-    """Return the results of a run that ended without a verdict, one for each of its workloads."""
+    """Return the results of a Jepsen run that ended without a verdict, one for each of its
+    workloads."""
     figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
     common = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
     return [{**common, "reason": "the harness broke", "workload": name} for name in plan.workloads]
@@ -109,7 +111,7 @@ def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | Non
 
 
 def _note_cell(workload: str, found: dict[str, Any], *, is_kept: bool = False) -> None:
-    """Print the verdict of a workload as soon as it has its results."""
+    """Print the verdict of a Jepsen workload as soon as it has its results."""
     line = f"{workload} × {'+'.join(found['nemesis'])}: {WORDS[found['valid']]}"
     if is_kept:
         line += ", kept"

@@ -17,7 +17,7 @@ UNKNOWN = 4
 def plan_of(
     arguments: argparse.Namespace, workloads: tuple[str, ...], nemeses: tuple[str, ...]
 ) -> "RunPlan":
-    """Return the plan of a run from the command line's arguments."""
+    """Return the plan of a Jepsen run from the command line's arguments."""
     from ottla.jepsen.processes.runs.run_plan import RunPlan
 
     return RunPlan(
@@ -41,13 +41,13 @@ def plan_of(
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list."""
+    """Return the names in a comma-separated list of workloads or nemeses."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def code_of(results: list[dict[str, Any]]) -> int:
-    """Return the exit code of the worst verdict. If there is no verdict, return the exit code for
-    an unknown verdict."""
+    """Return the exit code of the worst verdict of Jepsen runs. If there is no verdict, return the
+    exit code for an unknown verdict."""
     verdicts = [found["valid"] for found in results]
     if any(valid is False for valid in verdicts):
         return INVALID

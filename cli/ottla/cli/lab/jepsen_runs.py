@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[dict[str, Any]]]:
-    """Execute a run in this process and check its histories. Returns its result directories and
-    their verdicts."""
+    """Execute a Jepsen run in this process and check its histories. Returns its result directories
+    and their verdicts."""
     import trio
 
     from ottla.jepsen.processes.runs.run_driver import run
@@ -41,8 +41,8 @@ def one_run(plan: "RunPlan", store: Path) -> tuple[list["RunDirectory"], list[di
 
 
 def run_in_child(plan: "RunPlan", store: Path) -> list[dict[str, Any]]:
-    """Execute a run in a child process. Returns its verdicts, or an empty list if the test harness
-    failed.
+    """Execute a Jepsen run in a child process. Returns its verdicts, or an empty list if the test
+    harness failed.
 
     A crash of the child, even in a library, does not affect this process.
     """

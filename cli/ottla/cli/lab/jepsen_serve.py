@@ -1,4 +1,4 @@
-"""`ottla jepsen serve`: shows stored results in a browser on this machine only."""
+"""`ottla jepsen serve`: shows stored results of Jepsen runs in a browser on this machine only."""
 
 import os
 from functools import partial
@@ -9,7 +9,8 @@ from typing import Any
 from ottla.cli.terminal import note, say
 
 HOST = "127.0.0.1"
-"""Loopback address: histories and logs are readable on this machine only."""
+"""Loopback address at which the results of Jepsen runs are served. Histories and logs are readable
+on this machine only."""
 
 
 READABLE = (".jsonl", ".log", ".before", ".txt", ".json")
@@ -17,15 +18,16 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Pages(SimpleHTTPRequestHandler):
-    """HTTP handler that serves the files of the result store, read-only. Browsers display text
+    """HTTP handler that serves the stored files of Jepsen runs, read-only. Browsers display text
     files instead of downloading them."""
 
     def guess_type(self, path: str | os.PathLike[str]) -> str:
-        """Return the media type of a file."""
+        """Return the media type with which a stored file of a Jepsen run is served."""
         return TEXT if str(path).endswith(READABLE) else super().guess_type(path)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Discard the access log, because a line for each request would flood the terminal."""
+        """Discard the entry for the HTTP server's access log, because a line for each request would
+        flood the terminal."""
 
 
 def open_server(store: Path, port: int) -> ThreadingHTTPServer:
@@ -34,7 +36,8 @@ def open_server(store: Path, port: int) -> ThreadingHTTPServer:
 
 
 def serve(store: Path, port: int) -> int:
-    """Rewrite the matrix page, then serve the store until interrupted. Returns the exit code."""
+    """Rewrite the page with the matrix of Jepsen results, then serve the stored results until
+    interrupted. Returns the exit code."""
     from ottla.jepsen.report.write import write_matrix
 
     write_matrix(store)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 20
 EXAMPLES_MAX = 3
-"""Maximum number of examples printed for each anomaly; results.json has more."""
+"""Maximum number of examples that the terminal shows for each anomaly of a Jepsen run; results.json
+has more."""
 WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
@@ -27,7 +28,7 @@ class ProgressLine:
         self._phase = ""
 
     def show(self, status: "Status") -> None:
-        """Print the progress of the run."""
+        """Print the progress of the Jepsen run."""
         if is_watched():
             draw(self.line(status))
         elif status.phase != self._phase:
@@ -35,17 +36,17 @@ class ProgressLine:
         self._phase = status.phase
 
     def say(self, sentence: str) -> None:
-        """Print a message to the user above the progress line."""
+        """Print a message to the user above the Jepsen run's progress line."""
         self.end()
         note(sentence)
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the Jepsen run's progress line from the terminal."""
         if is_watched():
             wipe()
 
     def line(self, status: "Status") -> str:
-        """Return the progress line for the present status of a run."""
+        """Return the progress line for the present status of a Jepsen run."""
         parts = [self._name, f"{status.phase} {status.phase_s:.0f}"]
         if status.phase_s_max:
             filled = round(BAR_WIDTH * min(1.0, status.phase_s / status.phase_s_max))
@@ -65,8 +66,8 @@ class ProgressLine:
 def show_results(
     directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
 ) -> None:
-    """Print each verdict with its figures, the anomalies that checkers found, and the events that
-    prove them."""
+    """Print each verdict of a Jepsen run with its figures, the anomalies that checkers found, and
+    the events that prove them."""
     from ottla.jepsen.report.figures import MISSING, can_draw
 
     if not can_draw():
@@ -87,8 +88,8 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> Milliseconds | None:
-    """Return the time that the cluster took to recover, from the results of a run, or None if there
-    is none."""
+    """Return the time that the cluster took to recover in a Jepsen run, from the run's results, or
+    None if they contain none."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else Milliseconds(1_000 * seconds)
 

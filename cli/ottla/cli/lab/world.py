@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""Number of final events of a replayed simulation that are shown, unless the user requests all
-events."""
+"""Number of events of a replayed simulation that are shown: the last ones, unless the user requests
+all events."""
 
 KEPT_MAX = 3
-"""Maximum number of failures that are shrunk and saved. Further failures rarely show anything new.
-"""
+"""Maximum number of failures of the simulator that one search shrinks and saves. Further failures
+rarely show anything new."""
 
 BUG_SECONDS_DEFAULT = "120s"
 BAR_WIDTH = 24
@@ -74,8 +74,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _keep(job: "Job", totals: "RunTotals", arguments: argparse.Namespace) -> list[str]:
-    """Write the first failures of a search to the output directory. Returns the paths of the
-    files."""
+    """Write the first failures that a search of the simulator found to the output directory.
+    Returns the paths of the files."""
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import save
     from ottla.jepsen.world.report import case_of
@@ -176,7 +176,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 class _Bar:
-    """Progress line of a search for failures, drawn on a terminal only."""
+    """Progress line of a simulator's search for failures, drawn on a terminal only."""
 
     def __init__(self, job: "Job", count: int | None, seconds: float | None) -> None:
         self._name = f"{job.engine} {job.subject}"
@@ -186,7 +186,7 @@ class _Bar:
         self.seconds = 0.0
 
     def draw(self, totals: "RunTotals") -> None:
-        """Redraw the progress line."""
+        """Redraw the progress line of the search, with the present totals."""
         self.seconds = time.monotonic() - self._started
         if not is_watched():
             return
@@ -203,7 +203,7 @@ class _Bar:
         draw(line)
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of the search."""
         self.seconds = time.monotonic() - self._started
         if is_watched():
             wipe()

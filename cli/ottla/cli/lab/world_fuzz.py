@@ -53,7 +53,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the fuzzers, or list them. Returns the exit code."""
+    """`ottla world fuzz`: run the fuzzers, or list them. Returns the exit code."""
     from ottla.jepsen.fuzz.hunt import ATHERIS, PLAIN, has_atheris, hunt
     from ottla.jepsen.fuzz.kept import read_kept
     from ottla.jepsen.fuzz.table import TARGETS, target_of

@@ -62,8 +62,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run simulations for the given time, write the table of results and print it. Returns the exit
-    code."""
+    """`ottla world soak`: run simulations for the given time, write the table of results and print
+    it. Returns the exit code."""
     from ottla.jepsen.world.soak import Soak
     from ottla.jepsen.world.soak_table import facts_of
 
@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator["_Stop"]:
-    """Yield a function that returns True once a signal was received. A second signal ends the
-    process as usual."""
+    """Yield a function that returns True once this process has received a signal to stop. A second
+    signal ends the process as usual."""
     stop = _Stop()
 
     def request_stop(number: int, frame: FrameType | None) -> None:
@@ -104,7 +104,7 @@ def _stopped_by_signals() -> Iterator["_Stop"]:
 
 
 class _Stop:
-    """Callable that returns True once a signal was received."""
+    """Callable that returns True once this process has received a signal to stop."""
 
     def __init__(self) -> None:
         self.is_asked = False
@@ -114,15 +114,15 @@ class _Stop:
 
 
 class _Watch:
-    """Observer of a running search: draws the progress line, and writes the table of results each
-    minute."""
+    """Observer of a running search of the simulator: draws the progress line, and writes the table
+    of results each minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written = time.monotonic()
 
     def look(self, soak: "Soak") -> None:
-        """Draw the progress of the search."""
+        """Draw the progress of the simulator's search."""
         if is_watched():
             self._draw(soak)
         if time.monotonic() - self._written >= WRITE_SECONDS:
@@ -143,13 +143,13 @@ class _Watch:
         draw(line)
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of the simulator's search."""
         if is_watched():
             wipe()
 
 
 def _write(folder: Path, facts: dict[str, Any]) -> None:
-    """Replace both result files of the search atomically."""
+    """Replace both result files of the simulator's search in the output folder atomically."""
     import json
 
     from ottla.jepsen.world.soak_table import markdown_of

@@ -1,6 +1,7 @@
 """`ottla log`: shows, checks and recovers log directories without a broker.
 
-All verbs except `recover --yes` are read-only.
+All verbs except `recover` change no file. `recover` writes after the user's confirmation or with
+--yes.
 """
 
 from ottla.cli.logs import log_dump

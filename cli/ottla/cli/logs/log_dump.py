@@ -1,7 +1,7 @@
 """`ottla log dump|index|snapshot|checkpoint`: shows the contents of files in a log directory.
 
-Damage is shown among the rows. If a directory is named, all its files of the right kind are shown.
-Exit code 0, or 2 if a file is corrupt.
+Damaged bytes are shown among the rows of a file. If a directory is named, all its files of the
+right kind are shown. Exit code 0, or 2 if a file is corrupt.
 """
 
 import argparse
@@ -38,7 +38,8 @@ KINDS_OF = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the contents of the named files. Returns 0 if all are undamaged, 2 if any is corrupt."""
+    """Show the contents of the named files of log directories. Returns 0 if all are undamaged, 2 if
+    any is corrupt."""
     verb = arguments.verb
     if verb == "dump" and arguments.value_bytes is not None and arguments.value_bytes < 0:
         raise ConfigError("--value-bytes", f"is {arguments.value_bytes}; it must be 0 or more")
@@ -73,7 +74,7 @@ def _form(arguments: argparse.Namespace, path: Path) -> Form:
 
 
 def _readable_rows(arguments: argparse.Namespace, path: Path) -> Iterator[Row | Entry]:
-    """Yield the rows of a file. If a read fails, the last row is the error."""
+    """Yield the rows of a file in a log directory. If a read fails, the last row is the error."""
     try:
         yield from _rows(arguments, path)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""`ottla log recover`: does offline the recovery that a broker does after a crash, and previews it
-first.
+"""`ottla log recover`: recovers logs without a broker, as a broker does after a crash. It shows a
+preview first.
 
 The preview runs the recovery code on a disk that stores every change in memory (`preview_disk`).
 Files are written only if the user confirms. Exit code 0, 1 if a process uses the directory, or 2 if
@@ -42,8 +42,8 @@ from ottla.storage.segments.files import LOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the changes that a recovery would make. Make them if the user confirms. Returns the exit
-    code."""
+    """`ottla log recover`: show the changes that a recovery would make. Make them if the user
+    confirms. Returns the exit code."""
     directory = Path(os.path.abspath(arguments.directory))
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Lock a log directory for the duration of the `with` block, if it has a lock file. No lock
-    file is created."""
+    """Lock a log directory for the duration of the `with` block, if the directory has a lock file.
+    No lock file is created."""
     if not (directory / LOCK_FILE).exists():
         yield
         return
@@ -83,8 +83,8 @@ def _held(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Disable logging within the `with` block, because the messages would report the previewed
-    changes as made."""
+    """Disable logging within the `with` block, because log messages would report the previewed
+    changes of a recovery as made."""
     logging.disable(logging.CRITICAL)
     try:
         yield
@@ -122,7 +122,7 @@ def _recover(
 
 
 async def _draw(what: str, progress: RecoveryProgress) -> None:
-    """Draw the progress of the recovery until cancelled."""
+    """Draw the progress of the recovery on the terminal until cancelled."""
     bar = Bar(what, 0)
     try:
         while True:
@@ -164,7 +164,7 @@ def _size(size_bytes: int | None) -> ByteCount | None:
 
 
 def _lost_bytes(change: FileChange) -> int:
-    """Return the number of bytes that a change removes from a log."""
+    """Return the number of bytes that a change of the recovery removes from a log."""
     if not change.path.endswith(LOG):
         return 0
     return max(0, (change.before_bytes or 0) - (change.after_bytes or 0))

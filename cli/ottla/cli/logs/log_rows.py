@@ -1,5 +1,5 @@
-"""Contents of a file in a log directory as rows. As in Kafka, the name of the file identifies its
-format."""
+"""Reads the contents of a file in a log directory as rows. As in Kafka, the name of the file
+identifies its format."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,7 +57,8 @@ KINDS = (*BATCH_KINDS, *INDEX_KINDS, *SNAPSHOT_KINDS, *CHECKPOINT_KINDS)
 
 
 def kind_of(name: str) -> str:
-    """Return the suffix or the name that identifies a file's format, or "" if it is unknown."""
+    """Return the suffix or the name that identifies the format of a file in a log directory, or ""
+    if it is unknown."""
     for suffix in PASSING_SUFFIXES:
         name = name.removesuffix(suffix)
     stem, dot, suffix = name.rpartition(".")
@@ -73,7 +74,8 @@ def kind_of(name: str) -> str:
 
 
 def files_of(names: list[str], kinds: tuple[str, ...], verb: str) -> Iterator[Path]:
-    """Yield the named files. If a directory is named, yield its files of the given kinds.
+    """Yield the paths of files that the command line names. If a directory is named, yield its
+    files of the given kinds.
 
     Raises ConfigError if a name does not exist, or is a file of another kind.
     """
@@ -92,7 +94,7 @@ def files_of(names: list[str], kinds: tuple[str, ...], verb: str) -> Iterator[Pa
 
 
 def rows_of(path: Path, file: Readable, *, is_with_records: bool = False) -> Iterator[Row]:
-    """Yield the rows of one file."""
+    """Yield the rows (batches, records or entries) of one file in a log directory."""
     kind = kind_of(path.name)
     if kind in BATCH_KINDS:
         return dump_batches(file, is_with_records=is_with_records)
@@ -120,8 +122,8 @@ def rows_of(path: Path, file: Readable, *, is_with_records: bool = False) -> Ite
 
 
 def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
-    """Yield the entries of an index file. An entry that does not match the log is followed by its
-    problem."""
+    """Yield the entries of an index file of a log segment. An entry that does not match the log is
+    followed by its problem."""
     name = path.name
     for passing in PASSING_SUFFIXES:
         name = name.removesuffix(passing)

@@ -45,8 +45,8 @@ from ottla.storage.segments.files import LOG, PARTITION_METADATA, offsets_of
 from ottla.storage.segments.partition_metadata import decode_partition_metadata
 
 FLAWS_OF_A_FILE_MAX = 20
-"""Maximum number of flaws that are shown for one file. Further flaws of the same file add little
-information."""
+"""Maximum number of flaws that `ottla log verify` shows for one file. Further flaws of the same
+file add little information."""
 DRAW_INTERVAL_S = 0.1
 BAR_WIDTH = 30
 MIB = 1 << 20
@@ -63,7 +63,7 @@ class Bar:
         self.done_bytes = 0
 
     def on_read(self, size: int) -> None:
-        """Add `size` bytes, which were just read, to the progress."""
+        """Add `size` bytes, which were just read, to the progress of `ottla log verify`."""
         self.done_bytes += size
         now_s = time.monotonic()
         if is_watched() and now_s - self._drawn_s >= DRAW_INTERVAL_S:
@@ -75,7 +75,7 @@ class Bar:
             )
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of `ottla log verify`."""
         if self._drawn_s:
             wipe()
 
@@ -88,8 +88,8 @@ class DirectoryCheckpoints(NamedTuple):
     topic_ids: dict[TopicPartition, UUID] | None
 
     def expected(self, directory: Path, *, is_live: bool, are_records_read: bool) -> PartitionFacts:
-        """Return the facts that the files of a partition must match, from the checkpoints.
-        Checkpoint lines with the id of another topic are ignored."""
+        """Return the facts that the files of a partition must match, such as the recovery point in
+        the checkpoint files. Checkpoint lines with the id of another topic are ignored."""
         kind, partition = parse_directory_name(directory.name)
         recovery_point = log_start = None
         if partition is not None and self._speaks_of(partition, directory):
@@ -114,8 +114,8 @@ class DirectoryCheckpoints(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a log directory or a partition. Returns 0 if it is undamaged, 2 if anything is
-    damaged."""
+    """`ottla log verify`: check a log directory or a partition. Returns 0 if it is undamaged, 2 if
+    anything is damaged."""
     directory = Path(arguments.directory)
     if not directory.is_dir():
         raise ConfigError(str(directory), "is no directory")
@@ -172,7 +172,8 @@ def _partitions_of(directory: Path) -> Iterator[Path]:
 
 
 class VerifyResult:
-    """Flaws that were found in all files. Only the first flaws of each file are stored."""
+    """Flaws that `ottla log verify` found in all files. Only the first flaws of each file are
+    stored."""
 
     def __init__(self) -> None:
         self.flaws: list[Flaw] = []
@@ -181,7 +182,7 @@ class VerifyResult:
         self._counts: Counter[str] = Counter()
 
     def add(self, flaws: Iterator[Flaw]) -> None:
-        """Add flaws one by one, as the check of a file yields them."""
+        """Add flaws to the result one by one, as the check of a file yields them."""
         for flaw in flaws:
             if flaw.is_damage:
                 self.damaged_files.add(flaw.file)
@@ -195,8 +196,8 @@ class VerifyResult:
 def _checked(
     partition: Path, expected: PartitionFacts, bar: Bar, *, is_partition: bool
 ) -> Iterator[Flaw]:
-    """Yield the flaws of a partition. File names are relative to the directory that the user
-    named."""
+    """Yield the flaws in a partition's files. File names are relative to the directory that the
+    user named."""
     prefix = "" if is_partition else f"{partition.name}/"
     try:
         files = DirectoryFiles(partition, bar.on_read)
@@ -215,7 +216,8 @@ def _checked(
 
 
 def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
-    """Yield the flaws of a file that is checked alone, without comparing it with other files."""
+    """Yield the flaws of a file that `ottla log verify` checks alone, without comparing it with
+    other files."""
     try:
         with open_read_only(path) as file:
             if kind_of(path.name) == "checkpoint":

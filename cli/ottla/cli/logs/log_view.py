@@ -1,4 +1,4 @@
-"""Rows of log files as tables or as JSON, printed while they are read.
+"""Prints rows of log files as tables or as JSON while they are read.
 
 Adjacent rows of one kind form one table of at most `TABLE_ROWS_MAX` rows, so that a file of any
 size needs little memory. JSON is one list with one row a line.
@@ -19,24 +19,26 @@ from ottla.storage.inspection.dump import Entry, RecordRow, Row
 from ottla.wire.batch import MAGIC
 
 TABLE_ROWS_MAX = 500
-"""Maximum number of rows in one table with aligned columns. With a smaller value, the heading is
-repeated more often. With a larger value, more rows are stored in memory before they are printed."""
+"""Maximum number of a log file's rows in one table with aligned columns. With a smaller value, the
+heading is repeated more often. With a larger value, more rows are stored in memory before they are
+printed."""
 VALUE_BYTES_DEFAULT = 200
 
 
 class Form(NamedTuple):
-    """Options for decoding and printing rows."""
+    """Options for decoding and printing rows of log files."""
 
     is_metadata: bool = False
-    """True to decode records as metadata records."""
+    """True to decode the records of a log file as metadata records."""
     is_transactions: bool = False
-    """True to decode records as records of `__transaction_state`."""
+    """True to decode the records of a log file as records of `__transaction_state`."""
     value_bytes_max: int | None = None
-    """Maximum number of bytes that are shown of a key or a value, or None to show all bytes."""
+    """Maximum number of bytes of a record's key or value that are shown, or None to show all
+    bytes."""
 
 
 def is_damage(row: Row | Entry) -> bool:
-    """Return whether a row shows corrupt bytes."""
+    """Return whether a row of a log file stands for corrupt bytes."""
     if isinstance(row, Problem):
         return row.is_damage
     if isinstance(row, Entry):
@@ -48,14 +50,14 @@ def is_damage(row: Row | Entry) -> bool:
 
 
 class JsonFiles:
-    """A JSON list of files with their rows, which is printed line by line."""
+    """Printer of a JSON list of log files with their rows, line by line."""
 
     def __init__(self) -> None:
         self._file_count = 0
         say("[")
 
     def show(self, file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-        """Print the rows of a file. Returns True if any row shows damage."""
+        """Print the rows of a log file as JSON. Returns True if any row shows damage."""
         if self._file_count:
             say("  ,")
         self._file_count += 1
@@ -78,16 +80,16 @@ class JsonFiles:
 
 
 HIDDEN = "(hidden)"
-"""Text that is shown in place of a secret."""
+"""Text that is shown in place of a secret in a metadata record."""
 SCRAM = "user_scram_credential"
 SCRAM_SECRETS = {"salt", "stored_key", "server_key"}
-"""Fields of a SCRAM record that would let a reader guess passwords offline, or impersonate the
-server."""
+"""Fields of a SCRAM credential record that would let a reader guess passwords offline, or
+impersonate the server."""
 
 
 def as_json(row: Row | Entry, form: Form) -> dict[str, Any]:
-    """Return a row as the JSON object that the command prints. Bytes that are not UTF-8 become
-    `{"base64": …}`."""
+    """Return a row of a log file as the JSON object that the command prints. Bytes that are not
+    UTF-8 become `{"base64": …}`."""
     if isinstance(row, Entry):
         shown = as_json(row.row, form)
         return {"kind": shown.pop("kind"), "at": row.position, **shown, "problem": row.problem}
@@ -116,7 +118,7 @@ def _json_value(value: object, form: Form) -> object:
 
 
 def metadata_of(row: RecordRow) -> dict[str, Any]:
-    """Return a metadata record, decoded for display."""
+    """Return a metadata record in a log file, decoded for display."""
     from google.protobuf.json_format import MessageToDict
 
     from ottla.metadata.records import decode_record
@@ -139,12 +141,12 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
 
 
 def hides_secrets(said: dict[str, Any]) -> bool:
-    """Return whether a decoded metadata record contains secrets, which are hidden."""
+    """Return whether a decoded metadata record has fields whose secret values are hidden."""
     return said.get("config", {}).get("value") == HIDDEN or SCRAM in said
 
 
 def transaction_of(row: RecordRow) -> dict[str, Any]:
-    """Return a record of the transaction state topic, decoded for display."""
+    """Return a record of the topic `__transaction_state`, decoded for display."""
     from ottla.broker.transactions.transaction_records import read_state_record
     from ottla.model.errors import CorruptDataError
 
@@ -189,7 +191,7 @@ BATCH_COLUMNS = (
 
 
 def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
-    """Print the rows of a file as tables. Returns True if any row shows damage."""
+    """Print the rows of a log file as tables. Returns True if any row shows damage."""
     say(file)
     damage_count = row_count = 0
     while chunk := list(islice(rows, TABLE_ROWS_MAX)):
@@ -202,7 +204,7 @@ def show_table(file: str, rows: Iterator[Row | Entry], form: Form) -> bool:
 
 
 def _show_rows(rows: list[Row | Entry], form: Form) -> None:
-    """Print rows as tables; adjacent rows of one kind form one table."""
+    """Print rows of a log file as tables; adjacent rows of one kind form one table."""
     for kind, group in groupby(rows, type):
         members = list(group)
         if kind is Problem:
@@ -216,7 +218,7 @@ def _show_rows(rows: list[Row | Entry], form: Form) -> None:
 def cells_of(
     rows: list[Row | Entry], form: Form
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Return the columns and cells of rows of one kind."""
+    """Return the columns and cells of a table, from log file rows of one kind."""
     first = rows[0]
     if isinstance(first, BatchRow):
         return BATCH_COLUMNS, [_batch_cells(row) for row in rows if isinstance(row, BatchRow)]
@@ -278,7 +280,8 @@ def _batch_cells(row: BatchRow) -> tuple[object, ...]:
 
 
 def _times(row: BatchRow) -> str:
-    """Return a text with the first timestamp of a batch, and the distance to its last timestamp."""
+    """Return a text with the first timestamp of a record batch, and the distance to its last
+    timestamp."""
     base = "-" if row.base_timestamp == -1 else moment(row.base_timestamp)
     span_ms = row.max_timestamp - row.base_timestamp
     if row.max_timestamp < 0 or span_ms == 0:
@@ -301,7 +304,7 @@ def _record_cells(row: RecordRow, form: Form) -> tuple[object, ...]:
 
 
 def _text(value: object, form: Form) -> Any:
-    """Return bytes as text, or in hexadecimal if they are not UTF-8."""
+    """Return bytes of a record as text, or in hexadecimal if they are not UTF-8."""
     if isinstance(value, int | str):
         return value
     if value is None:

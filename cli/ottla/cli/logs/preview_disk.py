@@ -25,10 +25,11 @@ BLOCK_BYTES = 1 << 20
 
 
 class FileChange(NamedTuple):
-    """One file or directory that the recovery would change."""
+    """One file or directory that the previewed recovery would change."""
 
     action: str
-    """Kind of the change: remove, rename, cut (truncate), write or make (create)."""
+    """Kind of the change to a file or directory: remove, rename, cut (truncate), write or make
+    (create)."""
     path: str
     before_bytes: int | None
     after_bytes: int | None
@@ -36,20 +37,23 @@ class FileChange(NamedTuple):
 
 
 class _Node:
-    """One file as it would be after the recovery: bytes of the real file, or of a copy."""
+    """One file as it would be after the previewed recovery: bytes of the real file, or of a
+    copy."""
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
         self.path = path
-        """Path of the real file. A rename in the preview does not change it."""
+        """Path of the real file. A rename by the previewed recovery does not change it."""
         self.kept = kept
-        """Path of the copy that receives all writes; the copy exists once `is_kept`."""
+        """Path of the copy of the file that receives all writes of the preview; the copy exists
+        once `is_kept`."""
         self.is_kept = False
         self.size_bytes = size_bytes
         self.base_bytes = size_bytes
-        """Number of bytes of the real file that are still visible; 0 once `is_kept`."""
+        """Number of bytes of the real file that are still visible in the preview; 0 once `is_kept`,
+        when the copy has all bytes."""
 
     def keep(self) -> None:
-        """Copy the visible bytes of the real file into the file at `kept`, so that they can be
+        """Copy the visible bytes of the real file into the copy at `kept`, so that they can be
         changed. Does nothing if the copy exists."""
         if self.is_kept:
             return
@@ -62,7 +66,7 @@ class _Node:
         self.base_bytes = 0
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes of the previewed file from `position`."""
         size = min(size, self.size_bytes - position)
         if size <= 0:
             return b""
@@ -73,7 +77,7 @@ class _Node:
         return data + bytes(size - len(data))
 
     def set_size(self, size: int) -> None:
-        """Truncate or extend the file."""
+        """Truncate or extend the previewed file to a size in bytes. The real file is unchanged."""
         self.size_bytes = size
         if self.is_kept:
             os.truncate(self.kept, size)
@@ -81,7 +85,7 @@ class _Node:
             self.base_bytes = min(self.base_bytes, size)
 
     def write(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write chunks one after another, from `position` on."""
+        """Write chunks one after another into the copy of the file, from `position` on."""
         self.keep()
         with self.kept.open("r+b") as copy:
             copy.seek(position)
@@ -107,7 +111,7 @@ def _read_from(path: str, position: int, size: int) -> bytes:
 
 
 class _File:
-    """One open file of the preview."""
+    """One open file of the preview of a recovery."""
 
     def __init__(self, node: _Node, path: str) -> None:
         self._node = node
@@ -117,73 +121,75 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """Present size of the file in the preview."""
+        """Present size of the file in the preview, in bytes."""
         return self._node.size_bytes
 
     @property
     def modified_ms(self) -> int:
-        """Time of the last write of the real file in ms, or the present time for a new file."""
+        """Time of the last write of the real file in ms since 1970, or the present time for a new
+        file."""
         with suppress(FileNotFoundError):
             return os.stat(self.path).st_mtime_ns // 1_000_000
         return time.time_ns() // 1_000_000
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks to the copy."""
+        """Write all chunks to the copy of the file, from `position` on."""
         if self.is_closed:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         self._node.write(position, chunks)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes of the previewed file from `position`."""
         if self.is_closed and not self._pin_count:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._node.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Return the same as `pread`: readers of this disk may block."""
+        """Return the same bytes as `pread`: callers that read from this disk may block."""
         return self.pread(position, size)
 
     def set_size(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole."""
+        """Truncate the previewed file, or extend it by a hole. The real file is unchanged."""
         self._node.set_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Set the size as `set_size` does: this disk flushes nothing."""
+        """Set the size of the previewed file as `set_size` does: this disk flushes nothing."""
         self._node.set_size(size)
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Do nothing: the preview's files are temporary."""
+        """Ignore the time of the last write: the preview's files are temporary."""
 
     def fileno(self) -> int:
-        """Raise OSError, since the file has no descriptor."""
+        """Raise OSError, since a file of the preview has no descriptor."""
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
 
     def pin(self) -> None:
-        """Keep the file readable until `unpin` is called, even if its owner closes it."""
+        """Keep the previewed file readable until `unpin` is called, even if its owner closes it."""
         self._pin_count += 1
 
     def unpin(self) -> None:
-        """Undo one `pin`."""
+        """Undo one call of `pin`, which kept the previewed file readable."""
         self._pin_count -= 1
 
     def expect_rewrite(self) -> None:
         """Do nothing: this disk flushes nothing."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the previewed file."""
         self.is_closed = True
 
 
 class PreviewDisk:
-    """A `Disk` that shows the files below one directory as they would be after a recovery."""
+    """A `Disk` that shows the files below one directory as they would be after a recovery. Real
+    files are never changed."""
 
     def __init__(self, on_read: Callable[[int], None] = lambda size: None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-preview-")
         self._on_read = on_read
         self._nodes: dict[str, _Node | None] = {}
-        """Every file that was opened or created, by path. None for a removed file."""
+        """Every previewed file that was opened or created, by path. None for a removed file."""
         self._renamed: dict[str, str] = {}
-        """New name of each renamed directory, by its old name."""
+        """New name of each directory that the previewed recovery has renamed, by its old name."""
         self._kept_count = 0
 
     def __enter__(self) -> "PreviewDisk":
@@ -198,8 +204,8 @@ class PreviewDisk:
         self._folder.cleanup()
 
     def changes(self) -> Iterator[FileChange]:
-        """Yield the files and directories that differ from those on the real disk, ordered by
-        path."""
+        """Yield the files and directories that differ between the preview and the real disk,
+        ordered by path."""
         for source, target in sorted(self._renamed.items()):
             yield FileChange("rename", source, None, None, target)
         for path, node in sorted(self._nodes.items()):
@@ -217,11 +223,12 @@ class PreviewDisk:
     # ---- called on the event loop
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file for reading, and for writing to a copy."""
+        """Open a file of the preview. Reads return the real bytes, or those of the copy that writes
+        go to."""
         return _File(self._node(path, create=create), path)
 
     def at(self, path: str) -> DiskFile:
-        """Return a handle on an existing file."""
+        """Return a handle on an existing file of the preview."""
         return self.open(path)
 
     def exists(self, path: str) -> bool:
@@ -231,7 +238,7 @@ class PreviewDisk:
         return path not in self._renamed and os.path.lexists(path)
 
     def unlink_empty(self, path: str) -> None:
-        """Remove an empty file, if it exists."""
+        """Remove an empty file from the preview, if it exists."""
         if self.exists(path):
             self._nodes[path] = None
 
@@ -261,31 +268,31 @@ class PreviewDisk:
         """Do nothing: reads of this disk may block, so nothing needs to be cached first."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return up to `size` bytes of the file from `position`, as `pread` does."""
+        """Return up to `size` bytes of the previewed file from `position`, as `pread` does."""
         data = file.pread(position, size)
         self._on_read(len(data))
         await trio.lowlevel.checkpoint()
         return data
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Do nothing: copies are never flushed to a device."""
+        """Do nothing: the preview's copies of files are never flushed to a device."""
 
     async def write_back(self, file: DiskFile) -> None:
-        """Do nothing: copies are discarded."""
+        """Do nothing: the preview's copies of files are discarded."""
 
     async def fsync(self, file: DiskFile) -> None:
-        """Do nothing: copies are discarded."""
+        """Do nothing: the preview's copies of files are discarded, so they need no flush."""
 
     async def flush_idle(self, directory: str) -> None:
         """Do nothing: this disk keeps no descriptor open."""
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Truncate the file to `size` bytes."""
+        """Truncate a file to `size` bytes, in the preview only."""
         if not file.is_closed:
             file.set_size(size)
 
     async def read_file(self, path: str) -> bytes:
-        """Return the whole file."""
+        """Return the whole content of a file, as the preview shows it."""
         node = self._node(path, create=False)
         return node.read(0, node.size_bytes)
 
@@ -296,13 +303,14 @@ class PreviewDisk:
         node.write(0, [data])
 
     async def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file, in the preview only."""
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._nodes[path] = None
 
     async def rename(self, source: str, target: str) -> None:
-        """Rename a file, or a directory whose contents are not read after the rename."""
+        """Rename a file, or a directory whose contents are not read after the rename, in the
+        preview only."""
         if os.path.isdir(source):
             self._renamed[source] = target
             return
@@ -310,10 +318,10 @@ class PreviewDisk:
         self._nodes[source] = None
 
     async def fsync_directory(self, path: str) -> None:
-        """Do nothing: copies are discarded."""
+        """Do nothing: the preview's changes of directories are discarded, so they need no flush."""
 
     async def listdir(self, path: str) -> list[str]:
-        """Return the sorted names in a directory."""
+        """Return the sorted names in a directory, as the preview shows it."""
         names = set(os.listdir(path)) if path not in self._renamed else set()
         for changed, node in self._nodes.items():
             if os.path.dirname(changed) == path:
@@ -345,11 +353,11 @@ class PreviewDisk:
         return os.path.getsize(path) if node is None else node.size_bytes
 
     async def is_directory(self, path: str) -> bool:
-        """Return whether the path is a directory."""
+        """Return whether the path is a directory in the preview."""
         return os.path.isdir(path) and path not in self._renamed
 
     async def space(self, path: str) -> Space:
-        """Return the total and free space on the volume of the path."""
+        """Return the total and free space, in bytes, on the volume that contains the path."""
         volume = os.statvfs(path)
         return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
 
@@ -367,15 +375,15 @@ class PreviewDisk:
         """Do nothing: this disk makes nothing durable."""
 
     async def remove_tree(self, path: str) -> None:
-        """Remove a directory and its contents."""
+        """Remove a directory and its contents, in the preview only."""
         with suppress(FileNotFoundError):
             for name in await self.listdir(path):
                 self.unlink_empty(os.path.join(path, name))
 
 
 def _is_start(node: _Node, path: str) -> bool:
-    """Return whether the real file begins with the bytes of the preview's file, which is not
-    larger."""
+    """Return whether the real file begins with the bytes of the preview's version of it, which is
+    not larger."""
     size = node.size_bytes
     if not node.is_kept and node.path == path:
         return node.base_bytes == size

@@ -16,7 +16,8 @@ LOCKS_FILE = Path("/proc/locks")
 
 
 class ReadOnlyFile:
-    """A file opened for reading. Its size remains the size that it had when it was opened."""
+    """A log directory's file opened for reading. Its size remains the size that it had when it was
+    opened."""
 
     def __init__(self, path: Path, fd: int, on_read: Callable[[int], None]) -> None:
         self.path = path
@@ -25,7 +26,7 @@ class ReadOnlyFile:
         self._on_read = on_read
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes of the file from `position`."""
         parts = []
         end = min(position + size, self.size_bytes)
         while position < end:
@@ -38,8 +39,8 @@ class ReadOnlyFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip_hole(self, position: int) -> int:
-        """Return the first position at or after `position` where bytes other than zero may be, or
-        the size of the file if its rest is a hole."""
+        """Return the first position at or after `position` where the file may have bytes other than
+        zero, or the size of the file if its rest is a hole."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -48,7 +49,7 @@ class ReadOnlyFile:
 
 
 def _ignored(size: int) -> None:
-    """Do nothing: the default of `on_read`."""
+    """Ignore the number of bytes read: the default of the parameter `on_read`."""
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def open_read_only(path: Path, on_read: Callable[[int], None] = _ignored) -> Ite
 
 
 class DirectoryFiles:
-    """The files of one partition's directory."""
+    """The files of one partition's directory, opened read-only."""
 
     def __init__(self, directory: Path, on_read: Callable[[int], None] = _ignored) -> None:
         self.names = sorted(each.name for each in directory.iterdir() if each.is_file())
@@ -75,13 +76,13 @@ class DirectoryFiles:
 
     @contextmanager
     def open(self, name: str) -> Iterator[ReadOnlyFile]:
-        """Open a file for reading, and yield it."""
+        """Open a file of the partition's directory for reading, and yield it."""
         with open_read_only(self._directory / name, self._on_read) as file:
             yield file
 
 
 def is_in_use(directory: Path) -> bool:
-    """Return whether a process has locked a log directory, as far as the kernel reports it.
+    """Return whether a process has locked a log directory, according to the kernel's list of locks.
 
     The check does not acquire the lock, because a broker that starts at this moment would find it
     locked.

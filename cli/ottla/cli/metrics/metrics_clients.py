@@ -19,7 +19,8 @@ from ottla.storage.directories.meta_properties import uuid_to_text
 
 UNREACHABLE = 3
 BROKER_TIMEOUT_S = 5.0
-"""Maximum seconds to wait for one broker. The clients of a slower broker are not shown."""
+"""Maximum seconds that `ottla metrics clients` waits for one broker. The clients of a slower broker
+are not shown."""
 COLUMNS = (
     "CLIENT-INSTANCE",
     "CLIENT",
@@ -41,7 +42,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every client that pushes metrics. Returns exit code 3 if a broker did not respond."""
+    """`ottla metrics clients`: show every client that pushes metrics. Returns exit code 3 if a
+    broker did not respond."""
     found, failures = await clients_of(admin, only=arguments.broker)
     shown = [one for one in found if is_called(one, arguments.client)]
     if arguments.format == "json":
@@ -94,7 +96,8 @@ def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
 
 
 def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
-    """Return all known properties of a client as the JSON object that the command prints."""
+    """Return all known properties of a client that pushes metrics, as the JSON object that the
+    command prints."""
     return {
         **asdict(client),
         "client_instance_id": uuid_to_text(client.client_instance_id),
@@ -104,8 +107,8 @@ def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
 
 
 def state_of(client: ClientInstanceDescription) -> str:
-    """Return the state of a client: "terminating", "reporting", "asked" (metrics were requested),
-    "not asked", or the name of its last error."""
+    """Return the state of a client that pushes metrics: "terminating", "reporting", "asked"
+    (metrics were requested), "not asked", or the name of its last error."""
     if client.is_terminating:
         return "terminating"
     if client.last_error != ErrorCode.NONE:

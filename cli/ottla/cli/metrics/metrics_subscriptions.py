@@ -27,7 +27,8 @@ NOTHING = "nothing"
 
 
 async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every subscription. Returns the exit code."""
+    """`ottla metrics subscriptions list`: show every subscription to client metrics. Returns the
+    exit code."""
     found = await admin.list_metrics_subscriptions()
     if arguments.format == "json":
         print_json([as_json(one) for one in found])
@@ -42,8 +43,8 @@ async def _list(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create or change a subscription, and show its settings before and after. Returns the exit
-    code."""
+    """`ottla metrics subscriptions set`: create or change a subscription to client metrics, and
+    show its settings before and after. Returns the exit code."""
     name = arguments.name
     metrics = _prefixes(arguments.metrics)
     interval_ms = _interval_ms(arguments.interval)
@@ -78,7 +79,8 @@ async def _set(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a subscription.  Raises RefusedError if it does not exist. Returns the exit code."""
+    """`ottla metrics subscriptions delete`: delete a subscription to client metrics. Raises
+    RefusedError if it does not exist. Returns the exit code."""
     name = arguments.name
     before = await admin.describe_metrics_subscription(name)
     if not before.own:
@@ -99,7 +101,7 @@ def _show_changes(arguments: argparse.Namespace, rows: Sequence[Sequence[object]
 
 
 def as_json(subscription: MetricsSubscription) -> dict[str, Any]:
-    """Return a subscription as the JSON object that the command prints."""
+    """Return a subscription to client metrics as the JSON object that the command prints."""
     return {
         "name": subscription.name,
         "metrics": list(subscription.metrics),

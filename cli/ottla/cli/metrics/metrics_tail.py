@@ -23,10 +23,10 @@ from ottla.model.ids import NodeId, uuid_text
 from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
 
 POLL_S = 0.25
-"""Seconds to wait after a poll without new pushes. Without this pause the command would poll
-continuously, because brokers answer at once."""
+"""Seconds that the command waits after a poll without new pushes of client metrics. Without this
+pause it would poll continuously, because brokers answer at once."""
 LOOK_AROUND_S = 10.0
-"""Interval, in seconds, between refreshes of the list of brokers."""
+"""Interval, in seconds, at which the command refreshes the list of brokers that it polls."""
 NANOSECONDS = 1_000_000
 
 
@@ -40,7 +40,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 async def run(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print pushes of client metrics until interrupted. Returns the exit code."""
+    """`ottla metrics tail`: print pushes of client metrics until interrupted. Returns the exit
+    code."""
     tail = Tail(admin, arguments)
     while not tail.is_done:
         await tail.poll_once()
@@ -48,7 +49,8 @@ async def run(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 class Tail:
-    """Tail of client metrics: the read position at each broker, and the number of pushes shown."""
+    """Reader of client metrics as they arrive: the read position at each broker, and the number of
+    pushes shown."""
 
     def __init__(self, admin: Admin, arguments: argparse.Namespace) -> None:
         self._admin = admin
@@ -65,17 +67,18 @@ class Tail:
         self._begin = FROM_OLDEST if arguments.recent else FROM_NOW
         self._cursors: dict[NodeId, int] = {}
         self._silent: set[NodeId] = set()
-        """Brokers that do not respond, and whose silence was reported."""
+        """Brokers that do not respond to polls for client metrics, and whose silence was already
+        reported."""
         self._look_around_at = 0.0
 
     @property
     def is_done(self) -> bool:
-        """True if the requested number of pushes has been shown."""
+        """True if the requested number of pushes of client metrics has been shown."""
         return self._left is not None and self._left <= 0
 
     async def poll_once(self) -> None:
-        """Poll every broker once, and print the new pushes in the order of their times. If there
-        are none, wait for POLL_S."""
+        """Poll every broker once for client metrics, and print the new pushes in the order of their
+        times. If there are none, wait for POLL_S seconds."""
         await self._look_around()
         tails: list[TailedMetrics] = []
 
@@ -148,7 +151,7 @@ class Tail:
 
 
 def line_of(push: PushedMetrics, point: Point) -> str:
-    """Return one metric value as a line: time, client, metric, value."""
+    """Return one value of a client metric as a line of text: time, client, metric, value."""
     moment = datetime.fromtimestamp(push.received_ms / 1_000, UTC)
     client = push.client_id or uuid_text(push.client_instance_id)
     attributes = ",".join(f"{name}={value}" for name, value in point.attributes)
@@ -157,7 +160,8 @@ def line_of(push: PushedMetrics, point: Point) -> str:
 
 
 def as_json(push: PushedMetrics, points: list[Point]) -> dict[str, Any]:
-    """Return a push with its values as the JSON object that the command prints."""
+    """Return a push of client metrics with its values, as the JSON object that the command
+    prints."""
     return {
         "received_ms": push.received_ms,
         "broker": push.node,

@@ -84,7 +84,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export the topic until its end, or until interrupted. Returns the exit code."""
+    """`ottla export`: export the topic until its end, or until interrupted. Returns the exit
+    code."""
     require_tables(arguments.to)
     from ottla.pipeline.export.export import TopicExport
     from ottla.pipeline.run.watching import QueriesEnding, asked_by_signals
@@ -155,7 +156,8 @@ def require_tables(target: str) -> None:
 
 
 def export_options(arguments: argparse.Namespace) -> "ExportOptions":
-    """Return the options of an export. Raises ConfigError if an argument is invalid."""
+    """Return the options of an export, from the command line's arguments. Raises ConfigError if an
+    argument is invalid."""
     from ottla.pipeline.export.export import ExportOptions
 
     file_bytes = number_of(arguments.file_size)
@@ -201,7 +203,8 @@ def read_options(arguments: argparse.Namespace) -> Any:
 
 @contextmanager
 def open_sink(arguments: argparse.Namespace) -> Iterator["TableSink"]:
-    """Open the Iceberg table, Delta table or directory that --to names. Yields the sink of rows."""
+    """Open the Iceberg table, Delta table or directory that --to names. Yields it as the sink
+    (destination) of the exported rows."""
     if arguments.to.startswith((ICEBERG, DELTA)):
         with open_table("--to", arguments.to, arguments) as table:
             yield table
@@ -246,14 +249,14 @@ def open_delta(
 
 
 def check_catalog(option: str, target: str, arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the command has options of an Iceberg catalog, but another kind of
+    """Raise ConfigError if the command line has options of an Iceberg catalog, but another kind of
     target."""
     if arguments.catalog_option and not target.startswith(ICEBERG):
         raise ConfigError("--catalog-option", f"needs {option} {ICEBERG}CATALOG.TABLE")
 
 
 class ExportShown:
-    """Progress of an export, drawn on a terminal."""
+    """Progress line of an export, drawn on a terminal."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

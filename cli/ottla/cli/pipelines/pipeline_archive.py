@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MILLISECONDS = 1_000
 LATE = "1h"
 TRIGGER = "1m"
-"""Default interval between batches. Each batch writes at least one file for each topic and hour, so
-a shorter interval creates many small files."""
+"""Default interval between batches of the archive, as a duration. Each batch writes at least one
+file for each topic and hour, so a shorter interval creates many small files."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -92,8 +92,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Archive records of topics: continuously until interrupted, in one batch, or only the records
-    of a span of time. Returns the exit code."""
+    """`ottla pipeline archive`: archive records of topics: continuously until interrupted, in one
+    batch, or only the records of a span of time. Returns the exit code."""
     from ottla.pipeline.archive.archive import own_place
 
     check_format(arguments)
@@ -130,8 +130,8 @@ def check_archived(options: "ArchiveOptions") -> None:
 def run_stream(
     arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
 ) -> int:
-    """Archive records as a Spark stream until interrupted, or in one batch. Returns the exit
-    code."""
+    """Archive records of topics as a Spark stream until interrupted, or in one batch. `kept_open`
+    are file descriptors that the JVM inherits. Returns the exit code."""
     from ottla.pipeline.archive.archive import start_archive
 
     is_json = arguments.format == "json"
@@ -144,7 +144,7 @@ def run_stream(
 
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
-    """Archive the records of a span of time that are missing in the archive. Returns the exit
+    """Archive the records of a span of time that the archive does not have yet. Returns the exit
     code."""
     from ottla.pipeline.archive.archive_directory import check_output, local_path
     from ottla.pipeline.archive.backfill import backfill, source_of
@@ -164,7 +164,8 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
 
 
 def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
-    """Return the requested span of time, or None for a stream."""
+    """Return the span of time whose records the command line asks to archive, or None for a
+    continuous stream."""
     from ottla.pipeline.archive.backfill import TimeSpan
 
     if arguments.from_ is None:
@@ -218,7 +219,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def default_name(output: str) -> str:
-    """Return the default name of a streaming query, derived from its output directory. Each archive
-    has its own directory and group."""
+    """Return the default name of an archive's streaming query, derived from its output directory.
+    Each archive has its own directory and group."""
     last = PurePosixPath(output.rstrip("/")).name or "root"
     return "archive-" + re.sub(r"[^A-Za-z0-9._-]", "-", last)

@@ -17,8 +17,8 @@ OPTION = "--table-format"
 
 
 def check_format(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError if the table format and other options of the archive contradict each
-    other."""
+    """Raise ConfigError if the table format and other options of `ottla pipeline archive`
+    contradict each other."""
     form, output = arguments.table_format, arguments.output
     is_catalog = output.startswith(ICEBERG)
     if is_catalog and form != "iceberg":
@@ -44,7 +44,8 @@ def check_format(arguments: argparse.Namespace) -> None:
 
 
 def run_table(arguments: argparse.Namespace, options: "ArchiveOptions") -> int:
-    """Archive records into a table until interrupted, or in one batch. Returns the exit code."""
+    """Archive records of a topic into a table until interrupted, or in one batch. Returns the exit
+    code."""
     target = options.output
     if arguments.table_format == "delta":
         target = f"{DELTA}{options.output}"

@@ -58,7 +58,8 @@ SPARK_OPTIONS = Section(
 
 
 def stream_options(*, trigger: str) -> OneOf:
-    """Return the mutually exclusive options for the interval of batches and for a single run."""
+    """Return the mutually exclusive options for the interval between batches (default `trigger`)
+    and for a single run."""
     return one_of(
         option("--once", "process what is available now, then stop"),
         option(
@@ -70,8 +71,8 @@ def stream_options(*, trigger: str) -> OneOf:
 
 
 def trigger_of(arguments: argparse.Namespace) -> float | None:
-    """Return the interval between batches in seconds, or None for a single run over all existing
-    records."""
+    """Return the interval between batches of a streaming query in seconds, or None for a single run
+    over all existing records."""
     return None if arguments.once else parse_duration("--trigger", arguments.trigger)
 
 
@@ -125,19 +126,20 @@ def open_spark(
 
 
 def exit_code(failure: SparkFailedError) -> int:
-    """Return the exit code of a command after a failure of Spark."""
+    """Return the exit code of a command after a failure inside Spark."""
     return UNREACHABLE if NO_ANSWER.search(str(failure)) else REFUSED
 
 
 class BatchLines:
-    """Prints a line for each batch of a streaming query, and sums the rows of all batches."""
+    """Printer of one line for each batch of a streaming query. It also sums the rows of all
+    batches."""
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
         self.totals = Totals()
 
     def __call__(self, batch: BatchProgress) -> None:
-        """Print one batch as a line, and add its rows to the sums."""
+        """Print one batch of a streaming query as a line, and add its rows to the sums."""
         self.totals.add(batch)
         if self._is_json:
             say_json(batch.as_json(), is_flushed=True)
@@ -146,8 +148,8 @@ class BatchLines:
 
 
 class RunningShown:
-    """Progress line with the activity of streaming queries between two batches, on a terminal
-    only."""
+    """Progress line with the activity of Spark's streaming queries between two batches, on a
+    terminal only."""
 
     def __init__(self) -> None:
         self._is_drawn = is_watched()
@@ -185,7 +187,7 @@ def note_over(text: str) -> None:
 
 
 def line_of(batch: BatchProgress) -> str:
-    """Return the progress of a batch as one line of text."""
+    """Return the progress of a streaming query's batch as one line of text."""
     lag = "" if batch.lag_count is None else f", lag {batch.lag_count:,}"
     return (
         f"{batch.began_at[11:19]}  {batch.query}  batch {batch.batch}: "
@@ -200,8 +202,8 @@ def counted_rows(count: int) -> str:
 
 
 def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
-    """Print the batches of streaming queries until they end or Ctrl-C ends them. Returns the sums
-    over all batches."""
+    """Print the batches of Spark's streaming queries until the queries end or Ctrl-C ends them.
+    Returns the sums over all batches."""
     shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     running = RunningShown()
@@ -214,7 +216,7 @@ def follow_queries(queries: Iterable[Any], *, is_json: bool) -> Totals:
 
 
 def finish(totals: Totals, *, is_json: bool, what: str = "") -> int:
-    """Print the totals of a run. Returns the exit code of the command."""
+    """Print the totals of a run of streaming queries. Returns the exit code of the command."""
     if not is_json:
         lag = "" if not totals.lag_count else f", {counted_rows(totals.lag_count)} behind"
         batches = "1 batch" if totals.batch_count == 1 else f"{totals.batch_count:,} batches"

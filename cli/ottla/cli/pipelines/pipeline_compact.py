@@ -33,7 +33,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact an archive once and print the result. Returns the exit code."""
+    """`ottla pipeline compact`: compact an archive once and print the result. Returns the exit
+    code."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()

@@ -31,8 +31,8 @@ class QueryLag(NamedTuple):
     topic_count: int
     partition_count: int
     lag: int | None
-    """Number of records that the query has not read yet. None if one of its topics no longer
-    exists."""
+    """Number of records that the streaming query has not read yet. None if one of its topics no
+    longer exists."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -44,7 +44,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the lag of every streaming query, once or until interrupted. Returns the exit code."""
+    """`ottla pipeline lag`: show the lag of every streaming query, once or until interrupted.
+    Returns the exit code."""
     import trio
 
     from ottla.client.admin import open_admin
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") -> list[QueryLag]:
-    """Return the lag of every streaming query, from the offsets of its group."""
+    """Return the lag of every streaming query, from the committed offsets of its group."""
     groups = sorted(group.group_id for group in await admin.list_groups())
     return [
         await query_lag(admin, group, isolation_level=isolation_level)
@@ -96,8 +97,8 @@ def summed(
     committed: "Mapping[TopicPartition, int]",
     ends: "Mapping[TopicPartition, int] | None",
 ) -> QueryLag:
-    """Return the lag of a query, summed over its group's partitions. `ends` is None if the end
-    offsets are unknown."""
+    """Return the lag of a streaming query, summed over its group's partitions. `ends` is None if
+    the end offsets are unknown."""
     return QueryLag(
         query=group.removeprefix(SHADOW_PREFIX),
         topic_count=len({at.topic for at in committed}),

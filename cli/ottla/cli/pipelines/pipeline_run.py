@@ -34,7 +34,7 @@ TRIGGER = "10s"
 
 
 WORD_OPTIONS = (stream_options(trigger=TRIGGER), FORMAT, SPARK_OPTIONS)
-"""Options that may be given before or after the file name."""
+"""Options of `ottla pipeline run` that may be given before or after the file name."""
 
 OPTIONS: tuple[Declared, ...] = (
     option(
@@ -47,8 +47,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the user's file, and show the progress of its streaming queries. Returns the exit
-    code."""
+    """`ottla pipeline run`: run the user's file, and show the progress of its streaming queries.
+    Returns the exit code."""
     own_words = parse_words(arguments)
     code = read_own_code(Path(arguments.file))
     is_json = arguments.format == "json"
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_words(arguments: argparse.Namespace) -> list[str]:
-    """Parse the file name and Ottla's options after it. Returns the arguments after "--", which are
-    passed to the file."""
+    """Parse the file name and Ottla's options after it on the command line. Returns the arguments
+    after "--", which are passed to the file."""
     arguments.file, *words = arguments.words
     at = words.index("--") if "--" in words else len(words)
     parser = Parser(prog="ottla pipeline run")

@@ -20,7 +20,8 @@ from ottla.pipeline.run.watching import in_a_thread
 
 MASTER_PORT = 7077
 MASTER_ANSWER_TIMEOUT_S = 2.0
-"""Maximum seconds to wait for a Spark master. Spark itself would try for a minute."""
+"""Maximum seconds that the command waits for a response of the Spark master. Spark itself would try
+for a minute."""
 FILES = ("spark.jars", "spark.submit.pyFiles", "spark.archives")
 REDRAW_S = 1.0
 CLASSPATHS = (

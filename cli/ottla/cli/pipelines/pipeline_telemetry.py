@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 TOPIC = "__client_metrics"
 TRIGGER = "1m"
-"""Default interval between batches. The default window is one minute, so that a shorter interval
-would not show results any earlier."""
+"""Default interval between batches of the aggregation, as a duration. The default window is one
+minute, so that a shorter interval would not show results any earlier."""
 CHECKPOINT = "_checkpoint"
 SHUFFLES = "spark.sql.shuffle.partitions"
 SHUFFLES_LOCAL = 4
@@ -83,8 +83,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Aggregate client metrics over time windows until interrupted, or in one run. Returns the exit
-    code."""
+    """`ottla pipeline telemetry`: aggregate client metrics over time windows until interrupted, or
+    in one run. Returns the exit code."""
     from ottla.pipeline.run.session import require_pyspark
 
     require_pyspark()
@@ -105,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
-    """Return the telemetry options in the arguments of the command line."""
+    """Return the options of the aggregation of client metrics, from the command line's
+    arguments."""
     from ottla.pipeline.rollup.frames import RollupOptions
     from ottla.pipeline.rollup.stream import TelemetryOptions
 
@@ -138,7 +139,8 @@ def telemetry_options(arguments: argparse.Namespace) -> "TelemetryOptions":
 
 @contextmanager
 def prepared(options: "TelemetryOptions") -> Iterator[tuple[int, ...]]:
-    """Lock the output, and check that the topic of client metrics exists, before Spark starts.
+    """Lock the output of the aggregation, and check that the topic of client metrics exists, before
+    Spark starts.
 
     A new output is created only if the topic exists. Yields the file descriptors that the Spark
     session must keep open.

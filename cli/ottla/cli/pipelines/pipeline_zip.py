@@ -14,7 +14,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the zip file and print instructions for its use. Returns the exit code."""
+    """`ottla pipeline zip`: write the zip file of Ottla's modules and print instructions for its
+    use. Returns the exit code."""
     path = make_package_zip(Path(arguments.file))
     say(f"{path}: give it to spark-submit as --py-files, with what Ottla is built on in --archives")
     return 0

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 2_000
 TABLE_ROWS_MAX = 1_000
-"""Maximum number of rows that are printed as a table. All these rows are kept in memory, because
-the column widths depend on every row."""
+"""Maximum number of rows of an SQL result that are printed as a table. All these rows are kept in
+memory, because the column widths depend on every row."""
 MEMORY = "1Gi"
 _NO_FIELD = re.compile(r"Cannot extract field .* because it is not a struct")
 _SHOW_TABLES = re.compile(r"\s*(show\s+(all\s+)?tables|\.tables)\s*;?\s*", re.IGNORECASE)
@@ -56,7 +56,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a query over the topics that it names, and print its result. Returns the exit code."""
+    """`ottla sql`: run an SQL query over the topics that it names, and print its result. Returns
+    the exit code."""
     try:
         import duckdb
         import numpy  # noqa: F401
@@ -91,8 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(reader: "pa.RecordBatchReader", form: str) -> None:
-    """Print the rows of a query's result. CSV and JSON are printed as the rows arrive; a table is
-    printed at the end, with at most `TABLE_ROWS_MAX` rows."""
+    """Print the rows of an SQL query's result. CSV and JSON are printed as the rows arrive; a table
+    is printed at the end, with at most `TABLE_ROWS_MAX` rows."""
     names = reader.schema.names
     if form == "csv":
         say_block(_csv([names]))
@@ -121,7 +122,7 @@ def _csv(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a type of JSON: bytes and times become texts."""
+    """Convert a value of an SQL result to a type of JSON: bytes and times become texts."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, dict):

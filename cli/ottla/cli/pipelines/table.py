@@ -32,7 +32,8 @@ TARGET = "TABLE"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge the files of a table once and print the result. Returns the exit code."""
+    """`ottla table maintain`: merge the small files of an exported table once and print the result.
+    Returns the exit code."""
     require_tables(arguments.table)
     options = maintenance_options(arguments)
     shown = MaintenanceShown(arguments.table)
@@ -59,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def maintenance_options(arguments: argparse.Namespace) -> "MaintenanceOptions":
-    """Return the options for maintaining a table. Raises ConfigError if an argument is invalid."""
+    """Return the options for maintaining an exported table, from the command line's arguments.
+    Raises ConfigError if an argument is invalid."""
     from ottla.pipeline.maintenance.maintenance import KEEP_S_MIN, MaintenanceOptions
 
     target_bytes = number_of(arguments.file_size)
@@ -99,7 +101,7 @@ def maintained(
 
 
 class MaintenanceShown:
-    """Progress of a table's maintenance, drawn on a terminal."""
+    """Progress line of a table's maintenance, drawn on a terminal."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -107,7 +109,7 @@ class MaintenanceShown:
         self._drawn_s = 0.0
 
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
-        """Draw the progress of the maintenance, at most twice a second."""
+        """Draw the progress of the table's maintenance, at most twice a second."""
         now_s = time.monotonic()
         if not self._is_drawn or now_s - self._drawn_s < DRAW_S:
             return

@@ -32,11 +32,13 @@ USAGE_KEYS = (
     "broker", "user", "client_id", "key", "rate", "limit", "percent", "throttled_s",
 )  # fmt: skip
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a type."""
+"""Name that Kafka's tools use for the default entity of a type, which stands for all users or
+client ids without quotas of their own."""
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the quotas of all users, client ids and IP addresses. Returns the exit code."""
+    """`ottla quota list`: list the quotas of all users, client ids and IP addresses. Returns the
+    exit code."""
     found = await admin.describe_quotas()
     rows = [
         (*_owner_cells(owner), key, limit)
@@ -48,7 +50,7 @@ async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set quotas of one user, client id or IP address. Returns the exit code."""
+    """`ottla quota set`: set quotas of one user, client id or IP address. Returns the exit code."""
     limits: dict[str, float | None] = {}
     for text in arguments.limits:
         key, _, value = text.partition("=")
@@ -57,7 +59,8 @@ async def set_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove quotas of one user, client id or IP address. Returns the exit code."""
+    """`ottla quota delete`: remove quotas of one user, client id or IP address. Returns the exit
+    code."""
     owner = _owner(arguments)
     present = (await admin.describe_quotas()).get(owner, {})
     missing = [key for key in arguments.keys if key not in present]
@@ -71,8 +74,8 @@ async def delete_quotas(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the eight levels at which each quota of a client may be set, and the level that applies.
-    Returns the exit code."""
+    """`ottla quota explain`: show the eight levels at which each quota of a client may be set, and
+    the level that applies. Returns the exit code."""
     found = await admin.describe_quotas()
     rows = []
     for key in sorted(CLIENT_KEYS):
@@ -87,8 +90,8 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the usage of quotas by clients on each broker that responds. Clients with the longest
-    throttle time come first. Returns the exit code."""
+    """`ottla quota usage`: show the usage of quotas by clients on each broker that responds.
+    Clients with the longest throttle time come first. Returns the exit code."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
     rows: list[tuple[object, ...]] = []
     refusals = []
@@ -121,14 +124,15 @@ async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def export(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print all quotas in the form of a file that `apply` accepts. Returns the exit code."""
+    """`ottla quota export`: print all quotas in the form of a file that `ottla quota apply`
+    accepts. Returns the exit code."""
     print_json(exported(await admin.describe_quotas()))
     return 0
 
 
 async def apply(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Replace all quotas of the cluster by the quotas in a file, in one request. Returns the exit
-    code."""
+    """`ottla quota apply`: replace all quotas of the cluster by the quotas in a file, in one
+    request. Returns the exit code."""
     try:
         content = json.loads(Path(arguments.file).read_text())
     except OSError as error:
@@ -193,7 +197,8 @@ def _owner_cells(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]
 
 
 def _readable(arguments: argparse.Namespace, row: tuple[object, ...]) -> tuple[object, ...]:
-    """Return a row with full numbers for JSON, or with abbreviated numbers for the table."""
+    """Return a table row of quotas with full numbers for JSON, or with abbreviated numbers for a
+    table."""
     if arguments.format == "json":
         return row
     return tuple(f"{cell:,.10g}" if isinstance(cell, float) else cell for cell in row)

@@ -19,8 +19,8 @@ AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
 
 
 def exported(limits: AllLimits) -> list[dict[str, object]]:
-    """Return quotas as the list of objects that a file contains, sorted by the entity to which they
-    apply."""
+    """Return quotas as the list of objects that a quota file contains, sorted by the entity to
+    which they apply."""
     return [
         {
             **{part.type: None if part.is_default else part.name for part in owner},
@@ -31,8 +31,8 @@ def exported(limits: AllLimits) -> list[dict[str, object]]:
 
 
 def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
-    """Return the quotas in the content of a file. Raises ConfigError, which names the entry, if an
-    entry is invalid."""
+    """Return the quotas in the content of a quota file. Raises ConfigError, which names the entry,
+    if an entry is invalid."""
     if not isinstance(content, list):
         raise ConfigError("--file", "must hold a list of owners and their limits")
     found: dict[QuotaOwner, dict[str, float]] = {}
@@ -62,8 +62,8 @@ def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[Q
 
 
 def owner_of(parts: Iterable[tuple[str, str | None]]) -> QuotaOwner:
-    """Return the entity with the given types and names. A name of None is the default of its
-    type."""
+    """Return the entity to which a quota applies, given its types and names. A name of None is the
+    default of its type."""
     return tuple(sorted(QuotaEntity(type_, name is None, name or "") for type_, name in parts))
 
 

@@ -68,8 +68,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the requested number of records, the end of the partitions, or Ctrl-C.
-    Returns the exit code."""
+    """`ottla consume`: print records until the requested number of records, the end of the
+    partitions, or Ctrl-C. Returns the exit code."""
     start, stop = parse_offset(arguments.offset)
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
@@ -167,8 +167,8 @@ async def _offset_at(cluster: Cluster, at: TopicPartition, timestamp: int, level
 async def _read(
     cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
 ) -> int:
-    """Print records until the requested number of records or the end offsets. Returns the number of
-    printed records."""
+    """Print records of the partitions in `positions` until the requested number of records or the
+    end offsets. Returns the number of printed records."""
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer, decoder = Printer(arguments), RecordDecoder()
     failures = 0

@@ -26,15 +26,15 @@ RESETS = {"beginning": "earliest", "end": "latest"}
 
 BATCH_RECORDS = 500
 POLL_S = 0.5
-"""Seconds between two checks whether the end of all partitions is reached."""
+"""Seconds between two checks whether the consumer has reached the end of all partitions."""
 METADATA_AGE_MS = 10_000
-"""Maximum age of metadata in milliseconds. A pattern finds newly created topics within this
-time."""
+"""Maximum age of the consumer's topic metadata in milliseconds. A pattern finds newly created
+topics within this time."""
 
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print records until the requested number of records, the end, or a signal. Then commit the
-    offsets and leave the group. Returns the exit code."""
+    """Print records as a member of a consumer group until the requested number of records, the end,
+    or a signal. Then commit the offsets and leave the group. Returns the exit code."""
     if arguments.partition is not None:
         raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
     if arguments.offset not in RESETS:
@@ -91,8 +91,8 @@ async def _read(consumer: Consumer, arguments: argparse.Namespace, printer: Prin
 
 
 async def _is_at_end(consumer: Consumer) -> bool:
-    """Return whether all assigned partitions have been read to their ends. False if no partition is
-    assigned."""
+    """Return whether the consumer has read all its assigned partitions to their ends. False if no
+    partition is assigned."""
     assigned = consumer.assignment
     if not assigned:
         return False

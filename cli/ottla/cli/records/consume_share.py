@@ -28,8 +28,8 @@ records."""
 
 
 async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print and accept records until the requested number of records, the end, or a signal. Then
-    leave the share group. Returns the exit code."""
+    """Print records as a member of a share group, and accept them, until the requested number of
+    records, the end, or a signal. Then leave the share group. Returns the exit code."""
     _check(arguments, wanted)
     bootstrap = bootstrap_of(arguments)
     async with open_cluster(bootstrap) as cluster:
@@ -58,7 +58,7 @@ async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) ->
 
 
 def _check(arguments: argparse.Namespace, wanted: WantedTopics) -> None:
-    """Raise ConfigError for options that do not apply to share groups."""
+    """Raise ConfigError if `ottla consume` has options that do not apply to share groups."""
     if arguments.group is not None:
         raise ConfigError("--share", "is another type of group than --group; give one of them")
     if arguments.partition is not None:

@@ -34,8 +34,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 BATCH_RECORDS_MAX = 1_000
 BATCH_BYTES_MAX = 512 << 10
-"""Maximum size of a batch in bytes. It is below the broker's default max.message.bytes, and leaves
-space for keys, headers and batch overhead."""
+"""Maximum size, in bytes, of a record batch that the command sends. It is below the broker's
+default max.message.bytes, and leaves space for keys, headers and batch overhead."""
 PRODUCE_BY_NAME_VERSION = PRODUCE_TOPIC_IDS_FROM - 1
 RETRY_WAIT_S = 0.1
 ATTEMPTS = 50
@@ -77,8 +77,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a record for each line of standard input. Each batch is acknowledged before the next is
-    sent. Returns the exit code."""
+    """`ottla produce`: write a record for each line of standard input. Each batch is acknowledged
+    before the next is sent. Returns the exit code."""
     headers = tuple(_header(text) for text in arguments.header)
     if arguments.transactional_id is not None:
         return run_async(partial(_write_in_transaction, arguments, headers))
@@ -137,8 +137,8 @@ async def _write_in_transaction(
 
 
 async def _may_create(cluster: Cluster, arguments: argparse.Namespace) -> bool:
-    """Return whether the topic may be created if it is missing. If standard input is a terminal,
-    the user is asked.
+    """Return whether the topic to write to may be created if it is missing. If standard input is a
+    terminal, the user is asked.
 
     Raises RefusedError if the topic does not exist and may not be created, because its name may be
     misspelt.
@@ -172,7 +172,7 @@ def _check_partition(arguments: argparse.Namespace, partitions: Sequence[int]) -
 
 
 def _chunks() -> Iterator[list[bytes]]:
-    """Yield the available lines of standard input in bounded chunks."""
+    """Yield the available lines of standard input, in chunks of bounded size."""
     lines: list[bytes] = []
     size = 0
     for line in sys.stdin.buffer:
@@ -190,8 +190,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition for the records without a key in chunk number `turn`. Only partitions
-    with a leader are used, unless there are none."""
+    """Return the partition for the records without a key in the input chunk number `turn`. Only
+    partitions with a leader are used, unless there are none."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]
@@ -205,8 +205,8 @@ def _sorted(
     *,
     keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Return the records for the lines, by partition. A record with a key goes to the partition of
-    the key's hash; all other records go to the partition `keyless`."""
+    """Return the records for the lines of standard input, by partition. A record with a key goes to
+    the partition of the key's hash; all other records go to the partition `keyless`."""
     now_ms = time.time_ns() // 1_000_000
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:
@@ -222,7 +222,7 @@ def _sorted(
 
 
 def _split(line: bytes, arguments: argparse.Namespace) -> tuple[bytes | None, bytes | None]:
-    """Return the key and the value of a line."""
+    """Return the record key and the record value of an input line. Either may be None."""
     delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
     key: bytes | None = arguments.key.encode() if arguments.key else None
     value: bytes | None = line

@@ -14,7 +14,7 @@ ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 
 
 class Printer:
-    """Printer of records in the requested format."""
+    """Printer of records in the format that the command line requests."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.count = 0
@@ -27,10 +27,11 @@ class Printer:
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
         self._is_plain = self._tokens == ["%s", "\\n"] and not self._is_seen
-        """True if the format is just each record's value on a line of its own, unescaped."""
+        """True if the requested format is just each record's value on a line of its own,
+        unescaped."""
 
     def show(self, position: ReadPosition, record: ConsumerRecord) -> None:
-        """Print one record."""
+        """Print one record. `position` is its topic, partition and offset."""
         self.count += 1
         out = sys.stdout.buffer
         if self._is_json:

@@ -8,7 +8,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 PATTERN_MARK = "^"
-"""Prefix that marks a regular expression, as in librdkafka."""
+"""Prefix that marks a topic name on the command line as a regular expression, as in librdkafka."""
 
 
 class WantedTopics:
@@ -22,7 +22,7 @@ class WantedTopics:
         """True if any of the topic arguments is a regular expression."""
 
         self.names = [one for one in dict.fromkeys(words) if one not in patterns]
-        """Topics that are named in full."""
+        """Topics that the command line names in full."""
 
         self.pattern = "|".join([*map(_whole, patterns), *map(re.escape, self.names)])
         """One regular expression that matches the whole names of all wanted topics."""
@@ -59,8 +59,8 @@ def _check_known(name: str, found: Iterable[str]) -> None:
 
 
 def _whole(pattern: str) -> str:
-    """Return the expression in a form that matches whole names. An expression that begins with ^ is
-    extended, so that any text may follow it."""
+    """Return a regular expression in a form that matches whole topic names. An expression that
+    begins with ^ is extended, so that any text may follow it."""
     return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
 
 

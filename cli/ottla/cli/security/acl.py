@@ -30,14 +30,15 @@ DENIED = 2
 
 
 async def list_acls(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the ACLs that match the filter. Returns the exit code."""
+    """`ottla acl list`: list the ACLs that match the filter in the arguments. Returns the exit
+    code."""
     found = await admin.describe_acls(filter_of(arguments))
     show(arguments, COLUMNS, list(map(row_of, found)), command="acl")
     return 0
 
 
 async def create_acls(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create ACLs. Returns the exit code."""
+    """`ottla acl create`: create the ACLs in the arguments. Returns the exit code."""
     entries = entries_of(arguments)
     await admin.create_acls(entries)
     show(arguments, COLUMNS, list(map(row_of, entries)), command="acl")
@@ -47,8 +48,8 @@ async def create_acls(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_acls(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the ACLs that match the filter, and delete them if the user confirms. Returns the exit
-    code."""
+    """`ottla acl delete`: show the ACLs that match the filter, and delete them if the user
+    confirms. Returns the exit code."""
     unwanted = filter_of(arguments)
     if unwanted == AclFilter() and not arguments.all:
         raise ConfigError("filter", "is empty, which is every entry; name some, or give --all")
@@ -64,8 +65,8 @@ async def delete_acls(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def explain_acl(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Authorize a request as a broker would, and show the ACL that decides. Returns the exit
-    code."""
+    """`ottla acl explain`: authorize a request as a broker would, and show the ACL that decides.
+    Returns the exit code."""
     patterns = patterns_of(arguments)
     if len(patterns) != 1:
         raise ConfigError("resource", "must be one; add --topic, --group or another")

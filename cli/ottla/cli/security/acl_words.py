@@ -32,7 +32,7 @@ RESOURCES = {
     "delegation_token": ResourceType.DELEGATION_TOKEN,
     "user": ResourceType.USER,
 }
-"""Resource type of each option that names a resource, by argument name."""
+"""ACL resource type for each command-line option that names a resource, by argument name."""
 
 COLUMNS = ("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN")
 WRITES = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
@@ -111,8 +111,8 @@ def entries_of(arguments: argparse.Namespace) -> list[AclEntry]:
 def _operations(
     arguments: argparse.Namespace, patterns: Sequence[Pattern]
 ) -> dict[ResourceType, list[AclOperation]]:
-    """Return the requested operations for each resource type. Raises ConfigError if an operation
-    applies to none of the types, or a type has no operation."""
+    """Return the requested ACL operations for each resource type. Raises ConfigError if an
+    operation applies to none of the types, or a type has no operation."""
     asked = [operation_of(part) for text in arguments.operation for part in text.split(",") if part]
     found: dict[ResourceType, list[AclOperation]] = {kind: [] for kind, _ in patterns}
     if arguments.producer:

@@ -36,7 +36,8 @@ RENEWED_WITHIN = "60d"
 
 
 def make_authority(arguments: argparse.Namespace) -> int:
-    """Create a certificate authority in a directory. Returns the exit code.
+    """`ottla certificates ca`: create a certificate authority in a directory. Returns the exit
+    code.
 
     Raises ConfigError if the directory already has an authority: its certificates would no longer
     be trusted.
@@ -56,7 +57,8 @@ def make_authority(arguments: argparse.Namespace) -> int:
 
 
 def issue_node(arguments: argparse.Namespace) -> int:
-    """Issue the certificate for a node, or for the nodes of one machine. Returns the exit code.
+    """`ottla certificates node`: issue the certificate for a node, or for the nodes of one machine.
+    Returns the exit code.
 
     Raises ConfigError if the authority does not issue certificates for nodes, or if a host name is
     invalid.
@@ -79,7 +81,7 @@ def issue_node(arguments: argparse.Namespace) -> int:
 
 
 def issue_user(arguments: argparse.Namespace) -> int:
-    """Issue the certificate for a user. Returns the exit code.
+    """`ottla certificates user`: issue the certificate for a user. Returns the exit code.
 
     Raises ConfigError if the authority does not issue certificates for users.
     """
@@ -94,7 +96,8 @@ def issue_user(arguments: argparse.Namespace) -> int:
 
 
 def renew(arguments: argparse.Namespace) -> int:
-    """Renew certificates that expire soon, with the same subject and names. Returns the exit code.
+    """`ottla certificates renew`: renew certificates that expire soon, with the same subject and
+    names. Returns the exit code.
 
     A file keeps its owner and mode, and is replaced as a whole. Nodes use the new file within 10 s.
     Raises ConfigError if another authority issued the certificate in a file; the files before it

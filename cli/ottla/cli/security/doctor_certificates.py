@@ -27,11 +27,13 @@ from ottla.node.properties import parse_properties
 EVERY_INTERFACE = ("", "0.0.0.0", "::")
 UNTRUSTED = "the trusted CAs do not vouch for it"
 ROUNDS_MAX = 10
-"""Maximum number of exchanges in a handshake. A normal handshake needs two or three."""
+"""Maximum number of exchanges in a TLS handshake between the test's server and client. A normal
+handshake needs two or three."""
 
 
 def look_at_file(path: Path, *, now: datetime | None = None) -> list[CertificateFinding]:
-    """Return the results for all certificates in a settings file."""
+    """Return the findings of `ottla doctor certificates` for all certificates in a settings
+    file."""
     try:
         texts = parse_properties(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -52,7 +54,8 @@ def look_at_file(path: Path, *, now: datetime | None = None) -> list[Certificate
 
 
 def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | None:
-    """Return the TLS settings of a listener that trusts CAs, or None."""
+    """Return the TLS settings of a listener that trusts CAs, from the settings of a node or a
+    client. Returns None if there is none."""
     try:
         config = tls_of_listener(texts, listener.name, listener.protocol)
     except ConfigError:
@@ -93,7 +96,7 @@ def _look_at_listener(
 
 
 def _trust_problem(config: TlsConfig, trusts: Sequence[TlsConfig], host: str | None) -> str | None:
-    """Return the reason why clients refuse a listener's certificate, or None.
+    """Return the reason why clients refuse a listener's certificate, or None if they accept it.
 
     A listener may trust only the CA of users. Its own certificate is then checked against the CAs
     of another listener.
@@ -110,7 +113,8 @@ def handshake_problem(
     config: TlsConfig, host: str | None, trust: TlsConfig | None = None
 ) -> str | None:
     """Return the reason why a client refuses the certificate in `config` during a TLS handshake, or
-    None. The client trusts the CAs in `trust`, or by default the CAs of the listener itself."""
+    None if it accepts the certificate. The client trusts the CAs in `trust`, or by default the CAs
+    of the listener itself."""
     server = server_context(config if trust is None else replace(config, client_auth=NONE))
     trusted = config if trust is None else trust
     client = client_context(replace(trusted, client_auth=NONE, checks_names=host is not None))
@@ -138,4 +142,5 @@ def handshake_problem(
 
 
 _HOST_CODES = (62, 64)
-"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+"""OpenSSL's error codes for a certificate with another host: X509_V_ERR_HOSTNAME_MISMATCH and
+X509_V_ERR_IP_ADDRESS_MISMATCH."""

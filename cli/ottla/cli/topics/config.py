@@ -35,7 +35,8 @@ CLUSTER = Entity(ConfigKind.BROKER, "")
 
 
 async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Show the settings of one entity. Returns the exit code."""
+    """`ottla config get`: show the settings of one entity (a topic, broker, group, …). Returns the
+    exit code."""
     (entity,) = entities
     keys: list[str] = arguments.keys
     found = await settings_of(admin, entity, keys or None)
@@ -62,8 +63,8 @@ async def get(admin: Admin, arguments: argparse.Namespace, entities: list[Entity
 
 
 async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Change settings of one entity, or only check the changes. The user has to confirm changes
-    that delete records or put them at risk. Returns the exit code."""
+    """`ottla config set`: change settings of one entity, or only check the changes. The user has to
+    confirm changes that delete records or put them at risk. Returns the exit code."""
     (entity,) = entities
     changes = parse_changes("KEY=VALUE", arguments.changes, arguments.unset)
     if entity.kind is ConfigKind.BROKER:
@@ -102,8 +103,8 @@ def _check_broker_keys(keys: Iterable[str]) -> None:
 
 
 async def diff(admin: Admin, arguments: argparse.Namespace, entities: list[Entity]) -> int:
-    """Show an entity's settings that differ from the defaults, or from another entity. Returns the
-    exit code."""
+    """`ottla config diff`: show an entity's settings that differ from the defaults, or from another
+    entity. Returns the exit code."""
     found = [await settings_of(admin, entity) for entity in entities]
     if len(entities) == 2:
         _show_differences(arguments, entities, found)

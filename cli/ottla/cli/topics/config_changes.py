@@ -1,5 +1,5 @@
-"""Settings of a topic, a broker or the whole cluster: requests, changes, and the values after a
-change."""
+"""Changes of the settings of a topic, a broker or the whole cluster: parses them, requests them,
+and computes the values after them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ OPTIONS = {
     ConfigKind.CLIENT_METRICS: "client-metrics",
     ConfigKind.GROUP: "group",
 }
-"""Name of each kind of entity on the command line."""
+"""Command-line option for each kind of entity that has settings."""
 
 OWN_SOURCES = {
     ConfigKind.TOPIC: ConfigSource.TOPIC,
@@ -48,7 +48,8 @@ OWN_SOURCES = {
 
 
 OPERATIONS: dict[str, type[Append | Subtract]] = {"+": Append, "-": Subtract}
-"""List operation of a change, by the sign before the equals sign."""
+"""Operation that a change applies to a setting with a list of values, by the sign before the equals
+sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,12 @@ class Entity:
 
     @property
     def option(self) -> str:
-        """Option that names the entity on the command line."""
+        """Command-line option that names an entity of this kind."""
         return f"--{OPTIONS[self.kind]} {self.name}" if self.name else "--cluster"
 
     @property
     def resource(self) -> ConfigResource:
-        """The entity as a resource in requests."""
+        """The entity as a resource in requests of Kafka's protocol."""
         return ConfigResource(self.kind, self.name)
 
     @property
@@ -85,7 +86,7 @@ class Entity:
 
 
 class Change(NamedTuple):
-    """One requested change of a setting."""
+    """One requested change of a setting of a topic, broker or group."""
 
     key: str
     change: ConfigChange
@@ -129,7 +130,7 @@ def value_after(entity: Entity, change: Change, before: Mapping[str, ConfigEntry
 
 
 def own_source(entity: Entity) -> ConfigSource:
-    """Return the source of values that are set on the entity itself."""
+    """Return the source (ConfigSource) of values that are set on the entity itself."""
     return OWN_SOURCES[entity.kind] if entity.name else ConfigSource.CLUSTER
 
 
@@ -171,8 +172,8 @@ async def settings_of(
 async def alter(
     admin: Admin, entities: Sequence[Entity], changes: Sequence[Change], *, is_dry: bool
 ) -> dict[Entity, RefusedError]:
-    """Make changes of settings, or only validate them. Returns the refusal of each entity that was
-    refused."""
+    """Make changes of settings, or only validate them if `is_dry`. Returns the refusal of each
+    entity that was refused."""
     await _check_alive(admin, entities[0])
     outcomes = await admin.try_alter_configs(
         [entity.resource for entity in entities], changes, is_rehearsal=is_dry

@@ -23,12 +23,13 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 
 CLIENT_ID = "ottla"
 WAIT_S = 1.0
-"""Maximum seconds to wait for one broker. With a smaller value, requests to a busy broker are sent
-twice. With a larger value, a broker that hangs delays the list."""
+"""Maximum seconds that the fast path of `ottla topic list` waits for one broker. With a smaller
+value, requests to a busy broker are sent twice. With a larger value, a broker that hangs delays the
+list."""
 
 BROKERS_MAX = 16
-"""Maximum number of brokers for which the fast path is used. It sends requests to them one after
-the other, while `topic_list` sends them concurrently."""
+"""Maximum number of brokers for which the fast path of `ottla topic list` is used. It sends
+requests to them one after the other, while `topic_list` sends them concurrently."""
 
 
 class _UnusualError(Exception):
@@ -36,8 +37,8 @@ class _UnusualError(Exception):
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
-    """List every topic by the fast path. Returns False, and prints nothing, if the fast path does
-    not apply."""
+    """List every topic by the fast path, which uses blocking sockets. Returns False, and prints
+    nothing, if the fast path does not apply."""
     addresses = plain_bootstrap_of(arguments)
     if addresses is None:
         return False

@@ -24,13 +24,14 @@ MODULE = "ottla.cli.topics"
 
 
 def create_topics(arguments: argparse.Namespace) -> int:
-    """Create topics. --timeout is the time within which the controllers must create them. Returns
-    the exit code."""
+    """`ottla topic create`: create topics. --timeout is the time in which the controllers must
+    create them. Returns the exit code."""
     return run_admin(f"{MODULE}.topic_verbs:create", arguments, timeout_s=arguments.timeout)
 
 
 def list_topics(arguments: argparse.Namespace) -> int:
-    """List topics, by the fast path if the command has no login. Returns the exit code."""
+    """`ottla topic list`: list topics, by the fast path `quick_list` if the command has no login.
+    Returns the exit code."""
     from ottla.cli.topics.quick_list import list_at_once
 
     if list_at_once(arguments):

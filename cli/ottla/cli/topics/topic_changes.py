@@ -33,8 +33,9 @@ NOBODY = -1
 
 
 async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Change the settings of every named topic. The user has to confirm changes that delete records
-    or put them at risk. Each refusal is printed. Returns the exit code."""
+    """`ottla topic alter`: change the settings of every named topic. The user has to confirm
+    changes that delete records or put them at risk. Each refusal is printed. Returns the exit code.
+    """
     changes = parse_changes("--config", arguments.config, arguments.unset)
     entities = [Entity(ConfigKind.TOPIC, name) for name in dict.fromkeys(arguments.names)]
     keys = [change.key for change in changes]
@@ -59,7 +60,8 @@ async def alter_topics(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Increase the number of partitions of every named topic. Returns the exit code."""
+    """`ottla topic add-partitions`: increase the number of partitions of every named topic. Returns
+    the exit code."""
     topics = await _topics(admin, arguments.names)
     counts = {topic.name or "": len(topic.partitions) for topic in topics}
     by: int | None = arguments.by
@@ -83,7 +85,8 @@ async def add_partitions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def trim(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete the oldest records of a topic if the user confirms. Returns the exit code."""
+    """`ottla topic trim`: delete the oldest records of a topic if the user confirms. Returns the
+    exit code."""
     topic: str = arguments.name
     partitions = [p.partition_index for p in await _partitions(admin, topic, arguments)]
     if arguments.before is not None and len(partitions) > 1:
@@ -160,7 +163,8 @@ def _keeping_reason(topic: str, code: int) -> str:
 
 
 async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Elect leaders of the partitions that need an election. Returns the exit code.
+    """`ottla topic elect`: elect leaders of the partitions that need an election. Returns the exit
+    code.
 
     Without --unclean, each partition that is not led by its preferred replica is led by it
     afterwards. With --unclean, each partition without a leader is led by the replica that lacks the
@@ -223,8 +227,8 @@ async def _elect_best(
     wanted: dict[str, list[MetadataResponsePartition]],
     candidates: Sequence[UncleanCandidate],
 ) -> dict[TopicPartition, RefusedError]:
-    """Elect, in each partition, the candidate that lacks the fewest records. Returns the refusals
-    by partition.
+    """Elect, in each partition without a leader, the replica that lacks the fewest records. Returns
+    the refusals by partition.
 
     The controller elects the first live replica. The best candidate is therefore moved to the front
     of the replicas, and moved back afterwards.

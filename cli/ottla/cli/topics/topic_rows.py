@@ -1,4 +1,4 @@
-"""Topics as rows of a table."""
+"""Table rows that describe topics."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,8 @@ def show_list(
     topics: Iterable[MetadataResponseTopic],
     held: Mapping[str, int],
 ) -> None:
-    """Print topics sorted by name. `held` has the bytes of all replicas of each topic."""
+    """Print a table of topics sorted by name. `held` has the number of bytes in all replicas of
+    each topic."""
     rows = [
         (*row_of_topic(topic), ByteCount(held.get(topic.name or "", 0)))
         for topic in sorted(topics, key=lambda topic: topic.name or "")

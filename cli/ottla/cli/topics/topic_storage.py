@@ -18,8 +18,8 @@ COLUMNS = ("PARTITION", "BROKER", "ROLE", "DIRECTORY", "BYTES", "LAG", "FUTURE")
 
 
 async def storage(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each replica of a topic with its log directory and size. Both are empty for a replica
-    that no broker reported. Returns the exit code."""
+    """`ottla topic storage`: show each replica of a topic with its log directory and size in bytes.
+    Both are empty for a replica that no broker reported. Returns the exit code."""
     (topic,) = (await admin.cluster.metadata([arguments.name])).topics
     raise_for(topic.error_code, f"topic {topic.name!r}: {meaning_of(topic.error_code)}")
     replicas = {

@@ -17,7 +17,8 @@ from ottla.wire.messages.metadata_response import MetadataResponseTopic
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create every named topic. Each refusal is printed. Returns the exit code."""
+    """`ottla topic create`: create every named topic. Each refusal is printed. Returns the exit
+    code."""
     configs = [_config(text) for text in arguments.config]
     outcomes = await admin.create_topics(
         arguments.names,
@@ -39,7 +40,7 @@ async def create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show each partition of each named topic. Returns the exit code."""
+    """`ottla topic describe`: show each partition of each named topic. Returns the exit code."""
     answer = await admin.cluster.metadata(arguments.names)
     topics = [topic for topic in answer.topics if topic.error_code == ErrorCode.NONE]
     if arguments.format == "json":
@@ -55,8 +56,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete every named topic if the user confirms. Each refusal is printed. Returns the exit
-    code."""
+    """`ottla topic delete`: delete every named topic if the user confirms. Each refusal is printed.
+    Returns the exit code."""
     names = ", ".join(map(repr, arguments.names))
     if not await confirm_in_loop(arguments, f"delete {names} with all records?"):
         return 0
@@ -72,7 +73,7 @@ async def delete(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _say_topic(topic: MetadataResponseTopic) -> None:
-    """Print a topic and its partitions."""
+    """Print the description of a topic and its partitions."""
     rows = [
         (
             partition.partition_index,
@@ -109,7 +110,8 @@ def _topic_json(topic: MetadataResponseTopic) -> dict[str, Any]:
 
 
 def _refusal(refusal: RefusedError) -> str:
-    """Return Kafka's error message, with a remedy if the replication factor is invalid."""
+    """Return the error message of a refused topic, with a remedy if its replication factor is
+    invalid."""
     if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         return "it already exists"  # Kafka's message repeats the name
     said = refusal.message.rstrip(".")

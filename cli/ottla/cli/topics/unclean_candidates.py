@@ -18,17 +18,17 @@ REPLICAS_PER_REQUEST = 500
 
 
 class UncleanCandidate(NamedTuple):
-    """One replica of a partition without a leader."""
+    """Candidate for an unclean leader election: one replica of a partition without a leader."""
 
     partition: TopicPartition
     broker: int
     replica: NodeReplica | None
-    """Description of the replica by its broker. None if the broker does not respond or does not
-    have the log."""
+    """Description of the candidate replica by its broker. None if the broker does not respond or
+    does not have the log."""
 
     @property
     def lacks(self) -> str:
-        """Text for the operator about the records that the candidate lacks."""
+        """Text for the operator about the records that this replica lacks."""
         if self.replica is None:
             return "not known: its broker does not answer, or has no log of it"
         if self.replica.loss is None:
@@ -37,16 +37,16 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Comparison key of candidates: the best candidate has the largest key. A candidate that
-        loses no records is best. Between others, the larger last epoch is better, then the
-        larger end offset."""
+        """Comparison key of candidates for an unclean election: the best has the largest key. A
+        candidate that loses no records is best. Between others, the larger last epoch is better,
+        then the larger end offset."""
         found = self.replica
         if found is None:
             return (False, -2, -1)
         return (found.loss is None, found.last_epoch, found.end_offset)
 
     def row(self) -> tuple[object, ...]:
-        """Return the candidate as a row of the table."""
+        """Return the candidate replica as a row of the table of candidates."""
         found = self.replica
         at = (self.partition.topic, self.partition.partition, self.broker)
         if found is None:
@@ -77,8 +77,8 @@ COLUMNS = (
 async def candidates_of(
     admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> list[UncleanCandidate]:
-    """Request the log ends of each partition's replicas from their brokers. Returns the candidates
-    in the order of the partitions.
+    """Request the log end of each replica of the partitions from its broker. Returns the candidates
+    for an unclean election in the order of the partitions.
 
     If a broker does not respond within five seconds, its candidate has no known log end.
     """
@@ -117,8 +117,9 @@ async def candidates_of(
 def best_first(
     candidates: Sequence[UncleanCandidate], replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, list[int]]:
-    """Return the replicas of each partition with the best candidate moved to the front. Partitions
-    whose best candidate already precedes the other candidates are omitted.
+    """Return the replica list of each partition with the best candidate for an unclean election
+    moved to the front. Partitions whose best candidate already precedes the other candidates are
+    omitted.
 
     The controller elects the first live replica. If two candidates are equal, the earlier replica
     is preferred.

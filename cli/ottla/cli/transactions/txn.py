@@ -27,8 +27,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 TIMEOUT_MS_MAX = 15 * 60_000
-"""Kafka's default of transaction.max.timeout.ms, in milliseconds. A cluster may have another
-value."""
+"""Kafka's default of transaction.max.timeout.ms, in ms. A cluster may have another value."""
 
 LIST_COLUMNS = ("TRANSACTIONAL-ID", "STATE", "PRODUCER-ID", "COORDINATOR")
 PRODUCER_COLUMNS = (
@@ -38,7 +37,7 @@ PRODUCER_COLUMNS = (
 
 
 async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the transactional ids of all coordinators. Returns the exit code."""
+    """`ottla txn list`: list the transactional ids of all coordinators. Returns the exit code."""
     found = await admin.list_transactions(
         states=arguments.state,
         producer_ids=map(ProducerId, arguments.producer_id),
@@ -51,7 +50,8 @@ async def list_transactions(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show every named transactional id. Each refusal is printed. Returns the exit code."""
+    """`ottla txn describe`: show the state of every named transactional id. Each refusal is
+    printed. Returns the exit code."""
     found, refusals = [], []
     for transactional_id in dict.fromkeys(arguments.ids):
         try:
@@ -106,8 +106,8 @@ def _object(one: TransactionDescription) -> dict[str, object]:
 
 
 async def producers(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the active producers of partitions, as their leaders report them. Returns the exit
-    code."""
+    """`ottla txn producers`: show the active producers of partitions, as the partitions' leaders
+    report them. Returns the exit code."""
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
     rows = [_producer_row(at, producer) for at in sorted(found) for producer in sorted(found[at])]
     show(arguments, PRODUCER_COLUMNS, rows, command="txn")
@@ -128,8 +128,8 @@ def _producer_row(at: TopicPartition, producer: ActiveProducer) -> tuple[object,
 
 
 async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the hanging transactions, which no coordinator will end. Returns exit code 1 if there
-    are any."""
+    """`ottla txn find-hanging`: show the hanging transactions, which no coordinator will end.
+    Returns exit code 1 if there are any."""
     longer_than_ms = _duration_ms(arguments.longer_than, TIMEOUT_MS_MAX + LATE_MS)
     assert longer_than_ms is not None
     found = await admin.describe_producers(await _partitions(admin, arguments.named))
@@ -151,7 +151,8 @@ async def find_hanging(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Abort one open transaction in its partition if the user confirms. Returns the exit code."""
+    """`ottla txn abort`: abort one open transaction in its partition if the user confirms. Returns
+    the exit code."""
     named = parse_named(arguments.named)
     if named.partition is None:
         raise ConfigError("TOPIC:PARTITION", f"is {arguments.named!r}; it must name one partition")
@@ -182,7 +183,7 @@ async def abort(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition]:
-    """Return the named partitions, or all partitions if none is named.
+    """Return the partitions that the command line names, or all partitions if it names none.
 
     Raises RefusedError(UNKNOWN_TOPIC_OR_PARTITION) if a named topic or partition does not exist.
     """

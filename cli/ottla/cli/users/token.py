@@ -21,8 +21,8 @@ COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
 async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Create a delegation token, and show the login settings with which clients use it. Returns the
-    exit code."""
+    """`ottla token create`: create a delegation token, and show the login settings with which
+    clients use it. Returns the exit code."""
     lifetime_s = None
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)
@@ -38,7 +38,8 @@ async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the tokens that the current user may see. Returns the exit code."""
+    """`ottla token list`: list the delegation tokens that the current user may see. Returns the
+    exit code."""
     rows = [
         (
             Identifier(one.token_id),
@@ -56,7 +57,7 @@ async def list_tokens(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Extend the lifetime of a delegation token. Returns the exit code."""
+    """`ottla token renew`: extend the lifetime of a delegation token. Returns the exit code."""
     period_s = None if arguments.period is None else parse_duration("--for", arguments.period)
     token = await _found(admin, arguments.token)
     expires_ms = await admin.renew_token(token.hmac, period_s=period_s)
@@ -65,7 +66,8 @@ async def renew_token(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def end_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Expire a delegation token immediately if the user confirms. Returns the exit code."""
+    """`ottla token end`: expire a delegation token immediately if the user confirms. Returns the
+    exit code."""
     token = await _found(admin, arguments.token)
     question = f"end token {token.token_id} of {visible(token.owner)}, and its sessions?"
     if not await confirm_in_loop(arguments, question):

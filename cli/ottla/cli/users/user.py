@@ -19,7 +19,8 @@ MECHANISM_DEFAULT = "SCRAM-SHA-512"
 
 
 async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
-    """List the SCRAM credentials of all users, without passwords. Returns the exit code."""
+    """`ottla user list`: list the SCRAM credentials of all users, without passwords. Returns the
+    exit code."""
     found = await admin.describe_users()
     rows = [(user, one.mechanism, one.iterations) for user in sorted(found) for one in found[user]]
     show(arguments, COLUMNS, rows, command="user")
@@ -27,7 +28,7 @@ async def list_users(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Set a user's password. Returns the exit code."""
+    """`ottla user add`: set a user's password. Returns the exit code."""
     password = read_password(arguments.password_file, arguments.user)
     await admin.set_password(
         arguments.user, arguments.mechanism, password, iterations=arguments.iterations
@@ -37,7 +38,8 @@ async def add_user(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def delete_user(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Delete a user's SCRAM credentials if the user confirms. Returns the exit code."""
+    """`ottla user delete`: delete a user's SCRAM credentials if the user confirms. Returns the exit
+    code."""
     found = (await admin.describe_users()).get(arguments.user, [])
     mechanisms = [one.mechanism for one in found if arguments.mechanism in (None, one.mechanism)]
     if not mechanisms:

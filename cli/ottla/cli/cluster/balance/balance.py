@@ -28,8 +28,9 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 
 
 async def balance(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves that balance the cluster, and start them if the user confirms. Depending on the
-    options, show or cancel the moves in progress instead. Returns the exit code."""
+    """`ottla cluster balance`: plan moves that balance the cluster, and start them if the user
+    confirms. Depending on the options, show or cancel the moves in progress instead. Returns the
+    exit code."""
     if arguments.status:
         return await _status(admin, arguments)
     if arguments.cancel:

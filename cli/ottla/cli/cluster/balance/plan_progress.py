@@ -1,5 +1,5 @@
-"""Progress of the balance plan in the cluster: remaining moves and bytes, estimated time, reasons
-for delays."""
+"""Progress of the balance plan that the cluster carries out: remaining moves and bytes, estimated
+time, reasons for delays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,31 +20,32 @@ WAITS = "waits for its turn"
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """Progress of one move that is not complete yet."""
+    """Progress of one replica move of the balance plan that is not complete yet."""
 
     move: StoredMove
     size_bytes: int
     part: float | None
-    """Copied fraction of the replica, from 0 to 1. None if the move has not started."""
+    """Copied fraction of the moved replica, from 0 to 1. None if the move has not started."""
     reason: str
-    """Reason why the move has not started yet. Empty if it has started."""
+    """Reason why the replica move has not started yet. Empty if it has started."""
 
     @property
     def left_bytes(self) -> int:
-        """Number of bytes of one replica that remain to be copied."""
+        """Number of bytes of the moved replica that remain to be copied."""
         return round(self.size_bytes * (1 - (self.part or 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """Progress of all moves in a plan that are not complete."""
+    """Progress of all moves in the balance plan that are not complete."""
 
     rows: tuple[MoveProgress, ...]
     rate: int
 
     @property
     def seconds_left(self) -> float:
-        """Minimum time in seconds until the last copy is complete, at the present throttle."""
+        """Minimum time in seconds until the last replica of the plan is copied, at the present
+        throttle."""
         moves = tuple(
             PlannedMove(row.move.at, row.move.before, row.move.after, row.left_bytes)
             for row in self.rows
@@ -53,12 +54,13 @@ class PlanProgress:
 
     @property
     def left_bytes(self) -> int:
-        """Number of bytes that remain to be copied."""
+        """Number of bytes that remain to be copied by all moves of the plan."""
         return sum(row.left_bytes * len(row.move.adding) for row in self.rows)
 
 
 async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
-    """Return the progress of a plan. Requests the sizes of all logs from all brokers."""
+    """Return the progress of a stored balance plan. Requests the sizes of all logs from all
+    brokers."""
     targets = {move.at: move for move in stored.moves}
     moving = [one for one in await ongoing_of(admin, ()) if one.at in targets]
     parts = await copied_parts_of(admin, moving)
@@ -68,8 +70,8 @@ async def progress_of(admin: Admin, stored: StoredPlan) -> PlanProgress:
 def rows_of(
     moves: tuple[StoredMove, ...], load: ClusterLoad, parts: Mapping[TopicPartition, float]
 ) -> list[MoveProgress]:
-    """Return the progress of each move. `parts` has the copied fraction of each move in
-    progress."""
+    """Return the progress of each move in a balance plan. `parts` has the copied fraction of each
+    move in progress."""
     partitions = {one.at: one for one in load.partitions}
     brokers = {one.id: one for one in load.brokers}
     rows = []
@@ -90,7 +92,7 @@ def rows_of(
 
 
 def _absence(broker: BrokerLoad | None, broker_id: int) -> str:
-    """Return the reason why a broker accepts no replica, or an empty text if it accepts
+    """Return the reason why a broker accepts no moved replica, or an empty text if it accepts
     replicas."""
     if broker is None or not broker.is_active:
         return f"broker {broker_id} is down"

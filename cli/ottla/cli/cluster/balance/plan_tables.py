@@ -1,4 +1,4 @@
-"""Prints plans of moves and their progress, as tables and JSON."""
+"""Prints plans of replica moves and their progress, as tables and JSON."""
 
 import argparse
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ UNMOVED_COLUMNS = ("NOT-MOVED", "EXAMPLES", "REASON")
 
 
 def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -> None:
-    """Print a plan with its loads and its estimated duration, and the reasons why other moves are
-    not planned."""
+    """Print a plan of replica moves with the loads of the brokers, its estimated duration, and the
+    reasons why other moves are not planned."""
     if arguments.format == "json":
         print_json(plan_json(plan, throttle))
         return
@@ -44,7 +44,7 @@ def show_plan(arguments: argparse.Namespace, plan: BalancePlan, throttle: int) -
 
 
 def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
-    """Return a plan as the JSON object that the command prints."""
+    """Return a plan of replica moves as the JSON object that `ottla cluster balance` prints."""
     return {
         "moves": [
             {
@@ -75,7 +75,7 @@ def plan_json(plan: BalancePlan, throttle: int) -> dict[str, Any]:
 
 
 def show_progress(progress: PlanProgress) -> None:
-    """Print the moves that are not complete, and the estimated time left."""
+    """Print the replica moves that are not complete, and the estimated time left."""
     if not progress.rows:
         return
     print_table(PROGRESS_COLUMNS, map(_progress_row, progress.rows))
@@ -84,7 +84,8 @@ def show_progress(progress: PlanProgress) -> None:
 
 
 def progress_json(progress: PlanProgress) -> dict[str, Any]:
-    """Return the progress of a plan's moves as the JSON object that the command prints."""
+    """Return the progress of a plan's replica moves as the JSON object that `ottla cluster balance`
+    prints."""
     return {
         "moves": [
             {

@@ -33,7 +33,7 @@ from ottla.model.ids import NodeId, TopicPartition
 UNHEALTHY = 2
 UNREACHABLE = 3
 UNCLEANED = ("failed", "set aside")
-"""States of logs whose last cleaning failed."""
+"""States of compacted logs whose last cleaning failed."""
 
 COLUMNS = (
     "TOPIC",
@@ -50,8 +50,9 @@ RETRY_COLUMNS = ("TOPIC", "PARTITION", "BROKER", "OUTCOME")
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the state of every compacted log. Returns exit code 2 if the state of a log is "set
-    aside" (excluded from cleaning after a failure), 3 if a broker does not respond."""
+    """`ottla cleaner status`: show the state of every compacted log. Returns exit code 2 if the
+    state of a log is "set aside" (excluded from cleaning after a failure), 3 if a broker does not
+    respond."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> CleanerDescription:
@@ -74,8 +75,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def retry(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Retry the compaction of logs whose last cleaning failed: of the named logs, or of all.
-    Returns the exit code."""
+    """`ottla cleaner retry`: retry the compaction of logs whose last cleaning failed, of the named
+    logs or of all. Returns the exit code."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> Mapping[TopicPartition, CleaningAnswer]:
@@ -114,7 +115,7 @@ def _filtered(
 def _check_compacted(
     names: Iterable[str], answers: Iterable[BrokerAnswer[CleanerDescription]]
 ) -> None:
-    """Raise RefusedError if a named topic is not compacted."""
+    """Raise RefusedError if a topic that the command names is not compacted."""
     if not names:
         return
     for one in answers:

@@ -39,7 +39,7 @@ NAMES_SHOWN = 3
 
 
 class ReplicaAt(NamedTuple):
-    """One replica of a partition: the broker and the partition."""
+    """One replica of a partition: the id of its broker, and the partition."""
 
     at: TopicPartition
     broker: NodeId
@@ -51,18 +51,18 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """Last compaction pass of the log that ended before this one was requested, or None if there
-    was none."""
+    """Last compaction pass of the log that ended before the command requested this one, or None if
+    there was none."""
     outcome: str = ""
-    """Outcome of the compaction pass. Empty until it has ended."""
+    """Outcome of the requested compaction pass. Empty until the pass has ended."""
     reason: str | None = None
     last: CleaningPass | None = None
     dirty_ratio: float | None = None
     is_cleaning: bool = False
 
     def look(self, log: LogCleaning | None) -> None:
-        """Update the state of the pass from the broker's description of the log. If `log` is None,
-        the replica no longer exists."""
+        """Update the state of the requested compaction pass from the broker's description of the
+        log. If `log` is None, the replica no longer exists."""
         if log is None:
             self.outcome, self.reason = "gone", "the replica is not on this broker any longer"
             return
@@ -82,7 +82,7 @@ class RequestedPass:
 
 
 async def run_passes(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Request compaction passes and wait until they end.
+    """`ottla cleaner run`: request compaction passes and wait until they end.
 
     Returns exit code 2 if a pass failed, 3 if a broker does not respond, 4 if a pass has not ended
     in time.
@@ -123,7 +123,7 @@ async def _begin(
     admin: Admin, targets: Mapping[NodeId, set[TopicPartition] | None]
 ) -> tuple[list[RequestedPass], list[str], list[RefusedError]]:
     """Request compaction passes from each broker. Returns the accepted passes, an error message for
-    each broker that did not respond, and the refusals."""
+    each broker that did not respond, and the refusals of brokers."""
 
     async def ask(
         broker: NodeId,
@@ -155,7 +155,8 @@ async def _begin(
 
 
 async def _watch(admin: Admin, asked: Iterable[RequestedPass]) -> set[NodeId]:
-    """Poll the brokers until every pass has ended. Returns the brokers that stopped responding."""
+    """Poll the brokers until every requested compaction pass has ended. Returns the brokers that
+    stopped responding."""
     asked, silent = list(asked), set[NodeId]()
 
     async def ask(broker: NodeId) -> CleanerDescription:
@@ -183,7 +184,7 @@ async def _watch(admin: Admin, asked: Iterable[RequestedPass]) -> set[NodeId]:
 
 
 def progress_of(asked: Iterable[RequestedPass]) -> str:
-    """Return a line with the progress of the compaction passes."""
+    """Return a line of text with the progress of the requested compaction passes."""
     asked = list(asked)
     ended = [one for one in asked if one.outcome]
     names = [f"{one.replica.at} on broker {one.replica.broker}" for one in asked if one.is_cleaning]

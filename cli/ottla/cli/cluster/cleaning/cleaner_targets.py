@@ -14,8 +14,8 @@ from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""Maximum seconds to wait for one broker. The responses of the other brokers are shown even if one
-broker is slower."""
+"""Maximum seconds that `ottla cleaner` waits for the response of one broker. The responses of the
+other brokers are shown even if one broker is slower."""
 
 PARTITION_DIGITS = 9
 
@@ -31,7 +31,7 @@ class NamedLogs(NamedTuple):
 
 
 class BrokerAnswer(NamedTuple, Generic[T]):
-    """Response of one broker, or the error message of its failure."""
+    """Response of one broker to a request, or the error message if the request failed."""
 
     broker: NodeId
     answer: T | None
@@ -39,8 +39,8 @@ class BrokerAnswer(NamedTuple, Generic[T]):
 
 
 def parse_named(text: str) -> NamedLogs:
-    """Return the topic and partition in a text of the form TOPIC[:PARTITION].  Raises ConfigError
-    if the text has another form."""
+    """Return the topic and partition in a text of the form TOPIC[:PARTITION]. The partition is None
+    if the text has none. Raises ConfigError if the text has another form."""
     topic, colon, index = text.rpartition(":")
     if not colon:
         return NamedLogs(text, None)
@@ -54,7 +54,8 @@ def parse_named(text: str) -> NamedLogs:
 async def replicas_of(
     admin: Admin, texts: Sequence[str], only: int | None
 ) -> Mapping[NodeId, set[TopicPartition] | None]:
-    """Return the named replicas by broker. None as a value means all replicas of that broker.
+    """Return the replicas that an `ottla cleaner` command names, by broker. None as a value means
+    all replicas of that broker.
 
     Raises RefusedError if a topic, one of its partitions or the broker `only` does not exist.
     """

@@ -21,7 +21,7 @@ FEATURE_OPTION = "--feature"
 
 
 def initial_features(release: str | None, features: Sequence[str]) -> list[Record]:
-    """Return records of the feature levels that differ from the defaults of a new cluster.
+    """Return metadata records of the feature levels that differ from the defaults of a new cluster.
 
     `release` is a release of Kafka, such as 4.4 or 4.4-IV1. `features` are texts NAME=LEVEL. Raises
     ConfigError if a text is invalid, or if this release of Ottla does not support a level.
@@ -43,8 +43,8 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
 
 
 def check_voters_may_be_fixed(levels: Iterable[Record], *, is_static: bool) -> None:
-    """Raise ConfigError if the feature levels require a fixed set of voters, but the node's
-    settings name no voters."""
+    """Raise ConfigError if the feature levels require a fixed set of controllers that vote, but the
+    node's settings name no voters."""
     for record in levels:
         level = record.feature_level
         if level.name == KRAFT_VERSION and level.level == 0 and not is_static:
@@ -56,8 +56,8 @@ def check_voters_may_be_fixed(levels: Iterable[Record], *, is_static: bool) -> N
 
 
 def _level_of_release(release: str) -> int:
-    """Return the metadata.version of a Kafka release. A release without `-IV…` has its highest
-    level."""
+    """Return the metadata.version of a Kafka release, as a number. A release without `-IV…` has its
+    highest level."""
     found = [
         level
         for level, name in METADATA_VERSION_NAMES.items()

@@ -1,5 +1,5 @@
-"""Directories, voters and first records of a node that is to be formatted, from its settings and
-the options of 'ottla storage format'. This module writes nothing."""
+"""Directories, voters and first metadata records of a node that is to be formatted, from its
+settings and the options of 'ottla storage format'. This module writes nothing."""
 
 import argparse
 from collections.abc import Mapping
@@ -34,21 +34,21 @@ class NodeDirectories:
 
     node_id: NodeId
     ids: Mapping[str, UUID]
-    """New directory id of each directory. The directory id of a voter's metadata log is also in the
-    voter set."""
+    """New directory id of each directory that is to be formatted. The directory id of a voter's
+    metadata log is also in the voter set."""
     metadata_log_dir: str | None = None
-    """Directory of a controller's metadata log, or None for a broker."""
+    """Path of a controller's metadata log directory, or None for a broker."""
     voters: VoterSet | None = None
-    """Initial voters of a new cluster. None for a broker, and for a controller that joins an
-    existing cluster."""
+    """Initial voters (controllers that elect the leader) of a new cluster. None for a broker, and
+    for a controller that joins an existing cluster."""
     first_records: tuple[Record, ...] = ()
 
 
 def node_directories(
     texts: Mapping[str, str], arguments: argparse.Namespace, rng: Rng
 ) -> NodeDirectories:
-    """Return the directories of the node with these settings. Raises ConfigError if options
-    contradict each other or the settings."""
+    """Return the directories to format for the node with these settings. Raises ConfigError if
+    options contradict each other or the settings."""
     flags = {
         INITIAL_CONTROLLERS: bool(arguments.initial_controllers),
         STANDALONE: arguments.standalone,
@@ -125,7 +125,8 @@ def _check_voters(voters: VoterSet | None, node_id: NodeId, *, is_joining: bool)
 
 
 def _is_lone_voter(config: ControllerConfig) -> bool:
-    """Return whether this controller is the only one in `controller.quorum.voters`."""
+    """Return whether this controller is the only voter in the setting
+    `controller.quorum.voters`."""
     return [voter.id for voter in config.controller_quorum_voters] == [config.node_id]
 
 

@@ -1,7 +1,8 @@
-"""Moves that an operator chose, made by the controllers at a rate that spares the producers.
+"""Replica moves that an operator chose, made by the controllers at a rate that does not delay
+producers.
 
-The controllers make them as those of `ottla cluster balance`: with one throttle, which they lower
-while producers wait longer than before the moves.
+The controllers make them in the same way as the moves of `ottla cluster balance`. All moves share
+one throttle, which the controllers lower while producers wait longer than before the moves.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,13 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 
 DEFAULT_RATE = 20_000_000
-"""Highest throttle in bytes per second if the operator gives none, as of `ottla cluster
-balance`."""
+"""Highest throttle of replica moves, in bytes per second, if the operator gives none. Same value as
+for `ottla cluster balance`."""
 
 
 async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:
-    """Raise ConfigError if the controllers cannot make moves, or RefusedError if they make others
-    already."""
+    """Raise ConfigError if the controllers cannot make the replica moves, or RefusedError if they
+    already make others."""
     if len(moves) > MOVES_MAX:
         raise ConfigError("--adapt", f"takes {MOVES_MAX} moves at most, and {len(moves)} are asked")
     changed = [move for move in moves if len(move.before.replicas) != len(move.after.replicas)]
@@ -34,8 +35,8 @@ async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:
 async def make_adapted(
     admin: Admin, moves: Sequence[Move], rate: int | None, *, is_waiting: bool
 ) -> None:
-    """Have the controllers make moves and, with `is_waiting`, show their progress until all are
-    complete. `rate` is the highest throttle in bytes per second, or None for the default."""
+    """Have the controllers make replica moves and, with `is_waiting`, show their progress until all
+    are complete. `rate` is the highest throttle in bytes per second, or None for the default."""
     stored = [
         StoredMove(move.at, _ids(move.before.replicas), _ids(move.after.replicas)) for move in moves
     ]

@@ -1,7 +1,7 @@
 """`ottla topic reassign --log-dir`: moves replicas to other log directories of their brokers.
 
-A broker moves its replicas itself after AlterReplicaLogDirs; DescribeLogDirs shows the moves in
-progress.
+A broker moves its replicas itself after an AlterReplicaLogDirs request. Responses to
+DescribeLogDirs show the moves in progress.
 """
 
 import argparse
@@ -42,12 +42,12 @@ class DirectoryMove:
 
     @property
     def key(self) -> tuple[NodeId, TopicPartition]:
-        """Broker and partition of the replica."""
+        """Broker and partition of the replica that moves."""
         return self.broker, self.at
 
     @property
     def name(self) -> str:
-        """Name of the replica in messages: its broker and partition."""
+        """Name of the moved replica in messages: its broker and partition."""
         return f"{self.at} on broker {self.broker}"
 
 
@@ -84,8 +84,8 @@ def _rate_of(arguments: argparse.Namespace) -> int | None:
 
 
 async def _move(admin: Admin, arguments: argparse.Namespace, moves: Sequence[DirectoryMove]) -> int:
-    """Start moves of replicas, show the moves that have started, and watch them until they end.
-    Returns the exit code."""
+    """Start moves of replicas between log directories, show the moves that have started, and watch
+    them until they end. Returns the exit code."""
     refusals = await _begin(admin, moves)
     begun = [move for move in moves if move.key not in refusals]
     if arguments.yes or refusals:
@@ -105,8 +105,9 @@ def _show(
 
 
 def _target(text: str) -> tuple[NodeId | None, str]:
-    """Parse `[BROKER:]PATH`. Returns the broker and the path. The broker is None if the text has
-    none, which means every broker that has the directory."""
+    """Parse the log directory `[BROKER:]PATH` to which replicas are moved. Returns the broker and
+    the path. The broker is None if the text has none, which means every broker that has the
+    directory."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")
@@ -114,8 +115,8 @@ def _target(text: str) -> tuple[NodeId | None, str]:
 
 
 def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
-    """Return the brokers to which the moves must be requested. Empty, which means all brokers, if a
-    directory is given without a broker."""
+    """Return the brokers that must be asked for moves between directories. Empty, which means all
+    brokers, if a directory is given without a broker."""
     brokers = [broker for broker, _path in wanted]
     return [] if None in brokers else list(dict.fromkeys(one for one in brokers if one is not None))
 
@@ -123,7 +124,7 @@ def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
 def plan(
     found: Iterable[BrokerDirectories], wanted: Sequence[tuple[NodeId | None, str]]
 ) -> list[DirectoryMove]:
-    """Return the moves that bring replicas to the wanted directories. If `wanted` has several
+    """Return the moves that bring replicas to the wanted log directories. If `wanted` has several
     directories for a broker, the last one counts.
 
     Raises ConfigError if no broker that responded has one of the directories.
@@ -173,7 +174,8 @@ def _moves_on(one: BrokerDirectories, target: str) -> list[DirectoryMove]:
 async def _begin(
     admin: Admin, moves: Collection[DirectoryMove]
 ) -> dict[tuple[NodeId, TopicPartition], RefusedError]:
-    """Request moves from their brokers. Returns the refusals, by broker and partition."""
+    """Request moves between log directories from the brokers of the replicas. Returns the refusals,
+    by broker and partition."""
     by_broker: dict[NodeId, dict[TopicPartition, str]] = defaultdict(dict)
     for move in moves:
         by_broker[move.broker][move.at] = move.target
@@ -197,7 +199,8 @@ async def _begin(
 
 
 async def _watch(admin: Admin, moves: Sequence[DirectoryMove]) -> int:
-    """Draw the progress of moves until each has ended.  Returns 1 if a replica did not move."""
+    """Draw the progress of moves between log directories until each has ended. Returns 1 if a
+    replica did not move, otherwise 0."""
     waiting = {move.key: move for move in moves}
     stayed: list[DirectoryMove] = []
     started, line_count = time.monotonic(), 0
@@ -235,7 +238,8 @@ async def _watch(admin: Admin, moves: Sequence[DirectoryMove]) -> int:
 
 
 def part_of(move: DirectoryMove, one: BrokerDirectories) -> float | None:
-    """Return the copied fraction of a move, from 0 to 1, or None if the move has ended."""
+    """Return the copied fraction of a move between log directories, from 0 to 1, or None if the
+    move has ended."""
     size_bytes, copied_bytes = 0, None
     for directory in one.directories:
         replica = directory.replicas.get(move.at)

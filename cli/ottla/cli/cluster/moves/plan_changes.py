@@ -1,4 +1,4 @@
-"""Changes of the balance plan that the cluster carries out: stored and removed.
+"""Stores the plan of replica moves that the cluster carries out, and removes it.
 
 The controllers make the moves of the plan. Neither the end of this command nor the failure of a
 controller stops them.
@@ -21,12 +21,12 @@ from ottla.model.settings.balance import (
 )
 
 AT_A_TIME = 2
-"""Maximum number of copies in which one broker takes part at the same time. The controllers enforce
-it."""
+"""Maximum number of replica copies in which one broker takes part at the same time. The controllers
+enforce it."""
 
 
 async def check_idle(admin: Admin) -> None:
-    """Raise RefusedError if a plan is in progress."""
+    """Raise RefusedError if the cluster already carries out a plan of replica moves."""
     stored = await read_stored_plan(admin)
     if stored.moves:
         raise RefusedError(
@@ -37,15 +37,16 @@ async def check_idle(admin: Admin) -> None:
 
 
 def stored_moves_of(plan: BalancePlan) -> list[StoredMove]:
-    """Return the moves of a plan in the form in which the cluster stores them."""
+    """Return the replica moves of a plan in the form in which the cluster stores them."""
     return [StoredMove(move.at, move.before, move.after) for move in plan.moves]
 
 
 async def start_plan(
     admin: Admin, load: ClusterLoad, moves: Sequence[StoredMove], rate_max: int
 ) -> None:
-    """Store moves in the cluster, so that the controllers make them. `rate_max` is the highest
-    throttle, in bytes per second; the lowest one is above the rate of the producers in `load`."""
+    """Store replica moves in the cluster, so that the controllers make them. `rate_max` is the
+    highest throttle, in bytes per second; the lowest one is above the rate of the producers in
+    `load`."""
     rate_min = lowest_rate(
         produce_rates(load, {move.at for move in moves if move.adding}), rate_max
     )
@@ -64,12 +65,13 @@ async def start_plan(
 
 
 async def cancel_plan(admin: Admin) -> None:
-    """Cancel the moves of the plan in progress, and end their throttle."""
+    """Cancel the replica moves of the plan that the cluster carries out, and end their throttle."""
     await admin.alter_broker_configs(None, {BALANCE_PLAN: None})
 
 
 def produce_rates(load: ClusterLoad, copied: Collection[TopicPartition]) -> list[int]:
-    """Return the rates of the producers of partitions that are copied, in bytes per second."""
+    """Return the rates, in bytes per second, at which producers write to each partition that is
+    copied."""
     return [one.produce_bytes_per_s for one in load.partitions if one.at in copied]
 
 

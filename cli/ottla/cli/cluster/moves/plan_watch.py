@@ -1,4 +1,4 @@
-"""Moves that the controllers make: started, and watched until they are complete."""
+"""Starts replica moves that the controllers make, and watches them until they are complete."""
 
 import time
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from ottla.model.balance.plan_text import StoredMove
 
 LOOK_AGAIN_S = 0.5
 IDLE_LOOKS = 2
-"""Number of consecutive checks without a plan after which the plan counts as complete. The broker
-that answers the first check may not know the plan yet."""
+"""Number of consecutive checks that find no plan of replica moves, after which the plan counts as
+complete. The broker that answers the first check may not know the plan yet."""
 LEFT = (
     "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
     "undoes those that are not complete"
@@ -29,8 +29,8 @@ LEFT = (
 async def run_plan(
     admin: Admin, load: ClusterLoad, moves: Sequence[StoredMove], throttle: int, *, is_waiting: bool
 ) -> None:
-    """Start moves and, with `is_waiting`, show their progress until all are complete. `throttle` is
-    in bytes per second."""
+    """Start replica moves by the controllers and, with `is_waiting`, show their progress until all
+    are complete. `throttle` is in bytes per second."""
     await start_plan(admin, load, moves, throttle)
     if not is_waiting:
         note(LEFT)
@@ -46,7 +46,8 @@ async def run_plan(
 
 
 async def watch_plan(admin: Admin, total: int) -> None:
-    """Draw the progress of the plan in the cluster until all its `total` moves are complete."""
+    """Draw the progress of the replica moves that the cluster carries out until all `total` moves
+    are complete."""
     line_count, idle_looks = 0, 0
     while idle_looks < IDLE_LOOKS:
         stored = await read_stored_plan(admin)

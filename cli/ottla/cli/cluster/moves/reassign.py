@@ -50,7 +50,8 @@ DRAW_AGAIN_S = 0.5
 
 
 async def reassign(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan, start, watch or cancel reassignments, as the options request. Returns the exit code."""
+    """`ottla topic reassign`: plan, start, watch or cancel reassignments, as the options request.
+    Returns the exit code."""
     rate = rate_asked_for(arguments)
     if arguments.adapt and not (
         arguments.brokers or arguments.plan or arguments.evacuate is not None
@@ -144,8 +145,8 @@ def _brokers(text: str, alive: Collection[int]) -> list[int]:
 def _check_evacuated(
     places: Sequence[ReplicaAssignment], broker: int, registered_ids: set[int]
 ) -> None:
-    """Raise RefusedError if the broker to evacuate is unknown. A removed broker counts as known if
-    it is still in replica lists."""
+    """Raise RefusedError if the broker to evacuate (to empty of replicas) is unknown. A removed
+    broker counts as known if it is still in replica lists."""
     if broker not in registered_ids and all(broker not in one.replicas for one in places):
         raise ConfigError(
             "--evacuate", f"names {broker}, which is not registered; see 'ottla broker list'"
@@ -181,8 +182,8 @@ async def _show_plan(
 
 
 async def _verify(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the moves in progress, then remove the throttles that no move needs. Returns the exit
-    code."""
+    """`ottla topic reassign --verify`: show the reassignments in progress, then remove the
+    throttles that no reassignment needs. Returns the exit code."""
     moving = await ongoing_of(admin, arguments.names)
     await _show_moving(admin, arguments, moving)
     await remove_and_note(admin, arguments.names or None)
@@ -245,7 +246,7 @@ async def _show_moving(
 
 
 async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
-    """Draw the progress of the wanted moves until all of them have finished."""
+    """Draw the progress of the wanted reassignments until all of them have finished."""
     total, lines = len(wanted), 0
     started = time.monotonic()
     while True:
@@ -266,14 +267,14 @@ async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
 def _bars(
     moving: Sequence[OngoingMove], done: dict[TopicPartition, float], total: int
 ) -> list[str]:
-    """Return the lines that show the progress of the moves. The first line shows the overall
-    progress. `done` has the copied fraction of each move."""
+    """Return the lines of text that show the progress of reassignments. The first line shows the
+    overall progress. `done` has the copied fraction of each move, from 0 to 1."""
     rows = [MoveBar(done[one.at], one.name, ",".join(map(str, one.target))) for one in moving]
     return bars(sorted(rows, key=lambda row: row.name), total, "partition")
 
 
 def _draw(lines: Sequence[str], before: int) -> int:
-    """Draw lines in place of the `before` lines that the last call has drawn. Returns the number of
-    lines drawn."""
+    """Draw lines on the terminal in place of the `before` lines that the last call has drawn.
+    Returns the number of lines drawn."""
     draw_lines(lines, line_count_before=before)
     return len(lines)

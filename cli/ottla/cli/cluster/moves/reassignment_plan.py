@@ -33,18 +33,18 @@ class Move:
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """Brokers that must copy the partition."""
+        """Ids of the brokers that must copy the partition in this reassignment."""
         return tuple(one for one in self.after.replicas if one not in self.before.replicas)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Brokers that delete the partition."""
+        """Ids of the brokers that delete their replica of the partition in this reassignment."""
         return tuple(one for one in self.before.replicas if one not in self.after.replicas)
 
 
 class Domain(NamedTuple):
-    """Failure domain of a broker: its rack, and its machine within the rack. Either is None if it
-    is unknown."""
+    """Failure domain of a broker: its rack, and its host within the rack. Either is None if it is
+    unknown."""
 
     rack: str | None
     host: str | None = None
@@ -57,7 +57,7 @@ Domains = Mapping[int, Domain]
 def spread(
     places: Iterable[ReplicaAssignment], domains: Domains, copies: int | None = None
 ) -> list[ReplicaAssignment]:
-    """Return assignments that spread the partitions evenly over the brokers in `domains`.
+    """Return replica assignments that spread the partitions evenly over the brokers in `domains`.
 
     Each partition gets `copies` replicas. If `copies` is None, it keeps its present number of
     replicas.
@@ -83,8 +83,8 @@ def spread(
 def without(
     places: Iterable[ReplicaAssignment], broker: int, domains: Domains
 ) -> list[ReplicaAssignment]:
-    """Return assignments without `broker`: each of its replicas is moved to one of the brokers in
-    `domains`."""
+    """Return replica assignments without `broker`: each of its replicas is moved to one of the
+    brokers in `domains`."""
     ordered = sorted(places)
     others = {one: domain for one, domain in domains.items() if one != broker}
     _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
@@ -102,8 +102,8 @@ def without(
 
 
 def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignment]) -> list[Move]:
-    """Return a move for each partition whose replicas differ between the two assignments, in
-    order."""
+    """Return a move for each partition whose replicas differ between the two assignments, in order
+    of partitions."""
     known = {(one.topic, one.partition): one for one in before}
     moves = [
         Move(known[one.topic, one.partition], one)
@@ -114,8 +114,9 @@ def moves_of(before: Iterable[ReplicaAssignment], after: Iterable[ReplicaAssignm
 
 
 def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
-    """Parse a JSON file of kafka-reassign-partitions, and return its assignments. `name` is the
-    file's name in errors. Raises ConfigError with the reason if the file is invalid."""
+    """Parse a JSON file in the format of kafka-reassign-partitions, and return its replica
+    assignments. `name` is the file's name in errors. Raises ConfigError with the reason if the file
+    is invalid."""
     try:
         found = json.loads(text)
         return [
@@ -133,7 +134,7 @@ def read_plan(text: str, name: str) -> list[ReplicaAssignment]:
 
 
 def as_plan(places: Iterable[ReplicaAssignment]) -> dict[str, Any]:
-    """Return assignments in the JSON form of kafka-reassign-partitions."""
+    """Return replica assignments in the JSON form of kafka-reassign-partitions."""
     return {
         "version": VERSION,
         "partitions": [
@@ -153,8 +154,9 @@ def _check(brokers: Collection[int], copies: int) -> None:
 
 
 def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
-    """Return the best broker for one more replica. A broker in a rack without a replica is
-    preferred, then a broker on a host without one, then the broker with the fewest replicas."""
+    """Return the id of the best broker for one more replica of a partition. A broker in a rack
+    without a replica is preferred, then a broker on a host without one, then the broker with the
+    fewest replicas."""
     racks = Counter(domains[one].rack for one in taken if one in domains)
     hosts = Counter(domains[one] for one in taken if one in domains)
 
@@ -171,8 +173,8 @@ def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
 
 
 def _level(partitions: Sequence[list[int]], domains: Domains, load: Counter[int]) -> None:
-    """Move single replicas from the most to the least loaded broker, for as long as that reduces
-    the difference."""
+    """Move single replicas in a plan from the most to the least loaded broker, for as long as that
+    reduces the difference in replica counts."""
     is_stuck = False
     while not is_stuck:
         is_stuck = True
@@ -209,8 +211,8 @@ def _giving(
 
 
 def _collisions(others: Sequence[Domain], one: Domain) -> tuple[bool, bool]:
-    """Return whether the rack of a failure domain already has another replica, and whether its host
-    has one."""
+    """Return whether another replica of the partition is already in the rack of a failure domain,
+    and whether one is on its host."""
     return (
         bool(one.rack) and any(other.rack == one.rack for other in others),
         bool(one.host) and one in others,

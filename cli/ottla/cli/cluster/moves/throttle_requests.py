@@ -1,4 +1,4 @@
-"""Requests that set the throttles of moves in the cluster and remove them."""
+"""Requests that set the throttles of replica moves in the cluster and remove them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class RemovedThrottles:
-    """Result of `remove_unneeded`: topics and brokers whose throttles were removed. Falsy if there
-    are none."""
+    """Result of `remove_unneeded`: topics and brokers whose replication throttles were removed.
+    Falsy if there are none."""
 
     topics: tuple[str, ...]
     """Topics whose lists of throttled replicas were shortened or deleted."""
     brokers: tuple[NodeId, ...]
-    """Brokers whose throttle rates were removed."""
+    """Brokers whose replication throttle rates were removed."""
     every: tuple[str, ...]
     """Topics whose throttle setting is `*`, which throttles all of their replicas. This setting was
     left unchanged."""
@@ -44,8 +44,8 @@ class RemovedThrottles:
 
 
 async def set_throttle(admin: Admin, throttle: ReassignmentThrottle, rate: int) -> None:
-    """Set the throttle rates of the brokers in bytes per second, then the lists of throttled
-    replicas. Existing entries of a list are kept."""
+    """Set the replication throttle rates of brokers in bytes per second, then the lists of
+    throttled replicas of topics. Existing entries of a list are kept."""
     await set_rates(admin, throttle.brokers, RATES, rate)
     for found in await lists_of(admin, list(throttle.lists)):
         changes = {
@@ -58,8 +58,8 @@ async def set_throttle(admin: Admin, throttle: ReassignmentThrottle, rate: int) 
 
 
 async def lists_of(admin: Admin, topics: Sequence[str]) -> list[ThrottledReplicaLists]:
-    """Return the lists of throttled replicas of topics. A topic that is deleted in the meantime is
-    omitted."""
+    """Return the lists of throttled replicas that are set for topics. A topic that is deleted in
+    the meantime is omitted."""
     found = []
     for at in range(0, len(topics), TOPICS_AT_ONCE):
         asked = [ConfigResource(ConfigKind.TOPIC, name) for name in topics[at:][:TOPICS_AT_ONCE]]
@@ -80,7 +80,8 @@ async def remove_unneeded(
     *,
     known: Mapping[str, Mapping[str, ThrottledReplicas]],
 ) -> RemovedThrottles:
-    """Remove throttles that no move needs. Returns the topics and brokers that had them.
+    """Remove replication throttles that no replica move needs. Returns the topics and brokers that
+    had them.
 
     Partitions that are not in `moving` are removed from the lists of throttled replicas of
     `topics`. If `moving` is empty, the rates of all brokers are removed as well. `moving` has the
@@ -113,8 +114,8 @@ def _together(
 async def set_rates(
     admin: Admin, brokers: Iterable[NodeId], keys: Collection[str], rate: int
 ) -> None:
-    """Set throttle rates of brokers, in bytes per second. If a broker is down, print a note
-    instead, because only the broker itself can change its settings."""
+    """Set the replication throttle rates `keys` of brokers, in bytes per second. If a broker is
+    down, print a note instead, because only the broker itself can change its settings."""
     alive = await _alive(admin)
     for broker in brokers:
         if broker in alive:
@@ -129,7 +130,7 @@ async def _alive(admin: Admin) -> list[NodeId]:
 
 
 async def remove_rates(admin: Admin, brokers: Iterable[NodeId], keys: Iterable[str]) -> None:
-    """Remove throttle rates of brokers, so that their defaults apply."""
+    """Remove the replication throttle rates `keys` of brokers, so that their defaults apply."""
     changes: Mapping[str, ConfigChange] = dict.fromkeys(keys)
     for broker in brokers:
         await admin.alter_broker_configs(broker, changes)
@@ -143,7 +144,7 @@ def _changes(left: UnneededThrottles, topic: str) -> dict[str, ConfigChange]:
 
 
 async def with_rates(admin: Admin, keys: Collection[str]) -> list[NodeId]:
-    """Return the brokers for which at least one of the throttle rates `keys` is set."""
+    """Return the brokers for which at least one of the replication throttle rates `keys` is set."""
     found = []
     for broker in await _alive(admin):
         entries = await admin.describe_configs(

@@ -1,4 +1,4 @@
-"""Moves under a throttle that is removed when the moves end.
+"""Replica moves under a throttle that the command removes when the moves end.
 
 A command that is interrupted or killed leaves its throttle, because its moves continue. The next
 `ottla topic reassign --verify` removes the throttles that no move needs, and `ottla status` reports
@@ -40,11 +40,11 @@ NONE_KNOWN: Mapping[str, Mapping[str, ThrottledReplicas]] = {}
 
 @dataclass(slots=True)
 class ActiveThrottle:
-    """State of the throttle under which a command makes its moves."""
+    """State of the throttle under which a command makes its replica moves."""
 
     is_left: bool = False
     """True if the throttle stays in force after the command, because the command does not wait for
-    its moves. The command sets this field."""
+    its replica moves. The command sets this field."""
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def _noted_if_it_stays(state: ActiveThrottle) -> Iterator[None]:
 
 
 def rate_asked_for(arguments: argparse.Namespace) -> int | None:
-    """Return the requested rate of moves between brokers in bytes per second, or None if there is
-    no limit.
+    """Return the rate that the command's options request for replica moves between brokers, in
+    bytes per second, or None if there is no limit.
 
     Raises ConfigError if the throttle is for another kind of move, or if the command starts no
     move.
@@ -84,7 +84,8 @@ def rate_asked_for(arguments: argparse.Namespace) -> int | None:
 async def throttled(
     admin: Admin, moves: Iterable[MovingReplicas], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between brokers during the `async with` block. Yields the throttle."""
+    """Throttle replica moves between brokers during the `async with` block. `rate` is in bytes per
+    second. Yields the throttle."""
     state = ActiveThrottle()
     throttle = throttle_of(moves)
     if rate is None or not throttle.brokers:
@@ -104,8 +105,8 @@ async def remove_and_note(
     known: Mapping[str, Mapping[str, ThrottledReplicas]] = NONE_KNOWN,
     is_quiet: bool = False,
 ) -> None:
-    """Remove the throttles that no move needs, and print a note about them. Only the given topics
-    are examined, or all topics if `topics` is None."""
+    """Remove the throttles that no replica move needs, and print a note about them. Only the given
+    topics are examined, or all topics if `topics` is None."""
     moving = {one.at for one in await ongoing_of(admin, ())}
     names = await admin.list_topics() if topics is None else topics
     removed = await remove_unneeded(admin, names, moving, known=known)
@@ -130,8 +131,8 @@ async def remove_and_note(
 async def throttled_directories(
     admin: Admin, brokers: Sequence[NodeId], rate: int | None
 ) -> AsyncIterator[ActiveThrottle]:
-    """Throttle moves between the log directories of brokers during the `async with` block. Yields
-    the throttle."""
+    """Throttle moves of replicas between the log directories of brokers during the `async with`
+    block. `rate` is in bytes per second. Yields the throttle."""
     state = ActiveThrottle()
     if rate is None or not brokers:
         yield state
@@ -147,8 +148,8 @@ async def throttled_directories(
 async def _remove_log_dir_rates(
     admin: Admin, brokers: Sequence[NodeId] | None = None
 ) -> list[NodeId]:
-    """Remove the throttle rates of brokers on which no log moves between directories. Returns these
-    brokers."""
+    """Remove the throttle rate of moves between log directories from brokers on which no log moves.
+    Returns these brokers."""
     limited = await with_rates(admin, (LOG_DIRS_RATE,))
     asked = [broker for broker in limited if brokers is None or broker in brokers]
     if not asked:

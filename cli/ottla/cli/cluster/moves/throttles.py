@@ -1,4 +1,5 @@
-"""The throttle of a reassignment, and the throttles in a cluster that no move needs. Pure.
+"""Computes the throttle of a reassignment, and the throttles in a cluster that no reassignment
+needs. Pure.
 
 A move that adds replicas is throttled as by kafka-reassign-partitions. Every present replica is
 added to the list of throttled leaders, since each may lead; the new replicas are added to the list
@@ -39,12 +40,13 @@ class MovingReplicas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentThrottle:
-    """The throttle for several moves: rates of brokers, and lists of throttled replicas."""
+    """The throttle for several reassignments: brokers whose rates are set, and lists of throttled
+    replicas."""
 
     brokers: tuple[NodeId, ...]
-    """Brokers on which the throttle rates are set."""
+    """Brokers on which the replication throttle rates are set."""
     lists: Mapping[str, Mapping[str, ThrottledReplicas]]
-    """The throttled replicas by topic and setting key."""
+    """The throttled replicas, by topic and key of the topic setting that lists them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class ThrottledReplicaLists:
 
 @dataclass(slots=True)
 class UnneededThrottles:
-    """Throttled replicas in a cluster that no move needs."""
+    """Throttled replicas in a cluster that no replica move needs."""
 
     removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
     """Entries to remove from lists of throttled replicas, by topic and setting key."""
@@ -82,7 +84,8 @@ def rate_of(option: str, text: str) -> int:
 
 
 def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
-    """Return the throttle of these moves.  Moves that add no replica are not throttled."""
+    """Return the throttle for these partitions that move. Moves that add no replica are not
+    throttled."""
     named: dict[str, dict[str, set[tuple[int, int]]]] = defaultdict(
         lambda: {key: set() for key in LISTS}
     )
@@ -106,7 +109,8 @@ def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
 def left_over(
     found: Iterable[ThrottledReplicaLists], moving: Collection[TopicPartition]
 ) -> UnneededThrottles:
-    """Return the throttled replicas in the lists whose partitions are not in `moving`."""
+    """Return the entries in the lists of throttled replicas whose partitions are not in
+    `moving`."""
     left = UnneededThrottles()
     for topic, lists in ((one.topic, one.lists) for one in found):
         for key, replicas in lists.items():

@@ -24,7 +24,8 @@ from ottla.wire.messages.incremental_alter_configs_response import IncrementalAl
 
 
 async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Cordon a broker or, with --undo, allow new replicas on it again. Returns the exit code."""
+    """`ottla broker cordon`: cordon a broker (place no new replicas on it) or, with --undo, end
+    that. Returns the exit code."""
     broker_id = arguments.id
     if all(one.id != broker_id for one in await registered(admin)):
         raise not_registered(broker_id)
@@ -42,7 +43,7 @@ async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def set_cordon(admin: Admin, broker_id: int, *, is_cordoned: bool) -> None:
-    """Cordon all log directories of a broker, or end their cordon.
+    """Cordon all log directories of a broker (place no new replicas there), or end their cordon.
 
     The request is sent to any broker, since the cordoned broker may have stopped.
     """

@@ -7,14 +7,14 @@ from ottla.model.amounts import counted
 from ottla.model.ids import TopicPartition
 
 NAMED_MAX = 5
-"""Maximum number of partitions that one message names."""
+"""Maximum number of partitions that one message about a broker's removal names."""
 
 
 def catch_up_text(
     moving: Sequence[OngoingMove], in_sync: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> str:
-    """Return an error message about the partitions that were not moved in time. It names the
-    brokers that have not caught up.
+    """Return an error message about the partitions that were not moved away from a broker in time.
+    It names the brokers that have not caught up.
 
     `in_sync` has the in-sync replicas of each partition, or None if the partition has no leader.
     """

@@ -36,8 +36,9 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 ROUNDS_MAX = 500
-"""Maximum number of plans that are made one after the other. A plan has at most 1,000 moves. Topics
-created in the meantime may place further replicas on a broker that is down."""
+"""Maximum number of plans of replica moves that `ottla broker remove` makes one after the other. A
+plan has at most 1,000 moves. Topics created in the meantime may place further replicas on a broker
+that is down."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
@@ -45,9 +46,9 @@ STILL_RUNS = 2
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Show the moves that empty a broker. If the user confirms, move its replicas, wait until the
-    broker has stopped, and unregister it. Returns exit code STILL_RUNS if the broker did not
-    stop."""
+    """`ottla broker remove`: show the moves that empty a broker of its replicas. If the user
+    confirms, make them, wait until the broker has stopped, and unregister it. Returns exit code
+    STILL_RUNS if the broker did not stop."""
     broker_id = arguments.id
     throttle = rate_of("--throttle", arguments.throttle)
     found = await removal_of(admin, broker_id, throttle)
@@ -90,7 +91,8 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
 async def _move_away(
     admin: Admin, broker_id: int, throttle: int, ends_at_s: float
 ) -> set[TopicPartition]:
-    """Move replicas until the broker has none.  Returns the partitions that moved."""
+    """Move replicas away from a broker until it has none. `ends_at_s` is the deadline. Returns the
+    partitions that moved."""
     moved: set[TopicPartition] = set()
     for _ in range(ROUNDS_MAX):
         stored = await read_stored_plan(admin)
@@ -120,8 +122,8 @@ async def _move_away(
 async def _watch(
     admin: Admin, broker_id: int, wanted: set[TopicPartition], ends_at_s: float
 ) -> None:
-    """Wait until the moves of the wanted partitions have ended. Raises RefusedError at the
-    deadline."""
+    """Wait until the reassignments of the wanted partitions have ended. Raises RefusedError at the
+    deadline `ends_at_s`."""
     with trio.move_on_at(ends_at_s) as scope:
         await watch_plan(admin, len(wanted))
         ongoing = {one.at for one in await ongoing_of(admin, ())}

@@ -28,7 +28,7 @@ SEEN_AGAIN_S = 0.02
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a broker if the user confirms. Returns the exit code.
+    """`ottla broker unregister`: unregister a broker if the user confirms. Returns the exit code.
 
     Raises RefusedError if the broker is alive or has replicas, unless --force is given.
     """
@@ -48,7 +48,7 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def request_unregister(admin: Admin, broker_id: int) -> None:
     """Ask the controller to unregister a broker. Returns when the broker that answers this
-    command's requests knows the change."""
+    command's requests knows that it is unregistered."""
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse
     )

@@ -1,4 +1,4 @@
-"""Settings of a process with both roles, broker and controller."""
+"""Settings of a process with both roles, broker and controller. Parses texts; reads no file."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,37 +21,37 @@ class CombinedConfig:
 
     broker: BrokerConfig
     controller: ControllerConfig
-    """Settings of the controller role, without exports: the broker exports the metrics of both
-    roles."""
+    """Settings of the process's controller role, without exports of metrics: the broker exports the
+    metrics of both roles."""
 
     @property
     def of_roles(self) -> tuple[BrokerConfig, ControllerConfig]:
-        """Settings of the broker role and of the controller role."""
+        """Settings of the broker role and of the controller role, as a pair."""
         return self.broker, self.controller
 
     @property
     def node_id(self) -> NodeId:
-        """Id of the broker and of the controller."""
+        """Node id, which the broker and the controller of this process share."""
         return self.broker.node_id
 
     @property
     def listeners(self) -> tuple[ListenAddress, ...]:
-        """Listeners of both roles."""
+        """Listen addresses of both roles, broker and controller."""
         return (*self.broker.listeners, *self.controller.listeners)
 
     @property
     def advertised_listeners(self) -> tuple[ListenAddress, ...]:
-        """Advertised addresses of both roles."""
+        """Advertised listener addresses of both roles, broker and controller."""
         return (*self.broker.advertised_listeners, *self.controller.advertised_listeners)
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """Log directories of the partitions."""
+        """Log directories of the broker's partitions."""
         return self.broker.log_dirs
 
     @property
     def log_output(self) -> LogOutputConfig:
-        """Outputs of log lines."""
+        """Outputs of the process's log lines, such as a file."""
         return self.broker.log_output
 
     @property

@@ -1,4 +1,5 @@
-"""Runs a process with both roles, from reading its directories to its shutdown.
+"""Runs a process with both roles, broker and controller, from reading its directories to its
+shutdown.
 
 Both roles run in one event loop and share one member of the quorum, as in Kafka: one metadata log,
 one directory id, one voter. The broker therefore never fetches the metadata under the voter's id
@@ -109,8 +110,9 @@ async def serve_combined(
 async def _prepared_directory(
     config: CombinedConfig, seams: NodeSeams
 ) -> AsyncIterator[MetaProperties]:
-    """Prepare the directory of the metadata log, and yield its identity. The directory is locked
-    for the duration of the block, unless the log manager will lock it."""
+    """Prepare the directory of the metadata log, and yield its identity (cluster id, node id,
+    directory id). The directory is locked for the duration of the block, unless the log manager
+    will lock it."""
     directory = config.controller.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)
@@ -131,7 +133,7 @@ async def _prepared_directory(
 
 def _measure(running: RunningController, broker: Broker) -> None:
     """Export the metrics of the controller role together with the broker's metrics. Metric families
-    that both roles have, such as those about the process, are exported once."""
+    that both roles have, such as those about the process, are exported only once."""
     running.controller.now_ns = time.perf_counter_ns
     of_broker, of_controller = broker.registry, running.telemetry.registry
     shared = frozenset(of_broker.names())

@@ -23,18 +23,19 @@ STOP_S = 40.0
 """Maximum seconds that brokers may take to stop before they are killed. The systemd unit waits for
 45 s."""
 LOOK_S = 2.0
-"""Seconds between two checks whether a surplus broker still has replicas."""
+"""Seconds between two checks whether a surplus broker (beyond the configured number) still has
+replicas."""
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
 class HostSupervisor:
-    """Supervisor of the brokers that run on a host."""
+    """Supervisor of the broker processes that run on one host."""
 
     def __init__(
         self, path: Path, brokers: Sequence[HostBroker], given: Sequence[str] = ()
     ) -> None:
-        """Create the supervisor, which starts nothing yet. `given` are settings KEY=VALUE from the
-        command line."""
+        """Create the supervisor of a host's brokers, which starts nothing yet. `given` are settings
+        KEY=VALUE from the command line."""
         self._given = [f"--set={text}" for text in given]
         self._brokers = {broker.name: broker for broker in brokers}
         self._stopping: set[str] = set()
@@ -52,8 +53,8 @@ class HostSupervisor:
         )
 
     def run(self) -> int:
-        """Run the brokers until SIGTERM or SIGINT, or until all have been asked to stop. Returns
-        the exit code."""
+        """Run the host's brokers until SIGTERM or SIGINT, or until all have been asked to stop.
+        Returns the exit code."""
         # Only this process reports to systemd: the unit is ready once every broker is.
         notify = os.environ.pop(NOTIFY_VARIABLE, None)
         os.environ[WARNED_VARIABLE] = "yes"
@@ -77,7 +78,8 @@ class HostSupervisor:
         return code
 
     def _look(self, check: Callable[[], None]) -> None:
-        """Stop surplus brokers whose replicas have all been moved away."""
+        """Stop surplus brokers (beyond the configured number) whose replicas have all been moved
+        away."""
         check()
         for name, broker in self._brokers.items():
             process = self._nodes[name].process

@@ -1,13 +1,11 @@
-"""The brokers of a host with many cores, derived from one settings file. Nothing is started here.
+"""The brokers of a host with many cores, derived from one settings file. This module starts
+nothing.
 
 The file describes the host: its node.id is the number of the host. Broker `core` (from 0) has
 
-| setting | value |
-|---|---|
-| node.id | host × 100 + core |
-| ports of listeners, advertised.listeners, metrics | the port in the file + 10 × core |
-| log.dirs, metadata.log.dir | the subdirectory `broker-ID` of each |
-| log.file | with `-ID` before the suffix |
+| setting | value | |---|---| | node.id | host × 100 + core | | ports of listeners,
+advertised.listeners, metrics | the port in the file + 10 × core | | log.dirs, metadata.log.dir |
+the subdirectory `broker-ID` of each | | log.file | with `-ID` before the suffix |
 
 and everything else as in the file. The rule does not depend on the number of brokers, so that a
 broker keeps its identity when brokers are added or removed.
@@ -29,7 +27,7 @@ OPTION = "--brokers-per-host"
 CORES_MAX = 100
 """Maximum number of brokers on one host. Higher broker ids belong to the next host."""
 HOST_MAX = ((1 << 31) - 1) // CORES_MAX - 1
-"""Maximum number of a host, so that broker ids remain int32."""
+"""Maximum number of a host (the node.id in its settings file), so that broker ids remain int32."""
 PORT_STEP = 10
 """Distance between the ports of neighbouring brokers. With 1, the second broker of a file with
 ports 9092 and 9093 would need the port of the first one's other listener."""
@@ -45,19 +43,20 @@ DELETED_ENDINGS = ("-delete", "-stray")
 
 @frozen(kw_only=True)
 class HostBroker:
-    """One broker of a host."""
+    """One broker of a host that runs several brokers."""
 
     id: int
     overrides: Mapping[str, str]
-    """Settings that replace the settings of the file."""
+    """Settings of this broker that replace those of the host's settings file."""
     directories: tuple[Path, ...]
-    """Log directories of the broker."""
+    """Log directories of this broker."""
     is_surplus: bool = False
-    """True if the broker is beyond the configured number of brokers, and still has replicas."""
+    """True if this broker is beyond the configured number of brokers on the host, and still has
+    replicas."""
 
     @property
     def name(self) -> str:
-        """Name of the broker in messages."""
+        """Name of this broker in messages, such as `broker 101`."""
         return f"broker {self.id}"
 
     @property
@@ -67,13 +66,13 @@ class HostBroker:
 
     @property
     def replica_count(self) -> int:
-        """Number of partition logs in the broker's directories."""
+        """Number of partition logs in this broker's log directories."""
         return sum(_replica_count(path) for path in self.directories)
 
 
 def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> int | None:
-    """Return the number of brokers that the option or the settings file requests. Returns None if
-    neither requests a number.
+    """Return the number of brokers on this host that the option or the settings file requests.
+    Returns None if neither requests a number.
 
     Raises ConfigError if the number is invalid, or if the process has another role than broker.
     """
@@ -91,7 +90,8 @@ def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> 
 
 
 def host_brokers(texts: Mapping[str, str], count: int) -> list[HostBroker]:
-    """Return the brokers of a host: `count` of them, and surplus brokers that still have replicas.
+    """Return the brokers of a host: `count` of them, and surplus brokers (beyond `count`) that
+    still have replicas.
 
     Raises ConfigError if ids or ports are impossible, or if log.dirs belongs to a single broker.
     """
@@ -174,8 +174,8 @@ def _moved_listeners(key: str, text: str, core: int) -> str:
 
 
 def _moved_port(key: str, port: int, core: int) -> int:
-    """Return the port of the broker for core number `core`. Port 0 is unchanged: the system chooses
-    a free port."""
+    """Return the port of the host's broker number `core`, for the port in the settings file. Port 0
+    is unchanged: the system chooses a free port."""
     moved = port + PORT_STEP * core if port else 0
     if moved > PORT_MAX:
         raise ConfigError(key, f"has port {port}, and that of core {core} would be {moved}")
@@ -183,7 +183,7 @@ def _moved_port(key: str, port: int, core: int) -> int:
 
 
 def _check_ports(brokers: Sequence[HostBroker]) -> None:
-    """Raise ConfigError if two listeners of the host have the same port."""
+    """Raise ConfigError if two listeners of the host's brokers have the same port."""
     owners: dict[int, str] = {}
     for broker in brokers:
         for port, key in _ports(broker):

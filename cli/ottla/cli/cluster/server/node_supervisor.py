@@ -15,12 +15,12 @@ from ottla.cli.terminal import draw, is_watched, note
 from ottla.node.local.local_nodes_driver import READY, NodeProcess, end_nodes
 
 LOOK_S = 0.1
-"""Interval, in seconds, at which the progress of the startup is redrawn."""
+"""Interval, in seconds, at which the progress of the nodes' startup is redrawn."""
 
 RESTART_PAUSE_S = 1.0
 RESTART_PAUSE_S_MAX = 30.0
-"""Maximum pause, in seconds, before a restart. The pause doubles up to this value, so that a node
-that repeatedly ends at once does not keep the machine busy."""
+"""Maximum pause, in seconds, before a node is restarted. The pause doubles up to this value, so
+that a node that repeatedly ends at once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
 """Run time of a node, in seconds, after which the pause before its next restart is short again."""
 
@@ -30,12 +30,12 @@ UNHEALTHY = 2
 
 @dataclass(slots=True, kw_only=True)
 class SupervisedNode:
-    """One supervised node, and its process."""
+    """One node that the supervisor starts and watches, and its process."""
 
     name: str
-    """Name of the node in messages, such as `broker 1`."""
+    """Name of the supervised node in messages, such as `broker 1`."""
     command: str
-    """Command with which a user can start the node by hand."""
+    """Command with which a user can start this node by hand."""
     start: Callable[[], StartedNode]
     process: NodeProcess | None = None
     started_at: float = 0.0
@@ -45,7 +45,7 @@ class SupervisedNode:
 
 
 class NodeSupervisor:
-    """The running processes of several nodes."""
+    """Supervisor of the running processes of several nodes."""
 
     def __init__(
         self,
@@ -55,8 +55,9 @@ class NodeSupervisor:
         restarts: bool,
         on_started: Callable[[SupervisedNode], None] = lambda node: None,
     ) -> None:
-        """Create the supervisor, which starts nothing yet. `command` is the name of the supervising
-        command in messages. `on_started` is called after each start of a process."""
+        """Create the supervisor of several nodes, which starts nothing yet. `command` is the name
+        of the supervising command in messages. `on_started` is called after each start of a
+        process."""
         self._nodes = list(nodes)
         self._command = command
         self._restarts = restarts
@@ -137,7 +138,8 @@ class NodeSupervisor:
                 self._spawn(node)
 
     def _events(self, timeout_s: float | None) -> Iterator[SupervisedNode]:
-        """Wait for the next events; yield the nodes that ended."""
+        """Wait for the next events of the supervised processes, at most `timeout_s` seconds. Yields
+        the nodes that ended."""
         for key, _ in self._selector.select(timeout_s):
             is_end, node = key.data
             if is_end:
@@ -184,6 +186,6 @@ def _code(node: SupervisedNode) -> int:
 
 
 def _draw(line: str) -> None:
-    """Redraw the progress line if the output is a terminal."""
+    """Redraw the progress line of the startup if the output is a terminal."""
     if is_watched():
         draw(line)

@@ -29,7 +29,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node, or the brokers of a host, until SIGTERM or SIGINT. Returns the exit code."""
+    """`ottla server FILE`: run the node, or the brokers of a host, until SIGTERM or SIGINT. Returns
+    the exit code."""
     settings = read_settings(arguments)
     count = wanted_brokers(settings.texts, arguments.brokers_per_host, machine_cores())
     if count is not None:

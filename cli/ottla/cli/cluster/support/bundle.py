@@ -35,7 +35,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Collect the state of the cluster, and write the archive.  Returns the exit code."""
+    """`ottla bundle`: collect the state of the cluster, and write the archive. Returns the exit
+    code."""
     wall_s = int(time.time())
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_s))
     path = Path(arguments.output or f"ottla-bundle-{stamp}.tar.gz")
@@ -68,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the content of each archive file by name, and the reasons why other files are
-    missing."""
+    """Return the content of each file of the support archive by name, and the reasons why other
+    files are missing."""
     contents: dict[str, Any] = {}
     failures: dict[str, str] = {}
     for name, section in SECTIONS.items():
@@ -82,7 +83,8 @@ async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 async def _of_one(admin: Admin, section: Section) -> Any:
-    """Return the content of one archive file, or the error because of which the file is missing."""
+    """Return the content of one file of the support archive, or the error because of which the file
+    is missing."""
     try:
         with trio.fail_after(SECTION_TIMEOUT_S):
             return await section(admin)
@@ -93,7 +95,8 @@ async def _of_one(admin: Admin, section: Section) -> Any:
 
 
 def write_archive(path: Path, contents: dict[str, Any], *, wall_s: int) -> None:
-    """Write an archive with one JSON file for each content, readable by its owner only."""
+    """Write the support archive, with one JSON file for each entry of `contents`. Only the
+    archive's owner can read it."""
     folder = path.name.removesuffix(".gz").removesuffix(".tar")
     path.touch(mode=0o600)
     with tarfile.open(path, "w:gz") as archive:

@@ -1,4 +1,4 @@
-"""Results of requests as JSON, without secrets.  Pure."""
+"""Converts results of requests to JSON, without secrets. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
@@ -23,7 +23,7 @@ def is_secret(key: str) -> bool:
 
 def plain(value: Any) -> Any:
     """Convert a value to types that JSON has: named tuples and dataclasses become objects, bytes
-    become a note of their number, and any other value becomes its text."""
+    become a text with their number, and any other value becomes its text."""
     match value:
         case ConfigEntry():
             return _config(value)
@@ -47,8 +47,8 @@ def plain(value: Any) -> Any:
 
 
 def settings_of(entries: Mapping[str, ConfigEntry]) -> dict[str, Any]:
-    """Return the settings whose value is not the default. The values of secret settings are
-    hidden."""
+    """Return the settings of a broker or topic whose value is not the default. The values of secret
+    settings are hidden."""
     return {
         key: {**plain(entry), "value": HIDDEN if is_secret(key) else plain(entry)["value"]}
         for key, entry in sorted(entries.items())

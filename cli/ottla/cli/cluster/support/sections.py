@@ -29,7 +29,8 @@ async def _brokers(admin: Admin) -> Any:
 
 
 async def _topics(admin: Admin) -> Any:
-    """Return the replicas, the leader and the in-sync replicas of each partition."""
+    """Return the replicas, the leader and the in-sync replicas of each partition, for the support
+    archive."""
     return {
         topic.name or "": {
             row.partition_index: {
@@ -90,7 +91,8 @@ async def _log_directories(admin: Admin) -> Any:
 
 
 async def _machine(admin: Admin) -> Any:
-    """Return the versions of Ottla, Python and the platform on which this command runs."""
+    """Return the versions of Ottla, Python and the platform on which this command runs, for the
+    support archive."""
     return {"ottla": VERSION, "python": sys.version, "platform": platform.platform()}
 
 

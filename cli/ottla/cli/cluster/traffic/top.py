@@ -19,8 +19,8 @@ from ottla.model.errors import ConfigError
 ROWS = 10
 INTERVAL_S = 2.0
 INTERVAL_S_MIN = 0.2
-"""Minimum interval between samples in seconds. Each sample asks every broker for the sizes of all
-its logs."""
+"""Minimum interval, in seconds, between two samples of the traffic. Each sample asks every broker
+for the sizes of all its logs."""
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,
     FORMAT,
@@ -38,7 +38,7 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show rates of traffic until interrupted, or once. Returns the exit code."""
+    """`ottla top`: show rates of traffic until interrupted, or once. Returns the exit code."""
     if not arguments.interval >= INTERVAL_S_MIN:
         raise ConfigError("--interval", f"is {arguments.interval:g}; give at least 0.2 s")
     if arguments.rows < 1:
@@ -64,14 +64,15 @@ def run(arguments: argparse.Namespace) -> int:
 async def next_rates(
     admin: Admin, before: TrafficSample, interval_s: float
 ) -> tuple[TrafficSample, TrafficRates]:
-    """Wait for `interval_s`, and return the next sample and the rates since `before`."""
+    """Wait for `interval_s` seconds. Returns the next sample of the traffic, and the rates since
+    the sample `before`."""
     await trio.sleep(interval_s)
     after = await sample(admin)
     return after, rates_between(before, after)
 
 
 def rates_json(rates: TrafficRates, count: int) -> dict[str, Any]:
-    """Return rates of traffic as the JSON object that the command prints, with at most `count` rows
+    """Return rates of traffic as the JSON object that `ottla top` prints, with at most `count` rows
     of each kind."""
     return {name: [one._asdict() for one in rows[:count]] for name, rows in rates._asdict().items()}
 

@@ -26,8 +26,8 @@ CHANGES = ("FEATURE", "FROM", "TO")
 
 
 async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the finalized level of each feature, and the levels that the broker supports. Returns
-    the exit code."""
+    """`ottla cluster features describe`: print the finalized level of each feature, and the levels
+    that the broker supports. Returns the exit code."""
     found = sorted((await admin.describe_features()).items())
     if arguments.format == "json":
         print_json(
@@ -48,14 +48,14 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def upgrade(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise levels of features, and return the exit code."""
+    """Raise the finalized levels of features, and return the exit code."""
     return await change_levels(
         admin, arguments, levels_of(arguments.levels), FeatureUpdateKind.UPGRADE
     )
 
 
 async def downgrade(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Lower levels of features, and return the exit code."""
+    """Lower the finalized levels of features, and return the exit code."""
     kind = FeatureUpdateKind.SAFE_DOWNGRADE
     if arguments.unsafe:
         kind = FeatureUpdateKind.UNSAFE_DOWNGRADE
@@ -93,7 +93,8 @@ async def change_levels(
 
 
 def question_of(kind: FeatureUpdateKind) -> str:
-    """Return the question that the command asks the user before it changes feature levels."""
+    """Return the question that the command asks the user before it changes feature levels, by the
+    kind of change."""
     if kind is FeatureUpdateKind.UPGRADE:
         return "raise these levels? A level that changes records is never lowered again"
     return "lower these levels?"
@@ -102,7 +103,8 @@ def question_of(kind: FeatureUpdateKind) -> str:
 def consequences_of(
     changes: Iterable[tuple[str, int, int]], known: Mapping[str, FeatureLevels]
 ) -> list[str]:
-    """Return one sentence for each change that starts or ends the service of share groups."""
+    """Return one sentence for each change of a feature level that starts or ends the service of
+    share groups."""
     found = []
     for name, now, level in changes:
         if name != SHARE_VERSION or (now > 0) == (level > 0):
@@ -120,7 +122,7 @@ def consequences_of(
 
 
 def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int, int]]) -> None:
-    """Print the feature levels before and after the changes."""
+    """Print the feature levels before and after the requested changes."""
     if arguments.format == "json":
         print_json([{"feature": name, "from": old, "to": new} for name, old, new in changes])
         return

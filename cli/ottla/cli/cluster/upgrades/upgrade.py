@@ -44,8 +44,8 @@ class BrokerLevels(NamedTuple):
     features: Mapping[str, FeatureLevels]
 
     def highest(self, name: str) -> int:
-        """Return the highest level of a feature that the broker supports, or 0 if it does not know
-        the feature."""
+        """Return the highest level of the feature `name` that the broker supports, or 0 if it does
+        not know the feature."""
         found = self.features.get(name)
         return 0 if found is None else found.supported_max
 
@@ -75,8 +75,8 @@ class UpgradeState:
 
     @property
     def can_return(self) -> bool:
-        """True if nodes can return to the previous release, either at once or after feature levels
-        are lowered."""
+        """True if nodes can return to the previous release of Ottla, either at once or after
+        feature levels are lowered."""
         return not any(
             changes_records(name, above=level, up_to=self._finalized_level(name))
             for name, level in self.lowered_before_return.items()
@@ -104,7 +104,7 @@ class UpgradeState:
 
 
 async def state_of(admin: Admin) -> UpgradeState:
-    """Return the state of an upgrade, from the responses of all brokers."""
+    """Return the state of the cluster's upgrade, from the responses of all brokers."""
     found = []
     for broker in await brokers_of(admin):
         levels: Mapping[str, FeatureLevels] = {}
@@ -118,7 +118,8 @@ async def state_of(admin: Admin) -> UpgradeState:
 
 
 async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
-    """Return the reason why the controllers refuse the levels, or None if they accept them."""
+    """Return the reason why the controllers refuse the feature levels, or None if they accept
+    them."""
     try:
         await admin.update_features(levels, is_dry_run=True)
     except RefusedError as refusal:
@@ -127,8 +128,8 @@ async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the releases of the brokers, the finalized levels, and the levels that can be finalized
-    next. Returns exit code 2 if a node prevents that."""
+    """Print the releases of the brokers, the finalized feature levels, and the levels that can be
+    finalized next. Returns exit code 2 if a node prevents that."""
     state = await state_of(admin)
     wanted = state.targets or state.later
     obstacle = await obstacle_of(admin, wanted) if wanted else None
@@ -162,7 +163,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _outlook(state: UpgradeState) -> str:
-    """Return one sentence about the return of nodes to the previous release."""
+    """Return one sentence on whether nodes can return to the previous release."""
     lowered = state.lowered_before_return
     if not state.can_return:
         return f"no node may return to release {FORMER_RELEASE}: it does not support these levels"

@@ -32,13 +32,13 @@ RETRIED = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes after which the request is sent again. Sending it twice has the same effect as once.
-"""
+"""Error codes after which the command sends its unregistration request again. Sending it twice has
+the same effect as once."""
 
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Unregister a controller, and return the exit code. Raises RefusedError if it is a voter, or
-    is not registered."""
+    """`ottla quorum unregister`: delete the registration of a controller, and return the exit code.
+    Raises RefusedError if it is a voter, or is not registered."""
     node = arguments.id
     quorum = await quorum_of(admin)
     if quorum.failure:
@@ -66,8 +66,8 @@ async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
-    """Return whether a controller still fetches the metadata log. One that fetched a moment ago may
-    have stopped since, so that its next fetch decides.
+    """Return whether a controller still fetches the metadata log. A controller that fetched a
+    moment ago may have stopped since, so this function waits for its next fetch.
 
     `first_ms` is the time since its last fetch in ms.
     """
@@ -83,15 +83,17 @@ async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
 
 
 def _last_fetch_ms_ago(quorum: SurveyedQuorum, node: int) -> int | None:
-    """Return the time since the last fetch of an observer in ms, or None if it is not known."""
+    """Return the time, in ms, since an observer (a controller that does not vote) last fetched the
+    metadata log, or None if it is not known."""
     return next((one.last_fetch_ms_ago for one in quorum.observers if one.id == node), None)
 
 
 async def unregister_controller(admin: Admin, node: int, timeout_s: float) -> None:
     """Delete the registration of a controller, even if the active controller changes meanwhile.
 
-    Sends the request again while the controllers cannot decide it. If the registration no longer
-    exists by then, an earlier request has deleted it. Raises the last refusal after `timeout_s`.
+    Sends the request again while the controllers respond with a temporary error. If the
+    registration no longer exists by then, an earlier request has deleted it. Raises the last
+    refusal after `timeout_s`.
     """
     ends_at_s = trio.current_time() + timeout_s
     is_repeated = False

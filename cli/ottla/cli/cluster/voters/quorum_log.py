@@ -22,12 +22,13 @@ LATEST, EARLIEST = -1, -2
 STARTS = {"latest": LATEST, "earliest": EARLIEST}
 AGAIN_S = 1.0
 WAIT_MS = 2_000
-"""Maximum milliseconds that a broker waits for the next change. With a longer time, the command
-notices Ctrl-C and a lost broker later."""
+"""Maximum milliseconds that a broker waits for the next change of the metadata before it responds.
+With a longer time, the command notices Ctrl-C and a lost broker later."""
 
 
 async def log(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print changes of the metadata as they are committed. Returns the exit code."""
+    """`ottla quorum log`: print changes of the metadata as they are committed. Returns the exit
+    code."""
     offset = _start(arguments)
     left: int | None = arguments.max
     is_answered, trouble = False, ""

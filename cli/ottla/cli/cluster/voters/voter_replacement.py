@@ -38,7 +38,7 @@ from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_te
 
 
 async def replace(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Replace a voter of the quorum. Returns the exit code."""
+    """`ottla quorum replace`: replace a voter of the controller quorum. Returns the exit code."""
     quorum = await described_quorum(admin)
     old_id = NodeId(arguments.id)
     new = _new_voter(quorum, arguments)
@@ -114,8 +114,8 @@ async def _remove(admin: Admin, gone: SurveyedReplica, timeout_s: float) -> None
 
 
 def _new_voter(quorum: SurveyedQuorum, arguments: argparse.Namespace) -> Voter:
-    """Return the voter to add: the controller in the arguments, or the old one with its new
-    directory."""
+    """Return the voter to add to the quorum: the controller in the arguments, or the old one with
+    its new directory."""
     if arguments.by is not None:
         try:
             return voter_of(arguments.by)
@@ -150,7 +150,7 @@ def _new_voter(quorum: SurveyedQuorum, arguments: argparse.Namespace) -> Voter:
 
 
 def _gone_voter(quorum: SurveyedQuorum, old_id: NodeId, new: Voter) -> SurveyedReplica | None:
-    """Return the voter to remove, or None if it was already removed."""
+    """Return the voter to remove from the quorum, or None if it was already removed."""
     old = voter_in(quorum, old_id)
     if old is None or (old_id == new.id and old.directory_id == uuid_to_text(new.directory_id)):
         return None

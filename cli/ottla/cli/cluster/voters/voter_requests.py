@@ -49,8 +49,8 @@ UNDECIDED = frozenset(
 them, the command may also request the change again."""
 
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
-"""Error codes that may mean that the change was already made by an earlier copy of the request,
-sent by this command or by a broker."""
+"""Error codes that may mean that the requested change of the voters was already made by an earlier
+copy of the request, sent by this command or by a broker."""
 
 PLANNED = ("ID", "DIRECTORY", "ADDRESS", "CHANGE")
 REPLICA_FIELDS = ("id", "directory_id", "role", "lag", "last_caught_up_ms_ago", "address")
@@ -58,7 +58,7 @@ REPLICAS = ("ID", "DIRECTORY", "ROLE", "LAG", "CAUGHT-UP-AGO", "ADDRESS")
 
 
 async def add(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Add a controller to the voters. Returns the exit code."""
+    """`ottla quorum add`: add a controller to the voters of the quorum. Returns the exit code."""
     try:
         new = voter_of(arguments.controller)
     except (ValueError, CorruptDataError):
@@ -96,7 +96,8 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Remove a controller from the voters. Returns the exit code."""
+    """`ottla quorum remove`: remove a controller from the voters of the quorum. Returns the exit
+    code."""
     quorum = await described_quorum(admin)
     gone = voter_to_remove(quorum, NodeId(arguments.id), arguments.directory)
     check_majority_without(quorum, gone)
@@ -126,7 +127,8 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def replicas(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print every voter and observer.  Returns exit code 2 if there is no leader."""
+    """`ottla quorum replicas`: print every voter and observer of the controller quorum. Returns
+    exit code 2 if there is no leader."""
     quorum = await quorum_of(admin)
     if quorum.failure:
         note(f"ottla quorum: the controllers do not answer ({quorum.failure})")
@@ -153,7 +155,8 @@ def _row(replica: SurveyedReplica, role: str) -> tuple[object, ...]:
 
 
 async def described_quorum(admin: Admin) -> SurveyedQuorum:
-    """Return the state of the quorum. Raises RefusedError if the controllers do not respond."""
+    """Return the state of the controller quorum. Raises RefusedError if the controllers do not
+    respond."""
     quorum = await quorum_of(admin)
     if quorum.failure:
         raise RefusedError(
@@ -175,7 +178,7 @@ async def change_voters(
     timeout_s: float,
     waits_for: Voter | None = None,
 ) -> None:
-    """Request a change of the voters, repeatedly if needed, until the change is committed.
+    """Request a change of the quorum's voters, repeatedly if needed, until the change is committed.
 
     Raises a final refusal at once. Raises the last of all other refusals after `timeout_s`. While
     the change waits for the controller `waits_for`, prints notes about its lag.
@@ -247,7 +250,8 @@ def _report(
 
 
 class LagNotes:
-    """Prints notes on standard error about a controller that is catching up with the leader."""
+    """Printer of notes, on standard error, about a controller that is catching up with the
+    leader."""
 
     def __init__(self, voter: Voter | None) -> None:
         self._voter = voter
@@ -255,8 +259,8 @@ class LagNotes:
         self._next_s = trio.current_time() + PROGRESS_S
 
     def note(self, quorum: QuorumDescription) -> None:
-        """Print the lag of the controller if it has changed. At most one note is printed per
-        PROGRESS_S."""
+        """Print the lag of the controller behind the leader if it has changed. Prints at most one
+        note per PROGRESS_S seconds."""
         if self._voter is None or trio.current_time() < self._next_s:
             return
         self._next_s = trio.current_time() + PROGRESS_S
