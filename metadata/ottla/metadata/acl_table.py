@@ -35,9 +35,9 @@ GRANTED_BESIDE = {
     _OP.ALTER: (_OP.DESCRIBE,),
     _OP.ALTER_CONFIGS: (_OP.DESCRIBE_CONFIGS,),
 }
-"""Operations that an ALLOW entry implies, by the operation that the entry names: for example, an
-entry that allows READ also allows DESCRIBE. A DENY entry denies only the operation that it
-names."""
+"""Operations that an ALLOW entry (an ACL that allows one) implies, by the operation that the entry
+names: for example, an entry that allows READ also allows DESCRIBE. A DENY entry denies only the
+operation that it names."""
 
 
 class PatternKey(NamedTuple):
@@ -49,23 +49,23 @@ class PatternKey(NamedTuple):
 
 
 class AclRule(NamedTuple):
-    """An ACL entry whose operations and host are parsed in advance, so that the authorizer can
+    """An ACL entry whose operation and host are parsed in advance, so that the authorizer can
     evaluate it quickly."""
 
     id: UUID
     entry: AclEntry
     operations: int
-    """Bit field of the operations to which the entry applies: bit n is set for the operation with
-    Kafka's number n."""
+    """Bit field of the operations to which the ACL entry applies: bit n is set for the operation
+    with Kafka's number n."""
     is_deny: bool
     host: str
     addresses: HostPattern | None
-    """Range of addresses that `host` denotes, or None if `host` is a single address or the
-    wildcard."""
+    """Range of IP addresses that the entry's `host` denotes, or None if `host` is a single address
+    or the wildcard."""
 
     @property
     def pattern(self) -> PatternKey:
-        """The resource pattern of the ACL entry."""
+        """Resource pattern of the ACL entry: resource type, and a name or a prefix of names."""
         return pattern_key(self.entry)
 
     def holds_at(self, host: str, address: Address | None) -> bool:
@@ -84,8 +84,8 @@ NO_LENGTHS: PersistentMap[int, int] = PersistentMap()
 
 @frozen(kw_only=True)
 class AclTable:
-    """Immutable table of all ACL entries, by id. Two tables are equal if they have the same
-    entries."""
+    """Immutable table of all ACL entries of a cluster, by id. Two tables are equal if they have the
+    same entries."""
 
     entries: PersistentMap[UUID, AclEntry] = field(default_factory=PersistentMap)
     ids: PersistentMap[AclEntry, UUID] = field(default_factory=PersistentMap, compare=False)
@@ -96,14 +96,14 @@ class AclTable:
     prefix_lengths: PersistentMap[int, PersistentMap[int, int]] = field(
         default_factory=PersistentMap, compare=False
     )
-    """For each resource type, the number of prefixed resource patterns by the length of their
-    prefix."""
+    """For each resource type, the number of distinct resource patterns with a prefix, by the length
+    of the prefix."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def with_entries(self, added: Mapping[UUID, AclEntry]) -> "AclTable":
-        """Return a new table with the entries `added` in addition. Neither their ids nor the
+        """Return a new table with the ACL entries `added` in addition. Neither their ids nor the
         entries themselves may be in this table already."""
         assert not any(one in self.entries for one in added)
         by_principal: dict[str, dict[PatternKey, list[AclRule]]] = {}
@@ -132,7 +132,7 @@ class AclTable:
         )
 
     def without_entries(self, removed: Iterable[UUID]) -> "AclTable":
-        """Return a new table without the entries that have the ids `removed`."""
+        """Return a new table without the ACL entries that have the ids `removed`."""
         entries, ids, by_pattern = self.entries, self.ids, self.by_pattern
         gone: dict[str, dict[PatternKey, set[UUID]]] = {}
         old_keys = []
@@ -165,8 +165,8 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids whose entry differs between this table and another one, including ids that
-        only one of the tables contains."""
+        """Return the ids whose ACL entry differs between this table and another one, including ids
+        that only one of the tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()
@@ -174,8 +174,8 @@ class AclTable:
         return changed | {one for one, _ in others.unordered_items() if one not in mine}
 
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[UUID, AclEntry]]:
-        """Yield the entries that may match an ACL filter, in no order. Every matching entry is
-        among them; the caller checks each.
+        """Yield the ACL entries that may match the filter `wanted`, in no order. Every matching
+        entry is among them; the caller checks each.
 
         Few entries are yielded if the filter names a resource or a principal.
         """
@@ -196,8 +196,8 @@ class AclTable:
             yield from self.entries.unordered_items()
 
     def _patterns(self, wanted: AclFilter, name: str) -> Iterator[PatternKey]:
-        """Yield each pattern that a filter for a resource name may match. No pattern is yielded
-        twice."""
+        """Yield each resource pattern in the table that an ACL filter for the resource `name` may
+        match. No pattern is yielded twice."""
         literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
         for resource_type in ResourceType:
             if wanted.resource_type not in (ResourceType.ANY, resource_type):
@@ -222,7 +222,7 @@ def pattern_key(entry: AclEntry) -> PatternKey:
 
 
 def rule_of(entry_id: UUID, entry: AclEntry) -> AclRule:
-    """Return the rule that the authorizer evaluates for an ACL entry."""
+    """Return the parsed rule that the authorizer evaluates for an ACL entry."""
     is_deny = entry.permission is AclPermission.DENY
     return AclRule(
         id=entry_id,
@@ -244,8 +244,8 @@ def _decided(operation: AclOperation, *, is_deny: bool) -> int:
 def _counted(
     lengths: PersistentMap[int, PersistentMap[int, int]], keys: Iterable[PatternKey], step: int
 ) -> PersistentMap[int, PersistentMap[int, int]]:
-    """Return the counts of prefixed patterns by length, after `step` was added for each of the
-    keys."""
+    """Return the counts of prefixed resource patterns, by the length of the prefix, after `step`
+    was added for each of the keys."""
     for resource_type, pattern_type, name in keys:
         if pattern_type != PatternType.PREFIXED:
             continue

@@ -22,21 +22,21 @@ most 250 MB a day. With a smaller value, the denials of a client that retries co
 crowd out those of other clients."""
 
 NAME_CHARS_MAX = 256
-"""Maximum length of a name in a log line, in characters. Longer names are cut off."""
+"""Maximum length of a name in an audit log line, in characters. Longer names are cut off."""
 
 
 class AuditLog:
-    """The audit log of one node."""
+    """The audit log (denied and allowed operations of principals) of one node."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        """Create an audit log whose number of lines per time is limited. `now_ms` is a monotonic
-        clock."""
+        """Create an audit log whose number of lines per time is limited. `now_ms` returns the time
+        of a monotonic clock in ms."""
         self._now_ms = now_ms
         self._limiter = LogLimiter(DENIALS_PER_WINDOW_MAX)
 
     @property
     def has_allowed(self) -> bool:
-        """True if allowed operations are logged too."""
+        """True if the audit log also contains allowed operations, which it does at level DEBUG."""
         return LOGGER.isEnabledFor(logging.DEBUG)
 
     def denied(
@@ -45,8 +45,8 @@ class AuditLog:
         reason: str,
         entry: AclEntry | None,
     ) -> None:
-        """Log the denial of an operation on a named resource, unless too many denials were logged
-        recently."""
+        """Log that a principal's operation on a named resource was denied, unless too many denials
+        were logged recently."""
         if not LOGGER.isEnabledFor(logging.INFO):
             return
         kept_back = self._limiter.admit(self._now_ms())
@@ -61,7 +61,7 @@ class AuditLog:
         reason: str,
         entry: AclEntry | None,
     ) -> None:
-        """Log an allowed operation."""
+        """Log that a principal's operation was allowed."""
         _log(logging.DEBUG, "Allowed", question, _rule(reason, entry))
 
 

@@ -18,8 +18,8 @@ from ottla.model.log_events import event
 _LOGGER = logging.getLogger("ottla.metadata.changes")
 
 NAMED_MAX = 5
-"""Maximum number of partitions that a log line names. The line gives only the number of the
-others."""
+"""Maximum number of partitions that a line of the change log names. The line gives only the number
+of the others."""
 
 
 THROTTLES = (
@@ -53,8 +53,8 @@ class ChangeLog:
         return "log of changes"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Log the changes that the delta lists. For the first image, log only its numbers of
-        brokers and topics."""
+        """Log the changes of the cluster that the delta lists. For the first image, log only its
+        numbers of brokers and topics."""
         if not _LOGGER.isEnabledFor(logging.INFO):
             return
         only = None if self._is_active_controller() else self._node_id
@@ -73,7 +73,7 @@ def _loaded(image: MetadataImage) -> LoggedChange:
 def _changes(
     delta: MetadataDelta, image: MetadataImage, only: NodeId | None
 ) -> Iterator[LoggedChange]:
-    """Yield the log lines of a change.
+    """Yield the log lines about the differences between two metadata images, which `delta` lists.
 
     If `only` is a node id, yields only the lines that concern that node.
     """

@@ -74,14 +74,16 @@ class MetadataDelta:
         return delta
 
     def replay(self, record: Record) -> None:
-        """Apply one metadata record, and list the keys that it changes."""
+        """Apply one metadata record to the image under construction, and list the keys that the
+        record changes."""
         kind = record.WhichOneof("record")
         if kind is not None:
             self._note(kind, getattr(record, kind))
         self.image = fold.apply(self.image, record)
 
     def replay_all(self, records: Iterable[Record]) -> None:
-        """Apply metadata records in order. Frequent kinds of records are applied in bulk."""
+        """Apply metadata records to the image under construction, in order. Frequent kinds of
+        records are applied in bulk."""
         for family, run in groupby(records, key=fold.family_of):
             if family not in fold.MANY_AT_ONCE:
                 for record in run:
@@ -95,34 +97,36 @@ class MetadataDelta:
             self.image = fold.apply_all(self.image, together)
 
     def apply(self, provenance: Provenance) -> MetadataImage:
-        """Return the image after all records applied so far. `provenance` is the offset, epoch and
-        timestamp of the last of them."""
+        """Return the metadata image after all records applied so far. `provenance` is the offset,
+        epoch and timestamp of the last of them."""
         self.image = replace(self.image, provenance=provenance)
         return self.image
 
     @property
     def changed_features(self) -> tuple[str, ...]:
-        """Names of the features whose finalised level was added, changed or removed."""
+        """Names of the features whose finalised level was added, changed or removed since the base
+        image."""
         return tuple(sorted(self._features))
 
     @property
     def changed_brokers(self) -> tuple[NodeId, ...]:
-        """Ids of the brokers that were added, changed or removed."""
+        """Ids of the brokers that were added, changed or removed since the base image."""
         return tuple(sorted(self._brokers))
 
     @property
     def changed_controllers(self) -> tuple[NodeId, ...]:
-        """Ids of the controllers that were registered, changed or unregistered."""
+        """Ids of the controllers that were registered, changed or unregistered since the base
+        image."""
         return tuple(sorted(self._controllers))
 
     @property
     def changed_topics(self) -> tuple[UUID, ...]:
-        """Ids of the topics in the image that are new or have a changed partition."""
+        """Ids of the topics in the new image that are new or have a changed partition."""
         return tuple(sorted(one for one in self._topics if one in self.image.topics))
 
     @property
     def created_topics(self) -> tuple[UUID, ...]:
-        """Ids of the topics in the image that are not in the base."""
+        """Ids of the topics in the new image that are not in the base image."""
         return tuple(one for one in self.changed_topics if one not in self.base.topics)
 
     @property
@@ -133,39 +137,42 @@ class MetadataDelta:
 
     @property
     def changed_partitions(self) -> tuple[TopicIdPartition, ...]:
-        """The partitions in the image that are new or changed."""
+        """The partitions in the new image that are new or changed since the base image."""
         return tuple(
             sorted(one for one in self._partitions if self.image.partition(one) is not None)
         )
 
     @property
     def changed_configs(self) -> tuple[ConfigResource, ...]:
-        """Resources with a dynamic setting that was added, changed or removed."""
+        """Resources with a dynamic setting that was added, changed or removed since the base
+        image."""
         return tuple(sorted(self._configs))
 
     @property
     def changed_quotas(self) -> tuple[tuple[QuotaEntity, ...], ...]:
-        """Client quota entities with a quota that was added, changed or removed."""
+        """Client quota entities (such as a user) with a quota that was added, changed or removed
+        since the base image."""
         return tuple(sorted(self._quotas))
 
     @property
     def changed_scram_users(self) -> tuple[tuple[int, str], ...]:
-        """The SCRAM credentials that were added, changed or removed, as (mechanism, user)."""
+        """The SCRAM credentials that were added, changed or removed since the base image, as
+        (Kafka's number of the mechanism, user)."""
         return tuple(sorted(self._scram_users))
 
     @property
     def changed_acls(self) -> frozenset[UUID]:
-        """Ids of the ACLs that were added or removed."""
+        """Ids of the ACLs that were added or removed since the base image."""
         return frozenset(self._acls)
 
     @property
     def changed_tokens(self) -> tuple[str, ...]:
-        """Ids of the delegation tokens that were added, changed or removed."""
+        """Ids of the delegation tokens that were added, changed or removed since the base image."""
         return tuple(sorted(self._tokens))
 
     @property
     def is_empty(self) -> bool:
-        """True if no key changed."""
+        """True if no key changed between the base image and the new image."""
         return not (
             self._features
             or self._brokers

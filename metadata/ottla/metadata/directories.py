@@ -19,5 +19,5 @@ RESERVED_COUNT = 100
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Return True if the id is reserved, so that no real directory may have it."""
+    """Return True if a directory id is reserved, so that no real log directory may have it."""
     return directory_id.int < RESERVED_COUNT

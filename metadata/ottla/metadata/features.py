@@ -34,7 +34,7 @@ class LevelRange(NamedTuple):
     highest: int
 
     def __str__(self) -> str:
-        """Return the range of levels in Kafka's notation."""
+        """Return the range of feature levels in Kafka's notation."""
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
 
 
@@ -52,8 +52,8 @@ KRAFT_VERSION_OF_VOTER_CHANGES = 1
 """First level of kraft.version at which the voters of the quorum may change (KIP-853)."""
 
 METADATA_VERSION_OF_DEAD_LETTERS = 31
-"""First level of metadata.version that belongs to a Kafka release in which new clusters start with
-share.version 2."""
+"""Lowest level of metadata.version whose Kafka release creates new clusters with share.version 2
+(dead letter topics)."""
 
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which the host of an ACL may be a range of addresses
@@ -76,7 +76,7 @@ cluster of that level."""
 LEVEL_NAMES = {METADATA_VERSION: METADATA_VERSION_NAMES, OTTLA_VERSION: OTTLA_VERSION_NAMES}
 
 DIGITS_MAX = 5
-"""Maximum number of digits in the text of a level, which is an int16."""
+"""Maximum number of digits in the text of a feature level, which is an int16."""
 
 SUPPORTED = {
     ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
@@ -88,7 +88,8 @@ SUPPORTED = {
     STREAMS_VERSION: LevelRange(0, 0),
     TRANSACTION_VERSION: LevelRange(0, 2),
 }
-"""Levels of each feature that this release supports.  Level 0 means that the feature is off."""
+"""Range of levels that this release supports, for each feature. Level 0 means that the feature is
+off."""
 
 OFFERED = {name: levels for name, levels in SUPPORTED.items() if levels.highest > 0}
 """Supported features that nodes register and report to clients. As in Kafka, a feature whose only
@@ -98,9 +99,9 @@ RECORD_CHANGES: Mapping[str, frozenset[int]] = {
     METADATA_VERSION: frozenset((30, 32, 33)),
     OTTLA_VERSION: frozenset((OTTLA_VERSION_OF_CONTROLLERS,)),
 }
-"""Levels that changed the format of records in the metadata log, by feature, as in Kafka's
-MetadataVersion. A feature is never lowered below such a level, because the log may contain
-records of that level."""
+"""Feature levels that changed the format of records in the metadata log, by feature, as in Kafka's
+MetadataVersion. A feature is never lowered below such a level, because the log may contain records
+of that level."""
 
 INITIAL_LEVELS = {
     METADATA_VERSION: max(METADATA_VERSION_NAMES),
@@ -111,16 +112,16 @@ INITIAL_LEVELS = {
     TRANSACTION_VERSION: 2,
     SHARE_VERSION: SHARE_VERSION_OF_DEAD_LETTERS,
 }
-"""Initial levels of a new cluster, in the order of their records: metadata.version is first, so
-that a reader of the log can interpret the rest."""
+"""Initial feature levels of a new cluster, in the order of their records: metadata.version is
+first, so that a reader of the log can interpret the rest."""
 
 
 FORMER_RELEASE = OTTLA_VERSION_NAMES[0]
-"""Previous release of Ottla. Nodes can return to it until ottla.version is raised."""
+"""Previous release of Ottla. Nodes can return to it until an operator raises ottla.version."""
 
 FORMER_HIGHEST = {METADATA_VERSION: 32, OTTLA_VERSION: 0, SHARE_VERSION: 0}
-"""Highest level that release 0.2.0 supports, for the features of which this release supports a
-higher one."""
+"""Highest level of each feature in Ottla's release 0.2.0, for the features of which this release
+supports a higher one."""
 
 
 def bootstrap_records(
@@ -180,8 +181,8 @@ def check_supported(levels: Iterable[tuple[str, int]]) -> None:
 
 
 def changes_records(feature: str, *, above: int, up_to: int) -> bool:
-    """Return whether any level of the feature above `above` and up to `up_to` changed the format of
-    metadata records."""
+    """Return whether any level of the feature in the range above `above` and up to `up_to` changed
+    the format of metadata records."""
     return any(above < level <= up_to for level in RECORD_CHANGES.get(feature, ()))
 
 
@@ -197,7 +198,7 @@ def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
 
 def level_name(feature: str, level: int) -> str:
     """Return the text of a feature level for operators: the number, followed by the release that it
-    belongs to, if any."""
+    belongs to, if there is one."""
     name = LEVEL_NAMES.get(feature, {}).get(level)
     if name is None:
         return str(level)

@@ -1,4 +1,5 @@
-"""The effect of each record on an image: `apply(image, record) -> image`.
+"""The effect of each metadata record on an image (the state of the cluster): `apply(image, record)
+-> image`.
 
 The active controller, the standby controllers and every broker run this same function, so they
 agree. A record that does not fit the image, such as a change of an unknown partition, raises
@@ -38,8 +39,8 @@ from ottla.proto import metadata_pb2 as pb
 
 
 def apply(image: MetadataImage, record: Record) -> MetadataImage:
-    """Return the image after one more record. The new image keeps the old provenance, which the
-    caller updates."""
+    """Return the metadata image after one more record. The new image keeps the old provenance
+    (offset of its last record), which the caller updates."""
     kind = record.WhichOneof("record")
     if kind is None:
         raise CorruptDataError("metadata record: of a kind this release does not know")
@@ -49,7 +50,7 @@ def apply(image: MetadataImage, record: Record) -> MetadataImage:
 
 
 def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
-    """Return the image after all of the records have been applied to it."""
+    """Return the metadata image after all of the records have been applied to it."""
     for family, run in groupby(records, key=family_of):
         if family == TOPICS:
             image = fold_topics(image, run)
@@ -66,13 +67,14 @@ def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
 TOPICS = "topics"
 
 MANY_AT_ONCE = frozenset((TOPICS, "access_control_entry", "remove_access_control_entry"))
-"""Kinds of records that `apply_all` applies in bulk, because that is faster than one at a time.
-TOPICS is a group of several kinds."""
+"""Kinds of metadata records that `apply_all` applies in bulk, because that is faster than one at a
+time. TOPICS is a group of several kinds."""
 
 
 def family_of(record: Record) -> str | None:
-    """Return the group in which `apply_all` applies a record in bulk: TOPICS for the kinds about
-    topics, otherwise the record's own kind. Returns None if this release does not know the kind."""
+    """Return the group in which `apply_all` applies a metadata record in bulk: TOPICS for the kinds
+    about topics, otherwise the record's own kind. Returns None if this release does not know the
+    kind."""
     kind: str | None = record.WhichOneof("record")
     return TOPICS if kind in TOPIC_KINDS else kind
 
@@ -323,8 +325,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }
-"""Functions that apply one record to an image, by the kind of record. They cover the kinds outside
-`MANY_AT_ONCE`. A test compares the kinds with the protobuf oneof."""
+"""Functions that apply one metadata record to an image, by the kind of record. They cover the kinds
+outside `MANY_AT_ONCE`. A test compares the kinds with the protobuf oneof."""
 
 
 def _endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[Endpoint, ...]:

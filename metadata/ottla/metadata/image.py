@@ -40,13 +40,14 @@ class RecoveryState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Address of one listener of a node."""
+    """Host, port and security protocol of one listener of a node."""
 
     name: str
     host: str
     port: int
     security_protocol: int
-    """Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """Kafka's number of the listener's security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3
+    SASL_SSL."""
 
 
 class FeatureRange(NamedTuple):
@@ -72,9 +73,10 @@ class BrokerRegistration:
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
     cordoned_log_dirs: tuple[UUID, ...] = ()
-    """Cordoned log directories, a subset of `log_dirs`. They get no new replicas (KIP-1066)."""
+    """Ids of the broker's cordoned log directories, a subset of `log_dirs`. They get no new
+    replicas (KIP-1066)."""
     principal: str = ""
-    """Authenticated principal of the broker (`User:…`). Empty if controllers require no
+    """Principal as which the broker authenticated (`User:…`). Empty if controllers require no
     authentication."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
@@ -89,7 +91,8 @@ class BrokerRegistration:
 
     @property
     def is_cordoned(self) -> bool:
-        """True if all log directories of the broker are cordoned."""
+        """True if all log directories of the broker are cordoned, so that they get no new
+        replicas."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
 
@@ -111,39 +114,41 @@ class PartitionState:
     """Replicas of a partition, its in-sync replicas and its leader."""
 
     replicas: tuple[NodeId, ...]
-    """Replicas in order of preference: the first is the preferred leader."""
+    """Ids of the brokers with a replica of the partition, in order of preference: the first is the
+    preferred leader."""
     directories: tuple[UUID, ...]
-    """The log directory of each replica, in the order of `replicas`."""
+    """Id of the log directory of each replica of the partition, in the order of `replicas`."""
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...] = ()
     """Eligible leader replicas: not in sync, but known to have all committed records (KIP-966)."""
     last_known_elr: tuple[NodeId, ...] = ()
-    """The last known leader, recorded only while both ISR and ELR are empty (KIP-966)."""
+    """The partition's last known leader, recorded only while both ISR and ELR (eligible leader
+    replicas) are empty (KIP-966)."""
     leader: NodeId = NO_NODE
     leader_epoch: Epoch = FIRST_EPOCH
-    """Leader epoch. It increases with every change of the leader, and fences clients and
-    followers."""
+    """Leader epoch of the partition. It increases with every change of the leader, and fences
+    clients and followers."""
     partition_epoch: int = 0
-    """Partition epoch. It increases with every change of the partition, and is the compare-and-set
-    version of AlterPartition."""
+    """Partition epoch. It increases with every change of the partition. A leader's AlterPartition
+    request must have the present one, as in a compare-and-set."""
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
     recovery_state: RecoveryState = RecoveryState.RECOVERED
     unclean_leader_epoch: Epoch = FIRST_EPOCH
-    """Epoch of the last leader that may have lacked committed records. A log that ends in an
-    earlier epoch may be truncated below its high watermark. The first leader of a partition
-    never lacks committed records."""
+    """Leader epoch of the partition's last leader that may have lacked committed records. A log
+    that ends in an earlier epoch may be truncated below its high watermark. The first leader of a
+    partition never lacks committed records."""
     lost: tuple[NodeId, ...] = ()
-    """Replicas whose disks lost records. The controller elects them last. They are listed here
-    until they are in sync again."""
+    """Replicas of the partition whose disks lost records. The controller elects them last. They are
+    listed here until they are in sync again."""
 
     @property
     def preferred_leader(self) -> NodeId:
-        """The first replica, which leads if it is in sync."""
+        """The first replica of the partition, which leads if it is in sync."""
         return self.replicas[0]
 
     def directory_of(self, replica: NodeId) -> UUID:
-        """Return the log directory of one of the replicas."""
+        """Return the id of the log directory of one of the partition's replicas."""
         return self.directories[self.replicas.index(replica)]
 
 
@@ -157,7 +162,7 @@ class Topic:
 
 
 class Provenance(NamedTuple):
-    """Offset, epoch and timestamp of the last record in an image."""
+    """Offset, epoch and timestamp of the last metadata record in an image."""
 
     offset: Offset = NO_OFFSET
     epoch: Epoch = NO_EPOCH
@@ -165,13 +170,14 @@ class Provenance(NamedTuple):
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Id of a snapshot of this image: the offset after the last record, and the leader epoch of
+        """Id of a snapshot of the image: the offset after its last record, and the leader epoch of
         that record."""
         return OffsetAndEpoch(Offset(self.offset + 1), self.epoch)
 
 
 NOWHERE = Provenance()
-"""Provenance of the empty image, before the first record."""
+"""Provenance (offset and epoch of the last record) of the empty metadata image, before the first
+record."""
 
 ConfigResource = tuple[int, str]
 """A resource with dynamic settings: Kafka's resource type, and a name. An empty name is the
@@ -188,8 +194,8 @@ class MetadataImage:
     controllers: PersistentMap[NodeId, ControllerRegistration] = field(
         default_factory=PersistentMap
     )
-    """Registered controllers. Empty below ottla.version 1. A removed voter remains registered until
-    an operator unregisters it."""
+    """Registered controllers by node id. Empty below ottla.version 1. A removed voter remains
+    registered until an operator unregisters it."""
     topics: PersistentMap[UUID, Topic] = field(default_factory=PersistentMap)
     topic_ids: PersistentMap[str, UUID] = field(default_factory=PersistentMap)
     configs: PersistentMap[ConfigResource, PersistentMap[str, str]] = field(
@@ -204,7 +210,7 @@ class MetadataImage:
     )
     """SCRAM credentials by Kafka's number of the mechanism, then by user."""
     delegation_tokens: PersistentMap[str, DelegationToken] = field(default_factory=PersistentMap)
-    """Delegation tokens by id."""
+    """Delegation tokens of the cluster, by token id."""
     acls: AclTable = NO_ACLS
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap
@@ -213,18 +219,18 @@ class MetadataImage:
     only on the number of that broker's partitions."""
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic with a name, or None if there is none."""
+        """Return the topic with a name, or None if the cluster has none."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def partition(self, partition: TopicIdPartition) -> PartitionState | None:
-        """Return the state of the partition with the given topic id and number, or None if there is
-        none."""
+        """Return the state of the partition with the given topic id and number, or None if the
+        cluster has none."""
         topic = self.topics.get(partition.topic_id)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def partitions_of(self, broker: NodeId) -> Iterator[tuple[TopicIdPartition, PartitionState]]:
-        """Yield every partition with a replica on the broker, sorted."""
+        """Yield every partition with a replica on the broker, with its state, sorted."""
         held = self.partitions_by_broker.get(broker, NO_PARTITIONS)
         topics: dict[UUID, Topic] = {}
         for partition in held.keys_by(_order):
@@ -234,8 +240,8 @@ class MetadataImage:
             yield partition, topic.partitions[partition.partition]
 
     def config(self, resource_type: int, name: str) -> PersistentMap[str, str]:
-        """Return the dynamic settings of a resource, by key. The map is empty if the resource has
-        none."""
+        """Return the dynamic settings of a resource (such as a topic), by key. The map is empty if
+        the resource has none."""
         return self.configs.get((resource_type, name), NO_CONFIG)
 
     def is_active(self, broker: NodeId) -> bool:
@@ -253,4 +259,4 @@ def _order(partition: TopicIdPartition) -> tuple[int, int]:
 NO_PARTITIONS: PersistentMap[TopicIdPartition, None] = PersistentMap()
 NO_CONFIG: PersistentMap[str, str] = PersistentMap()
 EMPTY = MetadataImage()
-"""The image of a cluster before its first record."""
+"""Metadata image of a cluster before its first metadata record."""

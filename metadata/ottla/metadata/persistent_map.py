@@ -13,7 +13,7 @@ import immutables
 
 
 class SortableKey(Protocol):
-    """Type of a map's keys, which can be sorted and hashed."""
+    """Type of a persistent map's keys, which can be sorted and hashed."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -60,7 +60,7 @@ class PersistentMap(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | T) -> V | T: ...
     def get(self, key: K, /, default: V | T | None = None) -> V | T | None:
-        """Return the value of a key, or the default."""
+        """Return the value of a key, or the default if the map does not have the key."""
         return self._map.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -70,8 +70,8 @@ class PersistentMap(Mapping[K, V]):
         return iter(sorted(self._map))
 
     def keys_by(self, order: Callable[[K], Any]) -> list[K]:
-        """Return the keys sorted by `order(key)`. This is faster than iteration if keys are slow to
-        compare."""
+        """Return the keys of the map sorted by `order(key)`. This is faster than iteration if keys
+        are slow to compare."""
         return sorted(self._map, key=order)
 
     def unordered_items(self) -> Iterator[tuple[K, V]]:
@@ -102,7 +102,8 @@ class MapChanges(Generic[K, V]):
     def __init__(self, base: PersistentMap[K, V]) -> None:
         self._base = base
         self._map: Any = base._map
-        """The base's underlying map until the first change, then a mutable copy of it."""
+        """The underlying map of the original map until the first change, then a mutable copy of
+        it."""
         self._mutation: Any = None
 
     def __getitem__(self, key: K) -> V:
@@ -113,21 +114,22 @@ class MapChanges(Generic[K, V]):
         return key in self._map
 
     def get(self, key: K) -> V | None:
-        """Return the value of `key` after the changes so far, or None if the key is absent."""
+        """Return the value of `key` in the map after the changes so far, or None if the key is
+        absent."""
         found: V | None = self._map.get(key)
         return found
 
     def set(self, key: K, value: V) -> None:
-        """Set the value of `key`."""
+        """Set the value of `key` in the copy of the map."""
         self._changing()[key] = value
 
     def discard(self, key: K) -> None:
-        """Remove `key` if it is present."""
+        """Remove `key` from the copy of the map, if it is present."""
         if key in self._map:
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """Return a persistent map with all changes so far. Returns the original map if nothing
+        """Return an immutable map with all changes made so far. Returns the original map if nothing
         changed."""
         if self._mutation is None:
             return self._base

@@ -20,6 +20,6 @@ class Publisher(Protocol):
         ...
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply a new image to this component. `delta` lists the changes since the previous
-        call."""
+        """Apply a new metadata image to this component. `delta` lists the changes since the
+        previous call."""
         ...

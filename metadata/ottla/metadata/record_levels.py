@@ -20,17 +20,19 @@ KINDS = {
     "register_controller": OTTLA_VERSION_OF_CONTROLLERS,
     "unregister_controller": OTTLA_VERSION_OF_CONTROLLERS,
 }
-"""Lowest level of ottla.version for each kind of record that release 0.2.0 cannot read."""
+"""Lowest level of the feature ottla.version for each kind of metadata record that release 0.2.0
+cannot read."""
 
 FIELDS: dict[tuple[str, str], int] = {}
-"""Lowest level of ottla.version for each field that was added to an existing kind of record after
-release 0.2.0, by kind and name of the field."""
+"""Lowest level of the feature ottla.version for each field that was added to an existing kind of
+metadata record after release 0.2.0, by kind and name of the field."""
 
 HIGHEST = SUPPORTED[OTTLA_VERSION].highest
 
 
 def level_of(record: Record) -> int:
-    """Return the lowest level of ottla.version at which a record may be written."""
+    """Return the lowest level of the feature ottla.version at which a metadata record may be
+    written."""
     kind = record.WhichOneof("record")
     assert kind is not None
     levels = [KINDS.get(kind, 0)]
@@ -41,9 +43,9 @@ def level_of(record: Record) -> int:
 
 
 def check_writable(records: Iterable[Record], image: MetadataImage) -> None:
-    """Assert that records may be written in a cluster with the features of an image.
+    """Assert that metadata records may be written in a cluster with the feature levels of an image.
 
-    At the highest level everything may be written, so that nothing is checked.
+    At the highest level of ottla.version everything may be written, so that nothing is checked.
     """
     level = image.features.get(OTTLA_VERSION, 0)
     if level >= HIGHEST:

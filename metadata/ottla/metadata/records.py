@@ -56,7 +56,7 @@ def decode_record(value: bytes) -> Record:
 
 
 def _unknown_kind(record: Record) -> CorruptDataError | NewerReleaseError:
-    """Return the error for a record whose kind this release does not know.
+    """Return the error for a metadata record whose kind this release does not know.
 
     Protobuf keeps the bytes of unknown fields. An empty record is therefore corrupt, and not a
     record of a newer release.
@@ -70,8 +70,8 @@ def _unknown_kind(record: Record) -> CorruptDataError | NewerReleaseError:
 
 
 def register_broker_record(broker: BrokerRegistration) -> Record:
-    """Return a record of a broker's registration. It replaces the broker's previous registration as
-    a whole."""
+    """Return a metadata record of a broker's registration. It replaces the broker's previous
+    registration as a whole."""
     return Record(
         register_broker=pb.RegisterBroker(
             broker_id=broker.id,
@@ -91,7 +91,7 @@ def register_broker_record(broker: BrokerRegistration) -> Record:
 
 
 def unregister_broker_record(broker: BrokerRegistration) -> Record:
-    """Return a record of the permanent removal of a broker."""
+    """Return a metadata record of the permanent removal of a broker from the cluster."""
     return Record(
         unregister_broker=pb.UnregisterBroker(broker_id=broker.id, broker_epoch=broker.epoch)
     )
@@ -105,8 +105,8 @@ def broker_change_record(
     log_dirs: Iterable[UUID] | None = None,
     cordoned_log_dirs: Iterable[UUID] | None = None,
 ) -> Record:
-    """Return a record that changes the registered state of a broker. An argument of None leaves
-    that field unchanged."""
+    """Return a metadata record that changes the registered state of a broker. An argument of None
+    leaves that field unchanged."""
     change = pb.BrokerRegistrationChange(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
@@ -121,8 +121,8 @@ def broker_change_record(
 
 
 def register_controller_record(controller: ControllerRegistration) -> Record:
-    """Return a record of a controller's registration. It replaces the controller's previous
-    registration as a whole."""
+    """Return a metadata record of a controller's registration. It replaces the controller's
+    previous registration as a whole."""
     return Record(
         register_controller=pb.RegisterController(
             controller_id=controller.id,
@@ -135,22 +135,22 @@ def register_controller_record(controller: ControllerRegistration) -> Record:
 
 
 def unregister_controller_record(controller_id: NodeId) -> Record:
-    """Return a record of the removal of a controller's registration."""
+    """Return a metadata record of the removal of a controller's registration."""
     return Record(unregister_controller=pb.UnregisterController(controller_id=controller_id))
 
 
 def topic_record(name: str, topic_id: UUID) -> Record:
-    """Return a record of a new topic, which has no partitions yet."""
+    """Return a metadata record of a new topic, which has no partitions yet."""
     return Record(topic=pb.Topic(name=name, topic_id=topic_id.bytes))
 
 
 def remove_topic_record(topic_id: UUID) -> Record:
-    """Return a record of the deletion of a topic, with its partitions and settings."""
+    """Return a metadata record of the deletion of a topic, with its partitions and settings."""
     return Record(remove_topic=pb.RemoveTopic(topic_id=topic_id.bytes))
 
 
 def partition_record(topic_id: UUID, partition_id: int, state: PartitionState) -> Record:
-    """Return a record of the whole state of a partition, which may be new."""
+    """Return a metadata record of the whole state of a partition, which may be new."""
     assert len(state.directories) == len(state.replicas)
     return Record(
         partition=pb.Partition(
@@ -188,7 +188,8 @@ def partition_change_record(
     lost: Sequence[NodeId] | None = None,
     directories: Iterable[UUID] | None = None,
 ) -> Record:
-    """Return a record that changes a partition. An argument of None leaves that field unchanged.
+    """Return a metadata record that changes a partition. An argument of None leaves that field
+    unchanged.
 
     The partition epoch increases by one. The leader epoch increases by one too if `leader` is
     given.
@@ -214,25 +215,27 @@ def partition_change_record(
 
 
 def clear_elr_record(topic_name: str) -> Record:
-    """Return a record that clears the eligible leader replicas (ELR) of the named topic. An empty
-    name means every topic."""
+    """Return a metadata record that clears the eligible leader replicas (ELR) of the named topic.
+    An empty name means every topic."""
     return Record(clear_elr=pb.ClearElr(topic_name=topic_name))
 
 
 def config_record(resource_type: int, name: str, key: str, value: str | None) -> Record:
-    """Return a record of a resource's dynamic setting. The value None removes the setting."""
+    """Return a metadata record of a resource's dynamic setting. `value` is its new value; None
+    removes the setting."""
     return Record(
         config=pb.Config(resource_type=resource_type, resource_name=name, key=key, value=value)
     )
 
 
 def feature_level_record(name: str, level: int) -> Record:
-    """Return a record of a finalised feature level. Level 0 removes the feature."""
+    """Return a metadata record of a finalised feature level. Level 0 removes the feature."""
     return Record(feature_level=pb.FeatureLevel(name=name, level=level))
 
 
 def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | None) -> Record:
-    """Return a record of one quota of a client quota entity. The value None removes the quota."""
+    """Return a metadata record of one quota of a client quota entity, such as a user. `value` is
+    the new quota; None removes it."""
     return Record(
         client_quota=pb.ClientQuota(
             entity=[
@@ -248,8 +251,8 @@ def client_quota_record(entity: Iterable[QuotaEntity], key: str, value: float | 
 
 
 def scram_credential_record(user: str, mechanism: int, credential: ScramCredential) -> Record:
-    """Return a record of a user's SCRAM credential. `mechanism` is Kafka's number of the SCRAM
-    mechanism."""
+    """Return a metadata record of a user's SCRAM credential. `mechanism` is Kafka's number of the
+    SCRAM mechanism."""
     return Record(
         user_scram_credential=pb.UserScramCredential(
             name=user,
@@ -263,14 +266,14 @@ def scram_credential_record(user: str, mechanism: int, credential: ScramCredenti
 
 
 def remove_scram_credential_record(user: str, mechanism: int) -> Record:
-    """Return a record that deletes a user's credential for one SCRAM mechanism."""
+    """Return a metadata record that deletes a user's credential for one SCRAM mechanism."""
     return Record(
         remove_user_scram_credential=pb.RemoveUserScramCredential(name=user, mechanism=mechanism)
     )
 
 
 def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
-    """Return a record of a new ACL."""
+    """Return a metadata record of a new ACL."""
     return Record(
         access_control_entry=pb.AccessControlEntry(
             id=entry_id.bytes,
@@ -286,13 +289,13 @@ def acl_record(entry_id: UUID, entry: AclEntry) -> Record:
 
 
 def remove_acl_record(entry_id: UUID) -> Record:
-    """Return a record of the deletion of an ACL."""
+    """Return a metadata record of the deletion of an ACL."""
     return Record(remove_access_control_entry=pb.RemoveAccessControlEntry(id=entry_id.bytes))
 
 
 def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = None) -> Record:
-    """Return a record of a delegation token that expires at `expires_ms`, whatever expiry `token`
-    has."""
+    """Return a metadata record of a delegation token that expires at `expires_ms` (ms since 1970),
+    whatever expiry `token` has."""
     return Record(
         delegation_token=pb.DelegationToken(
             token_id=token.id,
@@ -307,12 +310,13 @@ def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = 
 
 
 def remove_delegation_token_record(token_id: str) -> Record:
-    """Return a record of the deletion of a delegation token."""
+    """Return a metadata record of the deletion of a delegation token."""
     return Record(remove_delegation_token=pb.RemoveDelegationToken(token_id=token_id))
 
 
 def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int) -> Record:
-    """Return a record that allocates all producer ids below `next_producer_id`."""
+    """Return a metadata record that allocates all producer ids below `next_producer_id`. The ids
+    since the previous such record belong to `broker`."""
     return Record(
         producer_ids=pb.ProducerIds(
             broker_id=broker, broker_epoch=broker_epoch, next_producer_id=next_producer_id
@@ -321,8 +325,8 @@ def producer_ids_record(broker: NodeId, broker_epoch: int, next_producer_id: int
 
 
 def no_op_record() -> Record:
-    """Return a record without effect on the image. Appending it advances the end of the metadata
-    log."""
+    """Return a metadata record without effect on the image. Appending it advances the end of the
+    metadata log."""
     return Record(no_op=pb.NoOp())
 
 

@@ -1,4 +1,5 @@
-"""Records that rebuild an image: `fold(records_of(image)) == image`.
+"""Metadata records that rebuild an image (the state of the cluster): `fold(records_of(image)) ==
+image`.
 
 Features come first, with metadata.version at the very start, so that a reader can interpret all
 other records. All records are sorted, so that equal images result in equal snapshots on every node.
@@ -28,7 +29,7 @@ from ottla.model.ids import NO_NODE
 
 
 def records_of(image: MetadataImage) -> Iterator[Record]:
-    """Yield the records of a snapshot of the image."""
+    """Yield the metadata records of a snapshot of the image, in the snapshot's order."""
     yield from _features(image)
     for broker in image.brokers.values():
         yield register_broker_record(broker)

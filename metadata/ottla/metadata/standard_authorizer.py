@@ -1,4 +1,4 @@
-"""Authorization by the ACLs of a metadata image; pure.
+"""Authorizes operations of principals by the ACLs of a metadata image; pure.
 
 The rules and their order are those of Kafka's StandardAuthorizer:
 
@@ -41,14 +41,14 @@ from ottla.model.security.acls import (
 from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 REMEMBERED_MAX = 20_000
-"""Maximum number of cached decisions, at about 400 bytes each. The cache has two halves: recent
-decisions and older ones. With a smaller value, a broker with many clients and topics computes
-decisions again, at 10 µs each. A larger value uses more memory, which a client can fill by
-naming ever more resources."""
+"""Maximum number of the authorizer's decisions in its cache, at about 400 bytes each. The cache has
+two halves: recent decisions and older ones. With a smaller value, a broker with many clients and
+topics computes decisions again, at 10 µs each. A larger value uses more memory, which a client can
+fill by naming ever more resources."""
 
 NAME_CHARS_REMEMBERED_MAX = 512
-"""Maximum length, in characters, of a resource name whose decision is cached. The name of a group
-may have 32 KiB."""
+"""Maximum length, in characters, of a resource name for which the authorizer caches its decision.
+The name of a group may have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
@@ -61,9 +61,10 @@ class AuthorizationDecision(NamedTuple):
 
     is_allowed: bool
     reason: str
-    """Kafka's name of the rule: SuperUser, MatchingAcl, DefaultAllow, DefaultDeny."""
+    """Kafka's name of the rule that led to the decision: SuperUser, MatchingAcl, DefaultAllow or
+    DefaultDeny."""
     entry: AclEntry | None = None
-    """The ACL entry on which the decision is based, if any."""
+    """The ACL entry on which the decision is based, or None if it is based on none."""
 
 
 SUPER_USER = AuthorizationDecision(True, "SuperUser")
@@ -72,8 +73,8 @@ DEFAULT_DENY = AuthorizationDecision(False, "DefaultDeny")
 
 
 Question = tuple[str, str, AclOperation, ResourceType, str | None]
-"""Input of a decision: (principal, host, operation, resource type, name). If the name is None, the
-question is whether the operation is allowed on any resource of the type."""
+"""Input of an authorization decision: (principal, host, operation, resource type, name). If the
+name is None, the question is whether the operation is allowed on any resource of the type."""
 
 
 class StandardAuthorizer:
@@ -89,7 +90,7 @@ class StandardAuthorizer:
         self, config: AuthorizerConfig, audit: AuditLog | None = None, acls: AclTable = NO_ACLS
     ) -> None:
         """Create an authorizer for an ACL table. If an audit log is given, the authorizer writes
-        decisions to it."""
+        its decisions to that log."""
         self._super_users = config.super_users
         self._allows_without_entry = config.allow_everyone
         self._audit = audit
@@ -108,13 +109,13 @@ class StandardAuthorizer:
         return "authorizer"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Decide by the ACLs of the new image from now on."""
+        """Use the ACLs of the new metadata image for all decisions from now on."""
         self.take(image.acls)
 
     @property
     def logs_allowed(self) -> bool:
-        """True if allowed operations are logged too. Callers must then not cache permissions, so
-        that every operation is logged."""
+        """True if the audit log gets allowed operations too. Callers must then not cache
+        permissions, so that every operation is logged."""
         return self._audit is not None and self._audit.has_allowed
 
     @property
@@ -123,7 +124,7 @@ class StandardAuthorizer:
         return self._acls
 
     def take(self, acls: AclTable) -> None:
-        """Replace the ACL table, and discard cached decisions."""
+        """Replace the authorizer's ACL table, and discard its cached decisions."""
         if acls is self._acls:
             return
         self._acls = acls
@@ -139,7 +140,8 @@ class StandardAuthorizer:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return True if the operation on one resource is allowed."""
+        """Return True if the ACLs allow a principal's operation on one resource. The audit log gets
+        the decision if `is_logged`."""
         question = (principal, host, operation, resource_type, name)
         found = self._young.get(question)
         if found is None:
@@ -161,7 +163,8 @@ class StandardAuthorizer:
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return True if the operation is allowed on at least one resource of the type."""
+        """Return True if the ACLs allow a principal's operation on at least one resource of the
+        type."""
         question = (principal, host, operation, resource_type, None)
         found = self._young.get(question)
         if found is None:
@@ -180,7 +183,8 @@ class StandardAuthorizer:
         resource_type: ResourceType,
         name: str,
     ) -> AuthorizationDecision:
-        """Return the decision and its reason, without using the cache and without logging."""
+        """Return the decision on a principal's operation and the reason for it, without using the
+        cache and without logging."""
         if principal in self._super_users:
             return SUPER_USER
         patterns = self._patterns_over(resource_type, name)
@@ -197,8 +201,8 @@ class StandardAuthorizer:
         return DEFAULT_DENY
 
     def _patterns_over(self, resource_type: ResourceType, name: str) -> list[PatternKey]:
-        """Return the patterns that match a resource. Prefixes are included only if their length
-        occurs among the ACL entries."""
+        """Return the resource patterns of ACL entries that may match a resource. Prefixes are
+        included only if their length occurs among the entries."""
         number = int(resource_type)
         patterns = [PatternKey(number, LITERAL, name)]
         if name != WILDCARD:
@@ -216,7 +220,7 @@ class StandardAuthorizer:
     def _rules_of(
         self, principal: str, patterns: Iterable[PatternKey], operation: AclOperation, host: str
     ) -> Iterator[AclRule]:
-        """Yield the ACL rules with these patterns that apply to a client's operation."""
+        """Yield the ACL rules with these resource patterns that apply to a client's operation."""
         bit = 1 << operation
         address = address_of(host)
         for buckets in self._buckets(principal):
@@ -234,8 +238,8 @@ class StandardAuthorizer:
     def _is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Return the decision of the default method of Kafka's Authorizer
-        (authorizeByResourceType).
+        """Return whether an operation is allowed on any resource of a type, as the default method
+        of Kafka's Authorizer (authorizeByResourceType) decides.
 
         That method considers only ACLs for the operation itself, and ACLs for all operations.
         """
@@ -265,8 +269,8 @@ class StandardAuthorizer:
         )
 
     def _remember(self, question: Question, found: AuthorizationDecision) -> None:
-        """Add a decision to the recent half of the cache. A full recent half replaces the old
-        half."""
+        """Add an authorization decision to the recent half of the cache. A full recent half
+        replaces the old half."""
         name = question[4]
         if name is not None and len(name) > NAME_CHARS_REMEMBERED_MAX:
             return

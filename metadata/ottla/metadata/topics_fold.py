@@ -36,20 +36,22 @@ class TopicsFold:
         self._topic_ids = MapChanges(image.topic_ids)
         self._configs = MapChanges(image.configs)
         self._partitions: dict[UUID, MapChanges[int, PartitionState]] = {}
-        """Changed partitions by topic id. Contains only topics with partitions that differ from
-        `_topics`."""
+        """Changed partitions by topic id and partition number. Contains only topics with partitions
+        that differ from `_topics`."""
         self._held: dict[NodeId, MapChanges[TopicIdPartition, None]] = {}
         self._ids: dict[bytes, UUID] = {}
-        """Cache of decoded ids, because the same ids of topics and directories occur repeatedly."""
+        """Cache of UUIDs decoded from bytes, because the same ids of topics and directories occur
+        repeatedly."""
 
     def fold(self, record: Record) -> None:
-        """Apply a record whose kind is in `TOPIC_KINDS`."""
+        """Apply a metadata record whose kind is in `TOPIC_KINDS` to the image under
+        construction."""
         kind = record.WhichOneof("record")
         assert kind is not None
         FOLDS[kind](self, getattr(record, kind))
 
     def finish(self) -> MetadataImage:
-        """Return the image after all applied records."""
+        """Return the metadata image after all applied records."""
         topics = self._topics
         for topic_id, states in self._partitions.items():
             topics.set(topic_id, Topic(topics[topic_id].name, topic_id, states.finish()))
@@ -116,7 +118,7 @@ class TopicsFold:
             self._configs.discard(resource)
 
     def set_state(self, topic: Topic, partition_id: int, state: PartitionState) -> None:
-        """Set the state of one partition of a topic."""
+        """Set the state of one partition of a topic in the image under construction."""
         _check(topic, partition_id, state)
         states = self._states_of(topic)
         old = states.get(partition_id)
@@ -189,12 +191,12 @@ FOLDS: dict[str, Callable[[TopicsFold, Any], None]] = {
 }
 
 TOPIC_KINDS = frozenset(FOLDS)
-"""The kinds of records that this module applies."""
+"""The kinds of metadata records about topics that this module applies."""
 
 
 def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
-    """Return the image after the given records have been applied. All of them must be of the
-    `TOPIC_KINDS`."""
+    """Return the metadata image after the given records have been applied. All of them must be of
+    the `TOPIC_KINDS`."""
     topics = TopicsFold(image)
     for record in records:
         topics.fold(record)
@@ -243,7 +245,8 @@ def merge(old: PartitionState, record: pb.PartitionChange) -> PartitionState:
 
 
 def _check(topic: Topic, partition_id: int, state: PartitionState) -> None:
-    """Raise CorruptDataError if a partition breaks an invariant of the image."""
+    """Raise CorruptDataError if a partition's state breaks an invariant of the metadata image, such
+    as a leader that is no replica."""
     replicas = set(state.replicas)
     where = f"metadata record: {topic.name}-{partition_id}"
     if not replicas or len(replicas) != len(state.replicas):
@@ -270,8 +273,8 @@ def _recovery_state(number: int) -> RecoveryState:
 
 
 def read_uuid(data: bytes) -> UUID:
-    """Return the UUID in a field of a record. Raises CorruptDataError if the field is not 16 bytes
-    long."""
+    """Return the UUID in a field of a metadata record. Raises CorruptDataError if the field is not
+    16 bytes long."""
     if len(data) != 16:
         raise CorruptDataError(f"metadata record: a uuid of {len(data)} bytes")
     return UUID(bytes=data)
