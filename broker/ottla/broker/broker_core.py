@@ -82,47 +82,51 @@ from ottla.wire.apis import (
 
 
 class ReplicaPorts(NamedTuple):
-    """Functions and interfaces through which replicas use disks, other brokers and the
-    controller."""
+    """Functions and interfaces through which the replicas of a broker use disks, other brokers and
+    the controller."""
 
     logs: ReplicaLogs
     fetchers: Fetchers
     work: DiskWork
     on_flush_due: Callable[[Partition], None]
-    """Called with a partition when records in its log wait for a flush."""
+    """Function that is called with a partition when records in its log must be flushed to disk
+    soon."""
     on_isr_due: Callable[[Partition], None]
-    """Called with a partition that this broker leads, when its in-sync replicas may have to
-    change."""
+    """Function that is called with a partition that this broker leads, when its set of in-sync
+    replicas may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Called with a replica and the id of its log directory, if the metadata names a different
-    directory."""
+    """Function that is called with a replica of this broker and the id of its log directory, if the
+    metadata names a different directory for it."""
     bring_in: BringIn
     """Function that loads the range of a log file that a fetch needs into the page cache."""
     coordinators: TransactionCoordinators = NoCoordinators()
-    """Access to transaction coordinators, which verify that a transaction may write to a
-    partition."""
+    """Access to the transaction coordinators of the cluster, which verify that a transaction may
+    write to a partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
     """Function that runs the lookups of offsets by timestamp that one ListOffsets request needs."""
     letters: LetterSender | None = None
-    """Sender of dead letters of share groups. If it is None, rejected records are archived without
-    a dead letter."""
+    """Sender of dead letters: copies of records that the consumers of a share group rejected. If it
+    is None, rejected records are archived without a dead letter."""
 
 
 class CoordinatorPorts(NamedTuple):
-    """Functions through which coordinators send requests to other brokers."""
+    """Functions through which the coordinators of this broker send requests to other brokers."""
 
     producer_ids: ProducerIdSupply
     send_markers: Callable[[MarkerOrder], None]
-    """Called with the order to write a transaction's markers, once its Prepare record is committed.
-    The callee must call `core.transactions.on_marked` for each partition that has received its
-    marker."""
+    """Function that is called with the order to write a transaction's markers, once its Prepare
+    record is committed. The callee must call `core.transactions.on_marked` for each partition that
+    has received its marker."""
     cancel_markers: Callable[[int], None]
-    """Called with a partition of `__transaction_state` that this broker no longer coordinates."""
+    """Function that is called with the index of a partition of `__transaction_state` that this
+    broker no longer coordinates. It stops writing that partition's transaction markers."""
     end_offsets: EndOffsets = UnknownEndOffsets()
-    """Lookup of the end offsets of any partition in the cluster, for the lags of share groups."""
+    """Lookup of the end offsets of any partition in the cluster, from which the lags of share
+    groups are computed."""
     share_persister: SharePersister | None = None
-    """Access to all share coordinators of the cluster. If it is None, only the share partitions
-    that this broker coordinates itself have a durable state."""
+    """Access to all share coordinators of the cluster, which store the state of share partitions.
+    If it is None, only the share partitions that this broker coordinates itself have a durable
+    state."""
 
 
 class BrokerCore:
@@ -171,22 +175,24 @@ class BrokerCore:
         self.groups: GroupCoordinator
         self.share_states: ShareCoordinator
         self.local_share_persister: SharePersister
-        """Access to the durable states that this broker's own share coordinator stores."""
+        """Access to the states of share partitions that this broker's own share coordinator
+        stores."""
         self.share_persister: SharePersister
         """Access to the durable state of share partitions, for the leaders of partitions and for
         the group coordinator."""
         self.shares: ShareApis
-        """Delivery of records to share groups."""
+        """Request handlers that deliver records to the members of share groups."""
         self.transactions: TransactionCoordinator
         self._producer_ids: ProducerIdSupply
         self.coordinators: tuple[
             GroupCoordinator | ShareCoordinator | TransactionCoordinator, ...
         ] = ()
-        """The coordinators of this broker; empty until `open_coordinators` is called. Each applies
-        the metadata in `publish`, the transaction coordinator last."""
+        """The coordinators of this broker; empty until `open_coordinators` is called. They apply
+        each new metadata image in this order, the transaction coordinator last."""
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings to log at broker startup, about clients with too many permissions."""
+        """Yield the warnings to log at broker startup about settings that give clients too many
+        permissions."""
         if (warning := OwnRequests(self.config).warning()) is not None:
             yield warning
         yield from self.authenticators.warnings(
@@ -203,7 +209,7 @@ class BrokerCore:
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
         """Build the replica manager, its request handlers and the delivery to share groups, all of
-        which use the given ports."""
+        which reach disks, other brokers and the controller through the given ports."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -263,9 +269,9 @@ class BrokerCore:
     def open_coordinators(self, ports: CoordinatorPorts) -> None:
         """Build the coordinators of groups, share partitions and transactions on the given ports.
 
-        The coordinators append to the partitions of `table`, and answer through the purgatory. If a
-        coordinator has no `CoordinatorDriver`, the caller must call its methods `flush_due`,
-        `on_time` and `work`.
+        The coordinators append to the partitions of `table`, and hold requests that must wait in
+        the purgatory. If a coordinator has no `CoordinatorDriver`, the caller must call its methods
+        `flush_due`, `on_time` and `work`.
         """
         self._producer_ids = ports.producer_ids
         self._end_offsets = ports.end_offsets
@@ -335,7 +341,8 @@ class BrokerCore:
         cluster_id: str,
         controller: ForwardingPort,
     ) -> None:
-        """Register the handlers of all other APIs.  Replicas and coordinators must be open."""
+        """Register the handlers of all APIs that `register_early` has not registered. The replicas
+        and coordinators must be open."""
         auto_create = make_auto_create(self.config, controller, self.purgatory)
         register_metadata_apis(
             self.dispatcher,
@@ -389,7 +396,7 @@ class BrokerCore:
 def make_auto_create(
     config: BrokerConfig, controller: ForwardingPort, purgatory: Purgatory
 ) -> AutoCreate:
-    """Return the object that creates missing topics: those that clients request, and the internal
+    """Return the object that creates missing topics: topics that clients request, and the internal
     topics of the coordinators."""
     return AutoCreate(
         controller,
@@ -415,8 +422,8 @@ def register_metadata_apis(
     followed: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> None:
-    """Register the APIs that need no partition on this broker: the cluster's APIs, and
-    FindCoordinator."""
+    """Register the APIs that need no partition on this broker: those answered from the metadata or
+    by the controller, and FindCoordinator."""
     register_cluster_apis(
         dispatcher,
         config=config,

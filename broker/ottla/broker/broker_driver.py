@@ -111,7 +111,8 @@ class Broker:
         self.logs = logs
         self.dispatcher = dispatcher
         self.errors = dispatcher.errors
-        """Counter of unexpected exceptions, which each component catches and reports here."""
+        """Counter of unexpected exceptions in the components of this broker. Each component catches
+        and counts its own."""
         self.is_ready = trio.Event()
         self._clock = clock
         self._rng = rng
@@ -194,8 +195,8 @@ class Broker:
         )
 
     def _open_replicas(self, disk: Disk) -> None:
-        """Open the replicas, with the drivers that flush logs, fetch from leaders, read ahead and
-        report to the controller."""
+        """Open the replicas of this broker, with the drivers that flush logs, fetch from leaders,
+        read ahead and report to the controller."""
         config, clock, errors = self.config, self._clock, self.errors
         lifecycle = self.lifecycle.lifecycle
         assignments = Assignments(config.node_id, self.controller, lambda: lifecycle.broker_epoch)
@@ -290,7 +291,7 @@ class Broker:
 
     @property
     def registry(self) -> Registry:
-        """Metrics of this broker and of its process."""
+        """Registry of the metrics of this broker and of its process."""
         return self.parts.metrics
 
     @property
@@ -300,7 +301,7 @@ class Broker:
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
-        """Host and port of each listener, by the listener's name."""
+        """Host and port of each listener of this broker, by the listener's name."""
         return self.server.addresses
 
     def _unready(self) -> str | None:
@@ -316,7 +317,7 @@ class Broker:
         return Offset(self.member.applied_end_offset - 1)
 
     async def run(self) -> None:
-        """Start all components, then run their tasks until cancelled."""
+        """Start all components of this broker, then run their background tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.own_telemetry.run)
             for name, work in self.parts.tasks:
@@ -383,8 +384,8 @@ class Broker:
         await registration.settle(registered)
 
     async def leave(self) -> None:
-        """Export the metrics that clients pushed, and wait until the controller has moved this
-        broker's leaderships away."""
+        """Prepare this broker for its stop: export the metrics that clients pushed, and wait until
+        the controller has moved the broker's leaderships away."""
         await self.telemetry.flush()
         await self.lifecycle.leave()
 
@@ -438,8 +439,8 @@ class Broker:
 
 
 def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> ControllerClient:
-    """Return the client of the active controller. It finds that controller with the help of the
-    voters in the metadata log."""
+    """Return the client that sends requests to the active controller. It finds that controller with
+    the help of the quorum voters that the metadata log names."""
     return ControllerClient(
         rpc,
         config.controllers,

@@ -38,8 +38,8 @@ DELAYED_OPERATIONS = (
     "TransactionLoad",
     "Metadata",
 )
-"""Kinds of waiting requests in the purgatory, as the metrics name them. The first four have Kafka's
-names."""
+"""Kinds of requests that wait in the purgatory, as the metrics name them. The first four have
+Kafka's names."""
 
 
 def register_metrics(
@@ -50,9 +50,11 @@ def register_metrics(
     transaction_figures: Callable[[], Mapping[str, float]],
     verifications: Histogram,
 ) -> None:
-    """Register the metrics and status values of the broker core and of the quorum.
+    """Register the metrics and status values of a broker's core (its parts that decide) and of its
+    member of the controller quorum.
 
-    `verifications` is a histogram of the durations of requests to transaction coordinators.
+    `verifications` is a histogram of the durations of requests to transaction coordinators, which
+    verify that a transaction may write to a partition.
     """
     clock, now_ms = parts.clock, parts.clock.monotonic_ms
     authorizer = core.authorization.by_acls

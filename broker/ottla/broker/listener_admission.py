@@ -8,7 +8,8 @@ from ottla.node.network.tls.certificates_driver import Certificates
 
 
 class ListenerAdmission(NamedTuple):
-    """Connection quotas and certificates, created before the listeners open."""
+    """Connection quotas and TLS certificates of a broker's listeners, created before the listeners
+    open."""
 
     connections: ConnectionQuotas
     certificates: Certificates

@@ -27,7 +27,8 @@ from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.manager.log_manager_driver import LogManager
 
 PLACED_POLL_S = 0.1
-"""Seconds between checks whether the metadata contains the new directory of a moved replica."""
+"""Seconds between two checks whether the metadata names the new log directory of a replica that was
+moved."""
 
 logger = logging.getLogger("ottla.broker")
 
@@ -70,8 +71,8 @@ class LogDirectories:
         parts.problems(self._problems)
 
     def free_spaces(self) -> list[FreeSpaceReport]:
-        """Return the free space of each log directory, and at the end that of a separate metadata
-        directory."""
+        """Return the free space of each log directory of this broker. If the metadata log has a
+        directory of its own, that directory is the last entry."""
         free_spaces = [one.free_space for one in self._logs.directories if one.is_live]
         free_spaces += [] if self._member.free_space in free_spaces else [self._member.free_space]
         return [each.report() for each in free_spaces]
@@ -82,7 +83,7 @@ class LogDirectories:
             self._replicas.retry()
 
     async def _wait_until_placed(self, at: TopicPartition, directory_id: UUID) -> None:
-        """Wait until the metadata shows that a replica of this broker is in a directory
+        """Wait until the metadata names the given log directory for a replica of this broker
         (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
@@ -91,8 +92,8 @@ class LogDirectories:
         self._logs.cleaner.reconfigure(**{CLEANER_SETTINGS[key]: value})
 
     def _cordon(self, paths: tuple[str, ...]) -> None:
-        """Refuse new replicas in the directories with these paths, and accept them in all others.
-        Reports the change to the controller."""
+        """Refuse new replicas in the log directories with these paths, and accept them in all
+        others. Reports the change to the controller."""
         try:
             check_cordoned(paths, self._config.log_dirs)
         except ConfigError as error:  # Set for all brokers, or by another broker.
@@ -126,8 +127,8 @@ class LogDirectories:
         }
 
     def _problems(self) -> Iterator[str]:
-        """Yield a problem description for each partition that is offline, damaged or not
-        compacted."""
+        """Yield a problem description for each partition of this broker that is offline, is damaged
+        or cannot be compacted."""
         offline = self._logs.offline
         for partition in self._table:
             at = TopicPartition(partition.topic, partition.index)

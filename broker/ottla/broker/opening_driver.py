@@ -65,19 +65,20 @@ logger = logging.getLogger("ottla.broker")
 
 
 CONNECTIONS_PER_PARTITION = 4
-"""Number of connections that a full garbage collection visits in the time in which it visits one
-partition."""
+"""Number of open connections whose objects Python's garbage collector visits in the time that it
+needs for the objects of one partition."""
 
 
 class OpenMember(Protocol):
-    """Function that runs the controller in this process, and yields its quorum member."""
+    """Function that runs the controller in the process of a broker, and yields the controller's
+    member of the quorum."""
 
     def __call__(
         self, disk: Disk, rpc: Rpc, free_space: FreeSpaceMonitor | None, /
     ) -> AbstractAsyncContextManager[QuorumMember]:
-        """Return a context manager that runs the controller and yields its quorum member.
-        `free_space` monitors the free space of the metadata directory, if the broker measures it.
-        """
+        """Return a context manager that runs the controller and yields the controller's member of
+        the quorum. `free_space` monitors the free space of the metadata directory, if the broker
+        measures it."""
         ...
 
 
@@ -92,7 +93,7 @@ class OwnController:
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
     """Run a broker until SIGTERM or SIGINT. Calls `ready` once it serves requests.
 
-    Raises ConfigError and OSError for faults that must be fixed before it can start, and
+    Raises ConfigError or OSError if a fault must be fixed before the broker can start, and
     RefusedError if the cluster does not accept it.
     """
     try:
@@ -112,8 +113,8 @@ async def serve_broker(
     own_controller: OwnController | None = None,
     opened: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
-    """Run a broker until the event `is_stopping` is set. `opened` is called with the broker before
-    it serves requests. Raises the errors of `run_broker`."""
+    """Run a broker until the event `is_stopping` is set. Calls `opened` with the broker before it
+    serves requests. Raises the errors of `run_broker`."""
     try:
         async with open_broker(
             config,
@@ -138,12 +139,12 @@ async def serve_broker(
 
 
 class StoppedEarlyError(Exception):
-    """Raised if a broker is asked to stop before it knows its cluster."""
+    """Raised if a broker is asked to stop before it knows the id of its cluster."""
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return the number of a broker's long-lived objects, in units of the number that one partition
-    needs."""
+    """Return the number of Python objects that a broker keeps for long, such as partitions and
+    connections, in units of the objects that one partition needs."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 
@@ -226,8 +227,8 @@ async def open_broker(
 
 
 def _free_space_of_metadata(config: BrokerConfig, logs: LogManager) -> FreeSpaceMonitor | None:
-    """Return the monitor of the metadata directory's free space if that directory is within
-    log.dirs, so that it is measured only once. Returns None otherwise."""
+    """Return the existing monitor of the metadata directory's free space if that directory is
+    within log.dirs, so that it is measured only once. Returns None otherwise."""
     path = config.metadata_directory.rstrip("/")
     return next((one.free_space for one in logs.directories if one.path == path), None)
 
@@ -241,7 +242,8 @@ async def _observer(
     rpc: Rpc,
     errors: UnexpectedErrors,
 ) -> AbstractAsyncContextManager[QuorumMember]:
-    """Return a context manager that opens this broker's observer of the quorum."""
+    """Return a context manager that opens this broker's observer of the quorum: the member that
+    reads the metadata log without a vote."""
     identity = await quorum_identity(
         disk,
         config.metadata_directory,
@@ -264,7 +266,7 @@ async def _observer(
 
 
 def _listener_admission(config: BrokerConfig, compute: Compute) -> ListenerAdmission:
-    """Return the quotas and certificates of all listeners, and log each problem with a
+    """Return the connection quotas and certificates of all listeners, and log each problem with a
     certificate."""
     certificates = Certificates(config, compute)
     for warning in certificates.warnings():
@@ -295,7 +297,8 @@ def _starting() -> Lifecycle:
 
 
 def _guarded_dispatcher(errors: UnexpectedErrors, authenticators: Authenticators) -> Dispatcher:
-    """Return a dispatcher whose guards check logins, before any listener is open."""
+    """Return a request dispatcher whose guards (checks before a request is handled) require a
+    login. It is created before any listener is open."""
     dispatcher = Dispatcher(errors=errors)
     dispatcher.guards = authenticators.guards
     return dispatcher
@@ -352,8 +355,8 @@ async def _open_server(
 async def _cluster_id(
     disk: Disk, config: BrokerConfig, rpc: Rpc, is_stopping: trio.Event | None
 ) -> str | None:
-    """Return the cluster id from the quorum. Returns None if a directory of this node already
-    stores one.
+    """Ask the controller quorum for the cluster id and return it. Returns None if a directory of
+    this node already stores one.
 
     Only a broker may join in this way. A voter may not, since its empty directory could have
     forgotten a vote.
@@ -388,7 +391,7 @@ async def _checked_cluster(
     dispatcher: Dispatcher,
     joined: str | None,
 ) -> AsyncIterator[None]:
-    """Raise ConfigError if the directories belong to another cluster than the controllers.
+    """Raise ConfigError if this node's directories belong to another cluster than the controllers.
 
     If empty directories have just adopted the cluster id `joined`, that id came from the
     controllers and is not checked.

@@ -1,5 +1,5 @@
-"""Metadata publisher that reports when every other publisher has applied an image in which this
-broker is unfenced."""
+"""Metadata publisher that reports when every other publisher of this broker has applied a metadata
+image in which the broker is unfenced."""
 
 import trio
 
@@ -9,8 +9,8 @@ from ottla.model.ids import NodeId
 
 
 class Readiness:
-    """The last metadata publisher of a broker. It reports when all publishers have applied an image
-    in which this broker is unfenced."""
+    """The last metadata publisher of a broker. It reports when all publishers have applied a
+    metadata image in which this broker is unfenced."""
 
     def __init__(self, node_id: NodeId) -> None:
         self._node_id = node_id
@@ -19,12 +19,13 @@ class Readiness:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "readiness"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Set the event `is_introduced`, and also `is_active` if this broker is unfenced in the
-        image."""
+        """Set the event `is_introduced` at each metadata image, and also `is_active` if this broker
+        is unfenced in the image."""
         self.is_introduced.set()
         if image.is_active(self._node_id):
             self.is_active.set()

@@ -25,14 +25,15 @@ from ottla.storage.manager.log_manager_driver import LogManager
 
 MACHINE_ID_FILE = Path("/etc/machine-id")
 NO_MACHINE_ID = "uninitialized"
-"""Content of the machine id file in an image whose machine has not booted yet (machine-id(5))."""
+"""Content of the file /etc/machine-id in an operating system image whose machine has not booted yet
+(machine-id(5))."""
 
 _LOGGER = logging.getLogger("ottla.broker")
 
 
 class Registration:
-    """One incarnation of a broker: the recovery of its logs, and its registration at the
-    controller."""
+    """One incarnation (process run) of a broker: the recovery of its logs, and its registration at
+    the controller."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class Registration:
         self._machine_id = _machine_id()
 
     async def register(self) -> Offset:
-        """Recover the logs and register the broker. Returns the end offset of the registration's
-        record."""
+        """Recover the logs and register the broker at the controller. Returns the end offset of the
+        registration's record in the metadata log."""
         self._lifecycle.lifecycle.on_caught_up()
         image, logs, replicas = self._member.image, self._logs, self._replicas
         # Before the registration, since from then on a replica that lost records must not be
@@ -84,9 +85,10 @@ class Registration:
             _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
-        """Compare the logs on disk with the new metadata. Logs that belong to no replica of this
-        broker are moved out of use. Replicas that lost records, as only the new image shows, are
-        reported. The image must contain the registration at offset `registered`."""
+        """Compare the logs on disk with the metadata image that contains the registration, which
+        ends at offset `registered`. Logs that belong to no replica of this broker are moved out of
+        use. Replicas that lost records, if only this image shows it, are reported to the
+        controller."""
         # Publishers start at our registration, from which the image's content about us is valid.
         await self._member.wait_applied(registered)
         image, logs, replicas = self._member.image, self._logs, self._replicas
@@ -118,7 +120,8 @@ class Registration:
 
 
 def _machine_id() -> str:
-    """Return the id of the machine, which is a failure domain, or an empty text if it has none."""
+    """Return the operating system's id of the machine, which names a failure domain, or an empty
+    text if it has none."""
     try:
         found = MACHINE_ID_FILE.read_text().strip()
     except OSError:

@@ -19,9 +19,9 @@ CLUSTER_DEFAULT = -1
 
 
 class Attempt:
-    """Request to the controller to create topics. `refused` contains the names of the topics that
-    the controller refused, or all names if the request failed. It is empty until the outcome is
-    known."""
+    """Request to the controller to create topics, and its outcome. `refused` contains the names of
+    the topics that the controller refused, or all names if the request failed. It is empty until
+    the outcome is known."""
 
     __slots__ = ("refused",)
 
@@ -41,8 +41,8 @@ class AutoCreate:
         on_refused: Callable[[], object],
         internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
-        """Create the sender. `internal` contains the specification of each internal topic, by name;
-        other topics get the cluster's defaults."""
+        """Create the sender of these requests. `internal` contains the specification of each
+        internal topic, by name; other topics get the cluster's defaults."""
         self._controller = controller
         self._internal = internal or {}
         self._timeout_ms = timeout_ms

@@ -37,25 +37,25 @@ from ottla.wire.messages.describe_cleaner_response import (
 from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Maximum number of partitions in one CleanLogs request, each of which may wait for a flush. A
-larger value blocks the event loop and the connection longer. With a smaller value, an operator
-of many partitions must send more requests."""
+"""Maximum number of partitions in one CleanLogs request, each of which may have to wait until its
+log is flushed. A larger value blocks the event loop and the connection longer. With a smaller
+value, an operator of many partitions must send more requests."""
 
 SEGMENTS_PER_COST = 20
-"""Number of log segments that can be examined in the time in which one entry of a response is
-built."""
+"""Number of log segments that the handler of DescribeCleaner can examine in the time in which it
+builds one entry of a response."""
 
 R = TypeVar("R")
 
 
 class CleanedBroker(Protocol):
-    """Part of the log manager that DescribeCleaner and CleanLogs use."""
+    """Part of a broker's log manager that DescribeCleaner and CleanLogs use."""
 
     cleaner: LogCleaner
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if this broker has none. Raises RefusedError if the log
-        is offline."""
+        """Return a partition's log, or None if this broker has no log of it. Raises RefusedError if
+        the log is offline."""
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
@@ -71,8 +71,8 @@ class DescribeCleanerApi:
         self._now_ms = now_ms
 
     def handle(self, context: RequestContext, request: DescribeCleanerRequest) -> HandlerResult:
-        """Describe the named partitions that are on this broker. If the list is null, describe all
-        compacted partitions."""
+        """Describe the compaction of the named partitions that are on this broker. If the list is
+        null, describe all compacted partitions."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeCleanerRequest) -> Steps[DescribeCleanerResponse]:
@@ -101,8 +101,8 @@ class DescribeCleanerApi:
         return self._totals(found)
 
     def _row_of(self, at: TopicPartition) -> DescribedCleanerLog | None:
-        """Return the row of the response for a named partition, or None if the partition is not on
-        this broker."""
+        """Return the entry of the response that describes a named partition, or None if the
+        partition is not on this broker."""
         try:
             log = self._logs.get(at)
         except RefusedError as refusal:
@@ -160,8 +160,8 @@ class DescribeCleanerApi:
     def _state_of(
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
-        """Return the state of a log's compaction, and the reason why the log is not compacted, or
-        None."""
+        """Return the state of a log's compaction, and the reason why the log is not compacted. The
+        reason is None if the log is compacted."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:
@@ -191,9 +191,9 @@ class CleanLogsApi:
         self._now_ms = now_ms
 
     async def handle(self, context: RequestContext, request: CleanLogsRequest) -> Message:
-        """Request the compaction of the named partitions. Answers with an error for each partition
-        that cannot be compacted. A null list requests a retry for all logs whose compaction
-        failed."""
+        """Request the compaction of the named partitions. The response has an error for each
+        partition that cannot be compacted. A null list requests a retry for all logs whose
+        compaction failed."""
         try:
             asked = self._asked(request)
         except RefusedError as refusal:
@@ -252,8 +252,8 @@ class CleanLogsApi:
         return log
 
     async def _requested(self, at: TopicPartition) -> str:
-        """Request that a log is compacted next. Returns the reason why it cannot be compacted, or
-        an empty text."""
+        """Request that the log cleaner compacts a log next. Returns the reason why the log cannot
+        be compacted, or an empty text."""
         log = self._log_of(at)
         if log.segments[-1].base_offset < log.last_stable_offset and not log.is_being_changed:
             await log.roll(now_ms=self._now_ms())
@@ -269,7 +269,7 @@ class CleanLogsApi:
 
 
 def by_topic(rows: Mapping[TopicPartition, R]) -> dict[str, list[R]]:
-    """Return response rows grouped by topic name. The order of topics and rows is kept."""
+    """Return the entries of a response grouped by topic name, in their original order."""
     found: dict[str, list[R]] = defaultdict(list)
     for at in sorted(rows):
         found[at.topic].append(rows[at])

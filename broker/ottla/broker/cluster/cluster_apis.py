@@ -63,7 +63,7 @@ def register_early_apis(
     coming: frozenset[int] = BROKER_KEYS,
     offers_telemetry: Callable[[], bool],
 ) -> None:
-    """Register ApiVersions and DescribeNode.
+    """Register ApiVersions and DescribeNode, which a broker answers also while it starts.
 
     `coming` contains the keys of APIs that will be registered later. ApiVersions lists them from
     the start, since a client keeps the first response on a connection. ApiVersions also lists the

@@ -29,7 +29,7 @@ class BrokerAddress(NamedTuple):
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Return whether a topic name is valid."""
+    """Return whether a text is a valid topic name by Kafka's rules."""
     return (
         name not in (".", "..")
         and len(name) <= TOPIC_NAME_LENGTH_MAX
@@ -38,7 +38,8 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 class ClusterView:
-    """The cluster in one metadata image, as clients of one listener may see it."""
+    """The cluster in one metadata image, as clients that are connected to one listener may see
+    it."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, peer: Peer) -> None:
         self.image = image
@@ -53,7 +54,8 @@ class ClusterView:
         )
 
     def brokers(self, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
-        """Yield the brokers that have an endpoint on the client's listener, ordered by id."""
+        """Yield the live brokers that have an endpoint on the client's listener, ordered by id.
+        With `with_fenced`, fenced brokers are included."""
         for broker in self.image.brokers.values():
             address = self._address(broker)
             if address is not None and (with_fenced or not broker.is_fenced):
@@ -85,9 +87,9 @@ class ClusterView:
         return local_id if local_id in live else next(iter(live), NO_NODE)
 
     def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
-        """Return NONE and the id of a partition's leader. If the partition has no leader, or the
-        leader has no endpoint on the client's listener, return the error code for the client and
-        NO_NODE."""
+        """Return the error code NONE and the node id of a partition's leader. If the partition has
+        no leader, or the leader has no endpoint on the client's listener, return the error code for
+        the client and NO_NODE."""
         found = self._leaders.get(partition.leader)
         if found is None:
             found = self._leaders[partition.leader] = self._leader(partition.leader)
@@ -102,8 +104,8 @@ class ClusterView:
         return ErrorCode.NONE, node_id
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
-        """Return the ids of a partition's replicas whose broker is fenced, or has no endpoint on
-        the client's listener."""
+        """Return the broker ids of a partition's replicas on brokers that are fenced, or that have
+        no endpoint on the client's listener."""
         return [replica for replica in partition.replicas if not self._is_live(replica)]
 
     def _is_live(self, node_id: NodeId) -> bool:

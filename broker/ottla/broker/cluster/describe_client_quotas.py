@@ -1,4 +1,5 @@
-"""DescribeClientQuotas: describes the quotas of all entities that match a filter."""
+"""DescribeClientQuotas: describes the quotas of all entities (users, client ids and IP addresses)
+that match a filter."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,7 +22,8 @@ from ottla.wire.messages.describe_client_quotas_response import (
 ENTITY_TYPES = frozenset({"user", "client-id", "ip"})
 
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""Match types of a filter component: one name, the default entity, or any entity."""
+"""Match types in a component of a DescribeClientQuotas filter: one entity name, the default entity,
+or any entity."""
 
 
 class DescribeClientQuotasApi:
@@ -31,8 +33,9 @@ class DescribeClientQuotasApi:
         self._metadata = metadata
 
     def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
-        """Answer with every entity that matches all components of the filter. If `strict` is set,
-        entities that have further components are left out."""
+        """Answer the request with the quotas of every entity (such as a user) that matches all
+        components of the filter. If `strict` is set, entities that have further components are left
+        out."""
         try:
             wanted = _checked(request.components)
         except RefusedError as refusal:
@@ -51,8 +54,8 @@ class DescribeClientQuotasApi:
 
 
 def _checked(components: Iterable[ComponentData]) -> dict[str, ComponentData]:
-    """Return the components of a filter by entity type. Raises RefusedError if the filter
-    contradicts itself."""
+    """Return the components of a filter of quota entities, by entity type (such as user). Raises
+    RefusedError if the filter contradicts itself."""
     wanted: dict[str, ComponentData] = {}
     for component in components:
         type_ = component.entity_type

@@ -28,15 +28,16 @@ from ottla.wire.messages.describe_node_response import (
 )
 
 PROBLEMS_MAX = 100
-"""Maximum problems in a response. A broker with ten thousand offline partitions need not name all
-of them."""
+"""Maximum number of problem descriptions in a DescribeNode response. A broker with ten thousand
+offline partitions need not name all of them."""
 
 
 REPLICAS_MAX = 1_000
-"""Maximum replicas in one response; a client that needs more sends further requests."""
+"""Maximum number of replicas in one DescribeNode response. A client that needs more sends further
+requests."""
 
 TOPICS_MAX = 10_000
-"""Maximum number of topics whose traffic counters are in one response."""
+"""Maximum number of topics whose traffic counters are in one DescribeNode response."""
 
 NAMES_SHOWN = 3
 
@@ -52,7 +53,7 @@ class TopicCounters(Protocol):
 
 
 class DirectoryRecovery(NamedTuple):
-    """Recovery progress of one log directory."""
+    """Progress of the recovery of the logs in one log directory."""
 
     log_dir: str
     remaining_logs: int
@@ -62,7 +63,7 @@ class DirectoryRecovery(NamedTuple):
 
 
 def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
-    """Return the recovery progress of each log directory."""
+    """Return, for each log directory, the progress of the recovery of its logs."""
     return [
         DirectoryRecovery(
             directory.path,
@@ -99,8 +100,8 @@ def offline_problems(
 class DescribeNodeApi:
     """Handler of DescribeNode, version 0.
 
-    `state` returns the name of the broker's state, and `recovery` the progress of its log
-    directories. `problems` yields a description of each offline partition or other fault.
+    `state` returns the name of the broker's state, and `recovery` the progress of the log recovery
+    in each directory. `problems` yields a description of each offline partition or other fault.
     `directories` returns the free space of each directory, `image` this broker's metadata, and
     `traffic` the counters of each topic. Each of `metric_sources` returns numbers by name.
     """
@@ -129,8 +130,8 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer with the state of this broker, the recovery progress of its logs, descriptions of
-        its problems, and all status values by name."""
+        """Answer the request with the state of this broker, the recovery progress of its logs,
+        descriptions of its problems, and all status values by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:
             metrics.update(source())
@@ -176,22 +177,23 @@ class DescribeNodeApi:
         ]
 
     def _registrations(self) -> list[NodeRegistration]:
-        """Return the details of all registered brokers that Kafka's requests do not report."""
+        """Return those details of all registered brokers that no request of Kafka's protocol
+        reports."""
         return [
             NodeRegistration(broker_id=one.id, host=one.host, is_cordoned=one.is_cordoned)
             for one in self._image().brokers.values()
         ]
 
     def _controllers(self) -> list[NodeController]:
-        """Return the versions of all registered controllers. The list is empty if ottla.version is
-        too low for their registrations to be in the metadata."""
+        """Return the software versions of all registered controllers. The list is empty if the
+        feature level ottla.version is too low for their registrations to be in the metadata."""
         return [
             NodeController(controller_id=one.id, software_version=one.software_version)
             for one in self._image().controllers.values()
         ]
 
     def _replicas(self, request: DescribeNodeRequest) -> Iterator[NodeReplica]:
-        """Yield the requested replicas that have a log on this broker."""
+        """Yield a report for each requested replica that has a log on this broker."""
         wanted = (
             TopicPartition(topic.topic, index)
             for topic in request.replicas
@@ -204,8 +206,8 @@ class DescribeNodeApi:
 
 
 def replica_report(logs: LogManager, at: TopicPartition) -> NodeReplica | None:
-    """Return the offsets of a replica's log, and its lost records if it has any. Returns None if
-    this broker has no log of the replica."""
+    """Return a report with the offsets of a replica's log, and its lost records if it has any.
+    Returns None if this broker has no log of the replica."""
     try:
         log = logs.get(at)
     except RefusedError:

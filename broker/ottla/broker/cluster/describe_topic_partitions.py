@@ -26,8 +26,8 @@ from ottla.wire.messages.describe_topic_partitions_response import (
 )
 
 PARTITIONS_PER_ANSWER_MAX = 2_000
-"""Maximum partitions in one response, even if the client requests more: Kafka's
-`max.request.partition.size.limit`."""
+"""Maximum number of partitions in one response, even if the client requests more. Kafka's setting
+for it is `max.request.partition.size.limit`."""
 
 
 class DescribeTopicPartitionsApi:
@@ -40,8 +40,8 @@ class DescribeTopicPartitionsApi:
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> HandlerResult:
-        """Answer with topics in order of their names, from the request's cursor on, up to the
-        maximum number of partitions."""
+        """Answer with topics in order of their names, beginning at the request's cursor. The
+        response contains at most the maximum number of partitions."""
         return begun(self._answer(context, request))
 
     def _answer(
@@ -90,8 +90,9 @@ class DescribeTopicPartitionsApi:
 
 
 def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartitionsResponse]:
-    """Return the response that refuses an invalid cursor. The error is repeated in each topic,
-    since the response has no other field for it."""
+    """Return the response that refuses an invalid cursor (the position from which to list
+    partitions). The error is repeated in each topic, since the response has no other field for it.
+    """
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
         response.topics.append(
@@ -126,8 +127,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _described(
     view: ClusterView, topic: Topic, first: int, limit: int, pace: StepPace
 ) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
-    """Describe up to `limit` partitions of a topic, from index `first` on. Also returns the index
-    of the next partition, or None if there is none."""
+    """Describe up to `limit` partitions of a topic, beginning at partition index `first`. Also
+    returns the index of the next partition, or None if there is none."""
     end = min(first + limit, len(topic.partitions))
     partitions = []
     for index in range(first, end):

@@ -35,8 +35,8 @@ from ottla.wire.messages.metadata_response import (
 )
 
 TOPIC_IDS_FROM = 12
-"""First version in which topics can be requested by id, although versions 10 and 11 have the
-field."""
+"""First version of Metadata in which topics can be requested by id. Versions 10 and 11 have the
+field, but do not support it."""
 
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 LISTENER_NOT_FOUND_FROM = 6
@@ -44,8 +44,8 @@ LISTENER_NOT_FOUND_FROM = 6
 NO_TOPICS: frozenset[str] = frozenset()
 
 CREATION_WAIT_MS_MAX = 5_000
-"""Maximum milliseconds that a response waits for a topic that it created; after that the client
-retries."""
+"""Maximum milliseconds that a Metadata response waits for a topic whose creation it requested.
+After that the client retries."""
 
 
 class MetadataApi:
@@ -67,8 +67,8 @@ class MetadataApi:
         self._auto_create = auto_create
 
     def handle(self, context: RequestContext, request: MetadataRequest) -> HandlerResult:
-        """Answer with the metadata of the requested topics. If missing topics have to be created,
-        the response follows their creation."""
+        """Answer the request with the metadata of the requested topics. If missing topics have to
+        be created, the response is sent after their creation."""
         return begun(self._serve(context, request))
 
     def _serve(self, context: RequestContext, request: MetadataRequest) -> Answer:
@@ -84,7 +84,8 @@ class MetadataApi:
     def _to_create(
         self, request: MetadataRequest, permissions: Permissions | None
     ) -> Steps[tuple[list[str], frozenset[str]]]:
-        """Return the topics to create, and the missing topics that the client may not create."""
+        """Return the names of the missing topics to create, and of the missing topics that the
+        client may not create."""
         if not (self._config.auto_create_topics_enable and request.allow_auto_topic_creation):
             return [], NO_TOPICS
         pace = StepPace()
@@ -167,7 +168,7 @@ class _ClientView(NamedTuple):
     version: int
     permissions: Permissions | None
     closed: frozenset[str]
-    """Missing topics that the client may not create."""
+    """Names of requested topics that do not exist and that the client may not create."""
 
 
 def _may_create(permissions: Permissions | None, name: str) -> bool:
@@ -177,7 +178,8 @@ def _may_create(permissions: Permissions | None, name: str) -> bool:
 
 
 def _topics(client: _ClientView, request: MetadataRequest) -> Steps[list[MetadataResponseTopic]]:
-    """Return descriptions of the requested topics, all taken from one metadata image."""
+    """Return descriptions of the topics that a client requested, all taken from one metadata
+    image."""
     view, version = client.view, client.version
     pace = StepPace()
     topics: list[MetadataResponseTopic] = []
@@ -198,7 +200,7 @@ def _topics(client: _ClientView, request: MetadataRequest) -> Steps[list[Metadat
 def _found(
     client: _ClientView, asked: MetadataRequestTopic, pace: StepPace
 ) -> Steps[MetadataResponseTopic]:
-    """Describe one requested topic, or return its error."""
+    """Return the description of one topic that a client requested, or an entry with its error."""
     view, version = client.view, client.version
     if pace.is_due():
         yield

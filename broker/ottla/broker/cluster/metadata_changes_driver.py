@@ -25,45 +25,47 @@ from ottla.wire.messages.describe_metadata_changes_response import (
 from ottla.wire.refusals import refuse
 
 LATEST, EARLIEST = -1, -2
-"""Offsets in a request that stand for the end and for the start of the log."""
+"""Offsets in a DescribeMetadataChanges request that stand for the end and for the start of the
+metadata log."""
 
 CHANGES_MAX = 500
-"""Maximum number of entries in a response. With more, a response delays other requests; with fewer,
-a reader of the whole log sends more requests."""
+"""Maximum number of metadata log entries in a response. A larger value delays other requests. With
+a smaller value, a reader of the whole log sends more requests."""
 
 READ_BYTES_MAX = 64 * KIB
-"""Maximum bytes of the log that are read for one response. At least one batch is read, whatever its
-size."""
+"""Maximum bytes of the metadata log that are read for one response. At least one batch is read,
+whatever its size."""
 
 WAIT_MS_MAX = 5_000
-"""Maximum milliseconds that a request waits for an entry."""
+"""Maximum milliseconds that a request waits for the next entry of the metadata log."""
 
 
 class AppliedLog(Protocol):
-    """Metadata log of this node, up to the records that its image contains."""
+    """Metadata log of this node, up to the last record that the node's metadata image contains."""
 
     @property
     def image(self) -> MetadataImage:
-        """Metadata image of all applied records."""
+        """Metadata image that results from all applied records of the metadata log."""
         ...
 
     @property
     def start_offset(self) -> Offset:
-        """First offset of the metadata log."""
+        """First offset of the metadata log that this node still stores."""
         ...
 
     @property
     def applied_end_offset(self) -> Offset:
-        """End offset of the records that have been applied to the image."""
+        """End offset of the metadata records that have been applied to this node's image."""
         ...
 
     async def wait_applied(self, end_offset: Offset) -> None:
-        """Wait until all records before an offset have been applied to the image."""
+        """Wait until all metadata records below an offset have been applied to this node's
+        image."""
         ...
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
-        """Return whole batches of applied records from an offset on: up to `bytes_max` bytes, but
-        at least one batch."""
+        """Return whole batches of applied metadata records from an offset on: up to `bytes_max`
+        bytes, but at least one batch."""
         ...
 
 
@@ -76,8 +78,8 @@ class MetadataChangesApi:
     async def handle(
         self, context: RequestContext, request: DescribeMetadataChangesRequest
     ) -> Message:
-        """Answer with the entries of the metadata log from an offset on. If there are none yet,
-        wait for the next entry."""
+        """Answer with the entries of the metadata log from the requested offset on. If there are
+        none yet, wait for the next entry."""
         log = self._log
         offset = Offset(request.start_offset)
         if offset == LATEST:

@@ -62,7 +62,7 @@ class OwnRequests:
 
     def check(self, peer: Peer) -> None:
         """Raise RefusedError with CLUSTER_AUTHORIZATION_FAILED if the client may not send requests
-        that change state."""
+        of Ottla's own APIs that change state."""
         allowed = self._config.admin_requests
         if allowed == ANY or (allowed == LOOPBACK and is_this_machine(peer)):
             return
@@ -78,7 +78,8 @@ class OwnRequests:
         )
 
     def warning(self) -> str | None:
-        """Return a warning to log at broker startup about clients that are not authenticated.
+        """Return a warning to log at broker startup that clients without authentication may send
+        requests that change state.
 
         Returns None if there is an authorizer, or if all listeners without authentication are on
         loopback addresses.
@@ -112,7 +113,8 @@ def changes_state(row: Api) -> bool:
 def is_this_machine(peer: Peer) -> bool:
     """Return whether a client runs on the broker's own machine.
 
-    It does if it connected from a loopback address, or from the same address that it connected to.
+    This is assumed if the client connected from a loopback address, or from the same address that
+    it connected to.
     """
     return is_loopback(peer.peer_host) or (
         bool(peer.peer_host) and peer.peer_host == peer.local_host

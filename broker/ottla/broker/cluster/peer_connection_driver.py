@@ -23,18 +23,19 @@ CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 1.0
 
 OWN_CLUSTER: ContextVar[str | None] = ContextVar("own_cluster", default=None)
-"""Id of the cluster of the broker that the current task belongs to."""
+"""Id of the cluster whose broker runs the current task, or None if the task belongs to no
+broker."""
 
 
 def expected_peer(node_id: NodeId) -> ExpectedNode | None:
-    """Return the identity that a connection to another broker of the own cluster expects. Returns
-    None if the current task belongs to no broker."""
+    """Return the identity that a connection to another broker of the same cluster expects of its
+    peer. Returns None if the current task belongs to no broker."""
     cluster_id = OWN_CLUSTER.get()
     return None if cluster_id is None else ExpectedNode(cluster_id, node_id)
 
 
 class PeerConnection:
-    """Connection to one other broker. It is opened again after it was closed."""
+    """Connection to one other broker. If it was closed, the next use opens it again."""
 
     def __init__(
         self,
@@ -45,8 +46,9 @@ class PeerConnection:
         purpose: str,
         own: Loopback | None = None,
     ) -> None:
-        """Create the connection, which is closed at first. `purpose` is the last part of its client
-        id. `own`, a loopback, replaces the connection if the other broker is this one."""
+        """Create a connection to another broker, which is closed at first. `purpose` is the last
+        part of its client id. If the other broker is this one, the loopback `own` is used instead.
+        """
         self.node_id = node_id
         self._config = config
         self._image = image
@@ -55,10 +57,10 @@ class PeerConnection:
         self._connection: BrokerConnection | None = None
 
     async def connected(self) -> BrokerConnection | Loopback:
-        """Return the connection, and open it if it is closed.
+        """Return the open connection to the other broker. If it is closed, open it first.
 
         Raises RefusedError(COORDINATOR_NOT_AVAILABLE) if the metadata has no address of the broker,
-        and the errors of `connect`.
+        and the errors of opening a connection.
         """
         if self._own is not None:
             return self._own

@@ -13,8 +13,8 @@ from ottla.wire.messages.describe_quota_usage_response import (
 )
 
 CLIENTS_MAX = 1_000
-"""Maximum number of clients that a response lists for each quota. A larger value blocks the event
-loop for more than 20 ms."""
+"""Maximum number of clients that a DescribeQuotaUsage response lists for each quota. A larger value
+blocks the event loop for more than 20 ms."""
 
 
 class DescribeQuotaUsageApi:
@@ -27,7 +27,8 @@ class DescribeQuotaUsageApi:
     def handle(
         self, context: RequestContext, request: DescribeQuotaUsageRequest
     ) -> DescribeQuotaUsageResponse:
-        """Answer with the throttled clients first, then with the most recently active clients."""
+        """Answer with the quota usage of clients: throttled clients first, then the most recently
+        active ones."""
         count_max = max(0, min(request.count_max, CLIENTS_MAX))
         rows = usage_rows(self._quotas.by_key.items(), self._now_ms(), count_max)
         return DescribeQuotaUsageResponse(

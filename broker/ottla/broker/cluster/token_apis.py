@@ -34,8 +34,8 @@ class DelegationTokenApis:
         self._pass_on = pass_on
 
     def handle_change(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Forward a change of delegation tokens to the controller. It is refused if tokens are
-        disabled, or if the client may not have tokens."""
+        """Forward a request that changes delegation tokens to the controller. It is refused if
+        tokens are disabled, or if the client may not have tokens."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return refuse(request, RefusedError(code), context.api_version)
@@ -44,8 +44,8 @@ class DelegationTokenApis:
     def handle_describe(
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> HandlerResult:
-        """Answer with the tokens that the client may see. They belong to the requested owners, or
-        to any owner if none is named."""
+        """Answer with the delegation tokens that the client may see. They belong to the requested
+        owners, or to any owner if none is named."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return DescribeDelegationTokenResponse(error_code=code)
@@ -76,7 +76,7 @@ class DelegationTokenApis:
 
 
 def _may_see(context: RequestContext, token: DelegationToken) -> bool:
-    """Return whether the client may see a token, because it owns the token or has the
+    """Return whether a client may see a delegation token, because it owns the token or has the
     permission."""
     if token.concerns(context.peer.principal):
         return True

@@ -1,4 +1,4 @@
-"""Collects several answers into one response. Pure."""
+"""Collects several answers (partial results) into one response of a coordinator. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from ottla.broker.coordinators.effects import Responder
 
 
 class AnswerCollector:
-    """Collector of several answers, which arrive in any order. When the last one has arrived, it
-    passes all of them to `on_all`, ordered by position."""
+    """Collector of several answers (partial results of one request), which arrive in any order.
+    When the last one has arrived, it passes all of them to `on_all`, ordered by position."""
 
     __slots__ = ("_answers", "_on_all", "_open_count")
 
@@ -20,13 +20,13 @@ class AnswerCollector:
             on_all([])
 
     def size_of(self, at: int) -> int:
-        """Return the number of entries in the answer at a position. Returns 0 if that answer is an
-        error code or missing."""
+        """Return the number of entries in the collected answer at a position. Returns 0 if that
+        answer is an error code or missing."""
         answer = self._answers[at]
         return len(answer) if isinstance(answer, list) else 0
 
     def responder(self, at: int) -> Responder:
-        """Return the callback that accepts the answer at a position."""
+        """Return the callback that accepts the answer (partial result) at a position."""
 
         def take(answer: Any) -> None:
             self._answers[at] = answer

@@ -12,27 +12,29 @@ from collections.abc import Iterator
 from ottla.broker.coordinators.effects import Instant
 
 STEPS_AT_ONCE = 16
-"""Number of steps that a new piece of work runs at once, which takes about ten milliseconds. A
-smaller value delays small groups that could be answered at once. A larger value blocks the event
-loop longer."""
+"""Number of steps that a coordinator runs at once of a new piece of work, which takes about ten
+milliseconds. A smaller value delays small groups that could be answered at once. A larger value
+blocks the event loop longer."""
 
 
 class Backlog:
-    """Unfinished pieces of work of a shard. They run alternately, one step each."""
+    """Unfinished pieces of work of a coordinator's shard (its state in one topic partition). They
+    run alternately, one step each."""
 
     __slots__ = ("_open", "now")
 
     def __init__(self) -> None:
         self._open: deque[Iterator[None]] = deque()
         self.now = Instant(0, 0)
-        """Time at which the current step runs."""
+        """Time at which the current step of work runs, on the monotonic clock and the wall
+        clock."""
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
     def begin(self, work: Iterator[None], now: Instant) -> bool:
-        """Run the first steps of a piece of work, and store the rest. Returns True if the work is
-        finished."""
+        """Run the first steps of a piece of work, and store the rest for `step`. Returns True if
+        the work is finished."""
         self.now = now
         for _ in range(STEPS_AT_ONCE):
             try:
@@ -43,7 +45,7 @@ class Backlog:
         return False
 
     def step(self, now: Instant) -> None:
-        """Run one step of one unfinished piece of work. Pieces of work take turns."""
+        """Run one step of one unfinished piece of work. The pieces of work take turns."""
         self.now = now
         work = self._open.popleft()
         try:

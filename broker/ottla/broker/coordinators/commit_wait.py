@@ -18,8 +18,8 @@ CLIENT_CODES = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""Error codes for clients, by the error code of the failed append. Any other error becomes
-COORDINATOR_NOT_AVAILABLE."""
+"""Error codes that a coordinator's client gets, by the error code of the failed append to the
+coordinator's log. Any other error becomes COORDINATOR_NOT_AVAILABLE."""
 
 TOO_LARGE = frozenset(
     (
@@ -33,15 +33,16 @@ TOO_LARGE = frozenset(
 def client_code(
     code: ErrorCode, too_large_code: ErrorCode = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 ) -> ErrorCode:
-    """Return the error code for a client whose append failed with `code`."""
+    """Return the error code for a coordinator's client if the append to the coordinator's log
+    failed with `code`."""
     if code in TOO_LARGE:
         return too_large_code
     return CLIENT_CODES.get(code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class CommitWait(WaitingEntry):
-    """Responses of one event-loop iteration, sent when the high watermark has passed the records of
-    that iteration."""
+    """Responses of a coordinator to the requests of one event-loop iteration. They are sent when
+    the high watermark has passed the records of that iteration."""
 
     __slots__ = ("_answers", "_end_offset", "_partition")
     kind = "GroupCommit"
@@ -55,8 +56,8 @@ class CommitWait(WaitingEntry):
         self._answers = deque(answers)
 
     def try_complete(self) -> bool:
-        """Send the responses if the records are committed or lost. Returns True if they were
-        sent."""
+        """Send the coordinator's responses if the records that they depend on are committed or
+        lost. Returns True if they were sent."""
         log = self._partition.log
         if log is None or not self._partition.is_leader:
             self._give(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -70,17 +71,18 @@ class CommitWait(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Cost of an attempt to complete this wait: the number of responses that it sends."""
+        """Cost of an attempt to complete this wait in the purgatory: the number of responses that
+        it sends."""
         return max(1, len(self._answers))
 
     def on_expire(self) -> None:
-        """Answer every waiting request with REQUEST_TIMED_OUT, since the records may still be
-        committed."""
+        """Answer every waiting request with REQUEST_TIMED_OUT, since the coordinator's records may
+        still be committed."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Answer the remaining requests with UNKNOWN_SERVER_ERROR, since the outcome of their
-        writes is unknown."""
+        """Answer the remaining requests with UNKNOWN_SERVER_ERROR, since the outcome of the
+        coordinator's writes is unknown."""
         self._give(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _give(self, code: ErrorCode) -> None:
@@ -97,8 +99,8 @@ class CommitWait(WaitingEntry):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StateChangeWait(WaitingEntry):
-    """Waiting entry that calls `on_change` once: at the first wake-up of its key, or at its
-    deadline."""
+    """Entry in the purgatory that calls `on_change` once: at the first wake-up of its key, or at
+    its deadline."""
 
     __slots__ = ("_on_change",)
     kind = "TransactionLoad"
@@ -113,9 +115,10 @@ class StateChangeWait(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """End the wait at its deadline, so that the caller checks the state again."""
+        """End the wait for a state change at its deadline, so that the caller checks the state
+        again."""
         self._on_change()
 
     def on_fault(self, fault: Exception) -> None:
-        """End the wait after an unexpected error, as at the deadline."""
+        """End the wait for a state change after an unexpected error, as at the deadline."""
         self._on_change()

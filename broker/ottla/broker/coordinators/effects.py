@@ -1,4 +1,5 @@
-"""Effects of one event on a coordinator's shard: records to append and responses to send. Pure.
+"""Effects of one event (such as a request) on a coordinator's shard, its state in one topic
+partition: records to append and responses to send. Pure.
 
 Some responses are sent at once. All others report changes that the log must contain first. They are
 sent when all records written before them are committed, so that no response is ever revoked.
@@ -10,25 +11,26 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 WriteT = TypeVar("WriteT")
 
 Responder: TypeAlias = Callable[[Any], None]
-"""Callback of a waiting request, called once with the answer, or with an ErrorCode for the whole
-request."""
+"""Callback of a waiting request, called once with the result of the request, or with an ErrorCode
+for the whole request."""
 
 
 new_tuple: Any = tuple.__new__
-"""Constructor of named tuples from a class and its values. It costs a third of calling the
-class."""
+"""Constructor of named tuples from a class and its values. A call takes a third of the time that a
+call of the class takes."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """Record for a coordinator's topic, with encoded key and value. A value of None is a tombstone
-    for the key."""
+    """Record for a coordinator's topic, with encoded key and value. If the value is None, the
+    record is a tombstone for the key."""
 
     key: bytes
     value: bytes | None
 
 
 class Instant(NamedTuple):
-    """Time on both clocks: monotonic for timeouts, wall time for timestamps in records."""
+    """One point in time on both clocks: monotonic for timeouts, wall time for timestamps in
+    records."""
 
     mono_ms: int
     wall_ms: int
@@ -42,7 +44,8 @@ class MemberClient(NamedTuple):
 
 
 class ShardEffects(Generic[WriteT]):
-    """Effects that a shard has decided and that are not performed yet, in order."""
+    """Effects that a coordinator's shard (its state in one topic partition) has decided and that
+    are not performed yet, in order."""
 
     __slots__ = (
         "answers",
@@ -56,32 +59,34 @@ class ShardEffects(Generic[WriteT]):
 
     def __init__(self) -> None:
         self.writes: list[WriteT] = []
-        """Writes to append, one for each event. The log contains a write completely or not at all,
-        so that no reader finds half of an event after a failover."""
+        """Records to append to the shard's log, one write for each event. The log contains a write
+        completely or not at all, so that no reader finds half of an event after a failover."""
         self.answers: list[tuple[Responder, Any]] = []
-        """Responses to send at once."""
+        """Responses to send at once, each with the callback that sends it."""
         self.committed_answers: list[tuple[Responder, Any]] = []
-        """Responses to send when everything written so far is committed."""
+        """Responses to send when all records written so far are committed, each with the callback
+        that sends it."""
         self.orders: list[Any] = []
         """Messages to other brokers, such as transaction markers, about records that are already
         committed."""
         self.completed: list[str] = []
         """Transactional ids whose next transaction may begin."""
         self.has_work = False
-        """True if the shard has unfinished work that runs in steps."""
+        """True if the coordinator's shard has unfinished work that runs in steps."""
         self.next_deadline_ms: int | None = None
-        """Monotonic time in milliseconds of the shard's next deadline."""
+        """Monotonic time in milliseconds of the shard's next deadline, or None if it has none."""
 
 
 EventWrite: TypeAlias = list[CoordinatorRecord]
-"""Records that one event of a group adds to the log, all of them or none."""
+"""Records that one event of a group (such as a join) adds to the log, all of them or none."""
 
 
 GroupEffects: TypeAlias = ShardEffects[EventWrite]
 
 
 class Outbox:
-    """Collects the effects that a shard of groups decides."""
+    """Collects the effects that a shard of the group coordinator decides: records, responses and
+    deadlines."""
 
     __slots__ = ("_effects", "_write")
 
@@ -90,25 +95,27 @@ class Outbox:
         self._write: EventWrite = []
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Add a record to the batch of the current event."""
+        """Add a record to the records of the current event, which are appended together."""
         self._write.append(record)
 
     def end_event(self) -> None:
-        """End the current event. Records added from now on may be in a different batch."""
+        """End the current event of a group. Records added from now on may be in a different record
+        batch."""
         if self._write:
             self._effects.writes.append(self._write)
             self._write = []
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Add a response that is sent at once."""
+        """Add a response that is sent to the client at once."""
         self._effects.answers.append((responder, answer))
 
     def answer_when_committed(self, responder: Responder, answer: Any) -> None:
-        """Add a response to send when everything written so far is committed."""
+        """Add a response that is sent to the client when all records written so far are
+        committed."""
         self._effects.committed_answers.append((responder, answer))
 
     def take(self) -> GroupEffects:
-        """Return and clear the collected effects of a shard."""
+        """Return and clear the collected effects of a shard of the group coordinator."""
         effects = self._effects
         if self._write:
             effects.writes.append(self._write)

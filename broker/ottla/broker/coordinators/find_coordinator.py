@@ -40,17 +40,18 @@ STATE_TOPICS = {
     TRANSACTION: TRANSACTIONS_TOPIC,
     SHARE: SHARE_STATE_TOPIC,
 }
-"""Internal topic that stores the state of each kind of coordinator."""
+"""Internal topic that stores the state of each kind of coordinator, by the key type of a
+FindCoordinator request."""
 
 NO_PORT = -1
 
 TOPIC_WAIT_MS = 2_000
-"""Maximum milliseconds that a response waits until a new topic has leaders. After that, the client
-must retry."""
+"""Maximum milliseconds that a FindCoordinator response waits until a new topic has leaders. After
+that, the client must retry."""
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
-    """Return the specification of the topic `__consumer_offsets`."""
+    """Return the specification with which the topic `__consumer_offsets` is created."""
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -65,7 +66,7 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
 
 
 def transactions_topic(config: TransactionConfig) -> CreatableTopic:
-    """Return the specification of the topic `__transaction_state`."""
+    """Return the specification with which the topic `__transaction_state` is created."""
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -82,7 +83,7 @@ def transactions_topic(config: TransactionConfig) -> CreatableTopic:
 
 
 def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
-    """Return the specification of the topic `__share_group_state`.
+    """Return the specification with which the topic `__share_group_state` is created.
 
     The share coordinator deletes its records itself, so that none is deleted by age.
     """
@@ -131,8 +132,8 @@ class FindCoordinatorApi:
         self._is_opening = is_opening
 
     def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> HandlerResult:
-        """Answer with the coordinators that the metadata names. If the coordinators' topic does not
-        exist, create it first."""
+        """Answer the request with the coordinators that the metadata names. If the coordinators'
+        topic does not exist, create it first."""
         topic = _state_topic(context.api_version, request)
         if topic is not None and self._followed().topic(topic) is None:
             return self._create_and_answer(context, request, topic)
@@ -157,8 +158,8 @@ class FindCoordinatorApi:
         *,
         is_refused: Callable[[], bool],
     ) -> None:
-        """Answer once the topic's partitions have leaders and the partitions led by this broker
-        have open logs, or at the deadline.
+        """Send the response once the coordinators' topic has leaders for its partitions and this
+        broker has opened the logs of those that it leads, or at the deadline.
 
         Otherwise a coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS,
         which admin clients report to their users.
@@ -211,8 +212,8 @@ class FindCoordinatorApi:
 
 
 def _state_topic(version: int, request: FindCoordinatorRequest) -> str | None:
-    """Return the topic that must exist before a request can be answered. Returns None if the
-    request will be refused anyway."""
+    """Return the name of the internal topic that must exist before a FindCoordinator request can be
+    answered. Returns None if the request will be refused anyway."""
     if request.key_type == SHARE and (
         version < SHARE_FROM or not any(map(parse_share_partition_key, request.coordinator_keys))
     ):

@@ -10,38 +10,44 @@ from ottla.model.ids import Epoch
 
 
 class ReplayedShard(Protocol):
-    """Shard that can be restored by a replay of its partition's log."""
+    """State of a coordinator that can be restored by a replay of its partition's log."""
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record of the log. Raises CorruptDataError if it cannot be read."""
+        """Apply one record of the shard's log. Raises CorruptDataError if the record cannot be
+        read."""
         ...
 
 
 class ShardHost(Protocol):
-    """The methods of a coordinator that its shards call."""
+    """The methods of a coordinator that its shards (its state in each led partition) call."""
 
     def answer(self, responder: Responder | None, answer: Any, /) -> None:
-        """Send the answer to a request, if a client waits for it."""
+        """Send the response to a coordinator request, if a client waits for it."""
         ...
 
     def note_due(self, led: Any, /) -> None:
-        """Schedule the append of a shard's writes for the end of the event-loop iteration."""
+        """Schedule the append of a coordinator shard's writes to its log for the end of the
+        event-loop iteration."""
         ...
 
     def send(self, order: Any, /) -> None:
-        """Send a message to other brokers, such as an order for transaction markers."""
+        """Send a message of the coordinator to other brokers, such as the order to write a
+        transaction's markers."""
         ...
 
     def wake(self, key: str, /) -> None:
-        """Wake the requests that wait for a transactional id."""
+        """Wake the requests that wait until the previous transaction of a transactional id is
+        completed."""
         ...
 
     def wake_at(self, deadline_ms: int, /) -> None:
-        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds."""
+        """Schedule a call of the coordinator's `on_time` (which handles expired deadlines) at a
+        monotonic time in milliseconds."""
         ...
 
     def work_soon(self) -> None:
-        """Schedule the unfinished work of the shard, which runs in steps."""
+        """Schedule the unfinished work of the shard (the coordinator's state in one topic
+        partition), which runs in steps."""
         ...
 
 
@@ -50,8 +56,8 @@ WriteT = TypeVar("WriteT")
 
 
 class LedShard(Generic[ShardT, WriteT]):
-    """Shard whose partition this broker leads, with the ports through which its effects are
-    performed."""
+    """Coordinator state of one partition that this broker leads, with the ports through which the
+    state's effects are performed."""
 
     __slots__ = (
         "answers",
@@ -71,59 +77,66 @@ class LedShard(Generic[ShardT, WriteT]):
     def __init__(self, partition: Partition, shard: ShardT, host: ShardHost) -> None:
         self.partition = partition
         self.epoch: Epoch = partition.leader_epoch
-        """Coordinator epoch, which is the leader epoch of the partition."""
+        """Coordinator epoch of this shard, which is the leader epoch of its partition."""
         self.shard = shard
         self.host = host
         self.is_active = False
-        """True once the log has been replayed and requests are served."""
+        """True once the shard's log has been replayed and the shard serves requests."""
         self.failure: str | None = None
-        """Reason why the log cannot be replayed, or None."""
+        """Reason why the shard's log cannot be replayed, or None if there is none."""
         self.is_due = False
-        """True while writes of the shard wait to be appended at the end of the event-loop
-        iteration."""
+        """True while writes of this coordinator shard wait to be appended at the end of the
+        event-loop iteration."""
         self.load_at_ms = 0
-        """Monotonic time in milliseconds before which the log is not replayed."""
+        """Monotonic time in milliseconds before which the replay of the shard's log does not
+        start."""
         self.delay_reason: str | None = None
-        """Reason why the last load failed if the load is tried again, or None."""
+        """Reason why the last attempt to replay the shard's log failed, if it will be retried, or
+        None."""
         self.load_ms: int | None = None
-        """Milliseconds that the replay of the log took, or None until it has ended."""
+        """Milliseconds that the replay of the shard's log took, or None until it has ended."""
         self.writes: list[WriteT] = []
-        """Writes of this event-loop iteration that are not appended yet."""
+        """Records that the shard decided in this event-loop iteration and that are not appended
+        yet."""
         self.answers: list[tuple[Responder, Any]] = []
-        """Responses to send when all of `writes` are committed."""
+        """Responses to send when all of `writes` are committed, each with the callback that sends
+        it."""
 
     @property
     def is_loading(self) -> bool:
-        """True while the log of the shard is being replayed."""
+        """True while the log of this coordinator shard is being replayed."""
         return not (self.is_active or self.failure)
 
     # ---- ports of the performer
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Send an answer to a waiting request now."""
+        """Send the response to a waiting request now."""
         self.host.answer(responder, answer)
 
     def append(self, writes: Sequence[WriteT], answers: Sequence[tuple[Responder, Any]]) -> None:
-        """Append the writes at the end of the event-loop iteration. Sends the answers once the
-        writes are committed."""
+        """Append the writes to the shard's log at the end of the event-loop iteration. Sends the
+        responses in `answers` once the writes are committed."""
         self.writes += writes
         self.answers += answers
         self.host.note_due(self)
 
     def send(self, order: Any) -> None:
-        """Send a message to other brokers, such as an order for transaction markers."""
+        """Send a message of the coordinator to other brokers, such as the order to write a
+        transaction's markers."""
         self.host.send(order)
 
     def wake(self, key: str) -> None:
-        """Wake the requests that wait for a transactional id."""
+        """Wake the requests that wait until the previous transaction of a transactional id is
+        completed."""
         self.host.wake(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Schedule a call of the coordinator's `on_time` at a monotonic time in milliseconds. If
-        `deadline_ms` is None, schedule no call."""
+        """Schedule a call of the coordinator's `on_time`, which handles expired deadlines, at a
+        monotonic time in milliseconds. If `deadline_ms` is None, schedule no call."""
         if deadline_ms is not None:
             self.host.wake_at(deadline_ms)
 
     def work_soon(self) -> None:
-        """Schedule the unfinished work of the shard, which runs in steps."""
+        """Schedule the unfinished work of the shard (the coordinator's state in one topic
+        partition), which runs in steps."""
         self.host.work_soon()

@@ -19,11 +19,13 @@ from ottla.wire.records import Record, scan
 logger = logging.getLogger("ottla.broker.groups")
 
 LOAD_BYTES = 64 * 1024
-"""Bytes of a log that are replayed before other tasks get their turn: a few milliseconds."""
+"""Bytes of a coordinator's log that are replayed before other tasks get their turn. This takes a
+few milliseconds."""
 
 
 class LogReplay:
-    """Replay of one log into a shard: its position, and the number of skipped records."""
+    """Replay of one log into a coordinator's shard: its position, and the number of skipped
+    records."""
 
     def __init__(self, log: Log, shard: ReplayedShard, errors: UnexpectedErrors) -> None:
         self._log = log
@@ -33,7 +35,7 @@ class LogReplay:
         self._end_offset = log.end_offset
         self._jump = 1
         self.skipped_count = 0
-        """Number of records and batches that could not be read."""
+        """Number of records and batches that the replay skipped because they could not be read."""
 
     @property
     def is_done(self) -> bool:
@@ -41,8 +43,8 @@ class LogReplay:
         return self._offset >= self._end_offset
 
     async def replay_part(self) -> None:
-        """Replay the next LOAD_BYTES of the log. Raises OSError or RefusedError after a disk
-        error."""
+        """Replay the next LOAD_BYTES of the coordinator's log. Raises OSError or RefusedError after
+        a disk error."""
         begins_at = self._offset
         try:
             await self._replay_from(begins_at)
@@ -96,8 +98,8 @@ class LogReplay:
         self._shard.replay(record.key, record.value)
 
     def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
-        """Skip a control batch. Only the logs of groups contain transaction markers, so only their
-        replay applies them."""
+        """Skip a control batch of a coordinator's log. Only the logs of groups contain transaction
+        markers, so only their replay applies such batches."""
 
     def _skip(self, offset: Offset, error: Exception) -> None:
         self.skipped_count += 1

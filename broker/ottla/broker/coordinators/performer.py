@@ -18,43 +18,48 @@ WriteOfPortsT = TypeVar("WriteOfPortsT", contravariant=True)
 
 
 class ShardPorts(Protocol[WriteOfPortsT]):
-    """Ports through which a shard's effects are performed: to clients, a log, other brokers and a
-    timer."""
+    """Ports through which the effects of a coordinator's shard are performed: to clients, a log,
+    other brokers and a timer."""
 
     def answer(self, responder: Responder, answer: Any, /) -> None:
-        """Send an answer to a waiting request now."""
+        """Send the response to a waiting request now."""
         ...
 
     def append(
         self, writes: Sequence[WriteOfPortsT], answers: Sequence[tuple[Responder, Any]], /
     ) -> None:
-        """Append the writes in order, now or at the end of the event-loop iteration. Sends the
-        answers once all writes are committed.
+        """Append the writes to the shard's log in order, now or at the end of the event-loop
+        iteration. Sends the responses in `answers` once all writes are committed.
 
-        Without writes, the answers wait until everything that was appended before is committed.
+        Without writes, the responses wait until all records that were appended before are
+        committed.
         """
         ...
 
     def send(self, order: Any, /) -> None:
-        """Send a message to other brokers, such as an order for transaction markers."""
+        """Send a message of the coordinator to other brokers, such as the order to write a
+        transaction's markers."""
         ...
 
     def wake(self, key: str, /) -> None:
-        """Wake the requests that wait for a transactional id."""
+        """Wake the requests that wait until the previous transaction of a transactional id is
+        completed."""
         ...
 
     def wake_at(self, deadline_ms: int | None, /) -> None:
-        """Schedule a call of `on_time` at a monotonic time in milliseconds. If `deadline_ms` is
-        None, schedule no call."""
+        """Schedule a call of `on_time`, which handles expired deadlines, at a monotonic time in
+        milliseconds. If `deadline_ms` is None, schedule no call."""
         ...
 
     def work_soon(self) -> None:
-        """Schedule the unfinished work of the shard, which runs in steps."""
+        """Schedule the unfinished work of the shard (the coordinator's state in one topic
+        partition), which runs in steps."""
         ...
 
 
 def perform(effects: ShardEffects[WriteT], ports: ShardPorts[WriteT]) -> None:
-    """Perform the effects of one event through the given ports."""
+    """Perform the effects of one event on a coordinator's shard (records, responses, deadlines)
+    through the given ports."""
     for responder, answer in effects.answers:
         ports.answer(responder, answer)
     if effects.writes or effects.committed_answers:

@@ -6,15 +6,16 @@ Pure. A transactional id is mapped to a partition of `__transaction_state` in th
 from functools import lru_cache
 
 HASHED_CHARS_MAX = 256
-"""Maximum characters of an id whose hash is cached. Without this limit, clients could make the
-cache use any amount of memory."""
+"""Maximum number of characters of an id (such as a group id) whose hash is cached. Without this
+limit, clients could make the cache use any amount of memory."""
 
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """Return the result of Java's String.hashCode: over UTF-16 units, wrapped to 32 bits."""
+    """Return the result of Java's String.hashCode for a text: over UTF-16 units, wrapped to 32
+    bits."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for at in range(0, len(units), 2):
@@ -23,12 +24,13 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """Return the index of the partition that stores a group, as Kafka computes it: abs(hash) %
-    count, where abs(MIN_VALUE) is 0."""
+    """Return the index of the topic partition that stores a group, as Kafka computes it: abs(hash)
+    % count, where abs(MIN_VALUE) is 0."""
     is_kept = len(group_id) <= HASHED_CHARS_MAX
     code = (_kept_hash if is_kept else java_hash)(group_id)
     return 0 if code == _INT32_MIN else abs(code) % partition_count
 
 
 _kept_hash = lru_cache(maxsize=1_024)(java_hash)
-"""Cached `java_hash`. An uncached call reads each character of the id."""
+"""Function `java_hash` with a cache of its results. An uncached call reads each character of the
+id."""

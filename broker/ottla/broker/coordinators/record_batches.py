@@ -13,7 +13,8 @@ from ottla.model.ids import ProducerId
 from ottla.wire.batch_builder import BatchBuilder
 
 RECORD_OVERHEAD_BYTES = 128
-"""Maximum bytes that a batch adds to a record's key and value, including the batch header."""
+"""Maximum number of bytes that a record batch adds to the key and value of a record, including the
+batch header."""
 
 
 def batches_of(
@@ -22,8 +23,8 @@ def batches_of(
     bytes_max: int,
     producer: tuple[ProducerId, int] | None = None,
 ) -> bytes:
-    """Encode the records of events in as few batches as possible, each of at most `bytes_max`.
-    Returns the batches as one byte string.
+    """Encode the records of a coordinator's events in as few record batches as possible, each of at
+    most `bytes_max`. Returns the batches as one byte string.
 
     An event is split only if it alone exceeds the size of a batch. If `producer` (id and epoch) is
     given, the batches belong to its transaction.

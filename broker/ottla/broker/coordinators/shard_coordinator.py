@@ -56,28 +56,32 @@ StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
 
 class PeriodicTask(NamedTuple):
-    """Work that a coordinator does periodically in every shard, and its interval."""
+    """Work that a coordinator does periodically in every shard (its state in one topic partition),
+    and the interval."""
 
     name: str
     interval_ms: int
     steps: StepsOfShard
-    """Function that is called with a shard and the time, and returns the steps of the work, which
-    run one by one."""
+    """Function that is called with a shard and the time. It returns the steps of the periodic work,
+    which run one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
-    """Shards of one coordinator topic whose partitions this broker leads."""
+    """Coordinator of one internal topic: one shard (state) for each of the topic's partitions that
+    this broker leads."""
 
     topic: ClassVar[str]
     serves: ClassVar[str]
-    """Plural noun for the coordinated objects (such as groups), in fault reports and in the log."""
+    """Plural noun for the objects that this coordinator manages (such as groups), for fault reports
+    and the log."""
     serves_each: ClassVar[str]
-    """Singular noun for one coordinated object (such as group)."""
+    """Singular noun for one object that this coordinator manages (such as group)."""
     too_large_code: ClassVar[ErrorCode]
-    """Error code for a client whose record is too large for the log."""
+    """Error code for a client whose record is too large for the coordinator's log."""
     serves_committed_only: ClassVar[bool] = False
-    """True if a shard begins to serve only when all records that it loaded are committed."""
+    """True if a shard begins to serve requests only when all records that it loaded are
+    committed."""
 
     def __init__(
         self,
@@ -90,7 +94,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         turn_end: TurnEnd | None,
     ) -> None:
         """Create a coordinator without shards. `turn_end` schedules work for the end of the
-        event-loop iteration that serves requests. It is None without such an event loop."""
+        event-loop iteration that serves requests. `turn_end` is None if there is no such event
+        loop."""
         self._local_id = local_id
         self._table = table
         self.purgatory = purgatory
@@ -101,93 +106,100 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self.image: MetadataImage = EMPTY
         """Last metadata image that the coordinator has applied."""
         self._counted_image = EMPTY
-        """Metadata image in which the topic's partitions were counted."""
+        """Metadata image from which the number of the coordinator topic's partitions was last
+        read."""
         self._partition_count = 0
         self._led: dict[int, LedShard[ShardT, WriteT]] = {}
         self._due: list[LedShard[ShardT, WriteT]] = []
         self._to_load: list[LedShard[ShardT, WriteT]] = []
         self._reload_pauses_ms: dict[int, int] = {}
-        """Last pause before a reload of each shard, by partition. An entry is removed when the
-        shard's log accepts a write."""
+        """Last pause in milliseconds before each shard was loaded again, by partition index. An
+        entry is removed when the shard's log accepts a write."""
         self._skipped_count = 0
         self._armed_ms: int | None = None
         self.on_due: Callable[[], None] = lambda: None
-        """Called when the driver has something to do: load a shard, append outside an iteration, or
-        run work in steps."""
+        """Function that is called when the driver has something to do: load a shard, append outside
+        an event-loop iteration, or run work in steps."""
         self.on_earlier_deadline: Callable[[], None] = lambda: None
-        """Called when a deadline is set that is earlier than all others."""
+        """Function that is called when a shard sets a deadline that is earlier than all others."""
 
     # ---- implemented by each coordinator
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """Return counts and durations of the coordinator's shards on this broker."""
+        """Return the counts and load durations of the coordinator's shards on this broker, by
+        metric name."""
 
     @abstractmethod
     def _new_shard(self, partition: Partition) -> ShardT:
-        """Return an empty shard, into which the log of a partition is replayed."""
+        """Return an empty coordinator shard, into which the log of a partition is then replayed."""
 
     @abstractmethod
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
-        """Yield the periodic work of every shard."""
+        """Yield the work that the coordinator does periodically in every shard."""
 
     @abstractmethod
     def resume(self, led: LedShard[ShardT, WriteT]) -> Iterator[None]:
-        """Resume, in steps, the work that a former leader left unfinished according to the replayed
-        log."""
+        """Resume, in steps, the work of a shard that a former leader left unfinished according to
+        the replayed log."""
 
     @abstractmethod
     def _take_waiting(self, led: LedShard[ShardT, WriteT]) -> Iterator[Responder]:
-        """Remove and yield the requests that wait in a shard, when it is no longer served."""
+        """Remove and yield the callbacks of requests that wait in a shard that this broker no
+        longer serves."""
 
     @abstractmethod
     def _take_effects(self, shard: ShardT) -> ShardEffects[WriteT]:
-        """Return and clear the effects that a shard has decided."""
+        """Return and clear the effects (records, responses, deadlines) that a coordinator shard has
+        decided."""
 
     @abstractmethod
     def _flush(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Append a shard's writes of this event-loop iteration. Their responses are sent when the
-        writes are committed."""
+        """Append a shard's writes of this event-loop iteration to its log. The responses that
+        depend on them are sent when the writes are committed."""
 
     @abstractmethod
     def _content_of(self, shard: ShardT) -> str:
-        """Describe the content of a shard in numbers, for a log message."""
+        """Return a description of a shard's content in numbers, for a log message."""
 
     def replay_of(self, log: Log, shard: ShardT) -> LogReplay:
-        """Return a replay of a log into a shard."""
+        """Return a replay of a partition's log into a coordinator shard."""
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Do nothing when a shard starts to serve requests. Subclasses override this method to
-        initialise the shard."""
+        """Do nothing when a coordinator shard starts to serve requests. Subclasses override this
+        method to initialise the shard."""
 
     def work(self) -> Iterator[None]:
-        """Run work that takes several event-loop iterations, one step per iteration of the returned
-        iterator."""
+        """Run the coordinator's work that takes several event-loop iterations, one step per
+        iteration of the returned iterator."""
         return iter(())
 
     @property
     def has_work(self) -> bool:
-        """True if the steps that `work` returns have something to do."""
+        """True if the coordinator has unfinished work for the steps that `work` returns."""
         return False
 
     def next_deadline_ms(self) -> int | None:
-        """Return the monotonic time in milliseconds at which `on_time` is due, or None."""
+        """Return the monotonic time in milliseconds at which `on_time` must be called, or None if
+        there is no deadline."""
         return None
 
     def on_time(self, now_ms: int) -> None:
-        """Handle the deadlines that have passed at a monotonic time in milliseconds."""
+        """Handle the deadlines of all shards that have passed at a monotonic time in
+        milliseconds."""
 
     # ---- ports of a led shard
 
     def answer(self, responder: Responder | None, answer: Any) -> None:
-        """Send the answer to a request, if a client waits for it. An exception raised while
-        answering does not affect the shard."""
+        """Send the response to a coordinator request, if a client waits for it. An exception raised
+        while sending does not affect the shard."""
         if responder is None:
             return
         try:
@@ -196,7 +208,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             self.errors.note("answer", responder, error)
 
     def note_due(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Schedule the append of a shard's writes for the end of the event-loop iteration."""
+        """Schedule the append of a coordinator shard's writes to its log for the end of the
+        event-loop iteration."""
         if not led.is_due and (led.writes or led.answers):
             led.is_due = True
             self._due.append(led)
@@ -204,20 +217,23 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 self.on_due()
 
     def send(self, order: Any) -> None:
-        """Send a message to other brokers, such as an order for transaction markers."""
+        """Send a message of the coordinator to other brokers, such as the order to write a
+        transaction's markers."""
         raise AssertionError(f"the {self.name} sends nothing")
 
     def wake(self, key: str) -> None:
-        """Wake the requests that wait for a transactional id."""
+        """Wake the requests that wait until the previous transaction of a transactional id is
+        completed."""
         raise AssertionError(f"nothing waits in the {self.name} for {key}")
 
     def wake_at(self, deadline_ms: int) -> None:
-        """Schedule a call of `on_time` at a monotonic time in milliseconds."""
+        """Schedule a call of `on_time`, which handles expired deadlines, at a monotonic time in
+        milliseconds."""
         if self._armed_ms is None or deadline_ms < self._armed_ms:
             self.on_earlier_deadline()
 
     def work_soon(self) -> None:
-        """Schedule the unfinished work of the shards, which runs in steps."""
+        """Schedule the unfinished work of the coordinator's shards, which runs in steps."""
         self.on_due()
 
     def _perform(self, led: LedShard[ShardT, WriteT]) -> None:
@@ -226,7 +242,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     # ---- interface for the driver
 
     def take_loads(self) -> list[LedShard[ShardT, WriteT]]:
-        """Return the shards whose logs must be replayed now. Each shard is returned only once."""
+        """Return the coordinator shards whose logs must be replayed now. Each shard is returned
+        only once."""
         loads, self._to_load = self._to_load, []
         return loads
 
@@ -244,7 +261,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                     self.errors.note(self.serves, led.partition, error)
 
     def run_periodically(self, steps_of: StepsOfShard) -> Iterator[None]:
-        """Run periodic work in every shard, in steps."""
+        """Run periodic work in every shard of the coordinator. The caller runs one step per
+        iteration of the returned iterator."""
         for led in list(self._led.values()):
             if led.is_active:
                 with self._reload_on_error(led):
@@ -261,8 +279,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     # ---- leadership
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start to coordinate the partitions that this broker leads now, and resign from all
-        others."""
+        """Start to coordinate the partitions that this broker leads in the new metadata image, and
+        resign from all others."""
         self.image = image
         partitions = self._table.by_name.get(self.topic, {})
         for index, led in list(self._led.items()):
@@ -273,7 +291,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 self._begin(partition)
 
     def on_led(self, partition: Partition) -> None:
-        """Start to coordinate a partition whose log was opened after the metadata was published."""
+        """Start to coordinate a partition of the coordinator's topic whose log was opened after the
+        metadata was published."""
         if self.image is not self._table.image:
             return  # The image is not applied here yet; `publish` will start leading.
         index = partition.index
@@ -289,8 +308,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 
     def is_current(self, led: LedShard[ShardT, WriteT]) -> bool:
-        """Return whether a shard is still in use: it was neither dropped nor replaced by loading it
-        again."""
+        """Return whether a coordinator shard is still in use: it was neither dropped nor replaced
+        by loading it again."""
         return self._led.get(led.partition.index) is led
 
     def _begin(self, partition: Partition, *, pause_ms: int = 0) -> None:
@@ -305,8 +324,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self.on_due()
 
     def _reload_after_pause(self, partition: Partition) -> None:
-        """Load a shard again after a pause. The pause is needed if a disk error or an unexpected
-        exception ended the shard.
+        """Replay a coordinator shard's log again after a pause. The pause is needed if a disk error
+        or an unexpected exception ended the shard.
 
         The cause may still be there: without the pause, a full disk would cause thousands of loads
         before it has space again.
@@ -317,8 +336,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._begin(partition, pause_ms=pause_ms)
 
     def _resign(self, led: LedShard[ShardT, WriteT]) -> list[Responder]:
-        """Stop serving a shard, and answer its waiting requests with NOT_COORDINATOR. Returns the
-        responders of the answered requests."""
+        """Stop serving a coordinator shard, and answer its waiting requests with NOT_COORDINATOR.
+        Returns the callbacks of the answered requests."""
         del self._led[led.partition.index]
         led.is_active = False
         waiting = list(self._take_waiting(led))
@@ -330,8 +349,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _load_again(
         self, led: LedShard[ShardT, WriteT], *, is_at_once: bool = False
     ) -> list[Responder]:
-        """Drop a shard, including its decisions that are not in the log, and load it again. Returns
-        the requests that were answered with an error."""
+        """Drop a coordinator shard, including its decisions that are not in the log, and load it
+        again. Returns the callbacks of the requests that were answered with an error."""
         if not self.is_current(led):
             return []
         refused = self._resign(led)
@@ -343,8 +362,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @contextmanager
     def _reload_on_error(self, led: LedShard[ShardT, WriteT]) -> Iterator[None]:
-        """Context manager that drops and reloads a shard if its block raises an unexpected
-        exception."""
+        """Context manager that drops a coordinator shard and replays its log again if its block
+        raises an unexpected exception."""
         try:
             yield
         except Exception as error:
@@ -356,8 +375,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_loaded(
         self, led: LedShard[ShardT, WriteT], replay: LogReplay, started_ms: int
     ) -> None:
-        """Log the time that the replay of a shard's log took, and the number of records that were
-        skipped."""
+        """Write a log message about the replay of a shard's log: the time that it took, and the
+        number of records that it skipped."""
         led.load_ms = self.clock.monotonic_ms() - started_ms
         content = self._content_of(led.shard)
         self.logger.info("loaded %s of %r in %d ms", content, led.partition, led.load_ms)
@@ -370,7 +389,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             )
 
     def delay_load(self, led: LedShard[ShardT, WriteT], reason: str) -> None:
-        """Load a shard again after a pause, because of a temporary shortage.
+        """Load a coordinator shard again after a pause, because of a temporary shortage.
 
         This broker stays the coordinator, since a shortage, such as of file descriptors, passes.
         """
@@ -384,12 +403,13 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 again.delay_reason = reason
 
     def fail_load(self, led: LedShard[ShardT, WriteT], error: Exception) -> None:
-        """Stop serving a shard permanently, since loading it again would raise the same error."""
+        """Stop serving a coordinator shard permanently, since loading it again would raise the same
+        error."""
         self.errors.note(self.serves, led.partition, error)
         led.failure = str(error) or repr(error)
 
     def activate(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Start to serve the requests of a shard whose log has been replayed."""
+        """Start to serve requests for a coordinator shard whose log has been replayed."""
         led.is_active = True
         with self._reload_on_error(led):
             self._on_active(led)
@@ -406,7 +426,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         is_write: bool = False,
     ) -> None:
         """Call `action` with the shard that a key (such as a group id) belongs to, and perform the
-        effects that the shard decides.
+        effects (records, responses, deadlines) that the shard decides.
 
         The request is refused if this broker does not serve the shard. With `is_write` it is also
         refused if a write could not be committed now.
@@ -445,11 +465,12 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @property
     def loading_count(self) -> int:
-        """Number of shards whose log is still being replayed."""
+        """Number of the coordinator's shards whose log is still being replayed."""
         return sum(led.is_loading for led in self._led.values())
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem description for each shard that is not served, for DescribeNode."""
+        """Yield a problem description for each coordinator shard that is not served. DescribeNode
+        reports them."""
         for index, led in sorted(self._led.items()):
             at = f"{self.topic}-{index}"
             if led.failure is not None:
@@ -472,7 +493,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return self._led_at(index)
 
     def _led_at(self, index: int) -> LedShard[ShardT, WriteT]:
-        """Return the shard of a partition.  Raises RefusedError if it is not served here."""
+        """Return the coordinator shard of a partition. Raises RefusedError if this broker does not
+        serve it."""
         topic = self._table.image.topic(self.topic)
         if topic is None or index not in topic.partitions:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -500,8 +522,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _append(
         self, led: LedShard[ShardT, WriteT], writes: Sequence[list[CoordinatorRecord]]
     ) -> Offset:
-        """Append writes to the log of a shard. Returns their end offset, or the log end offset if
-        there are none.
+        """Append writes to the log of a coordinator shard. Returns their end offset, or the log end
+        offset if there are none.
 
         Raises RefusedError, with the error code for clients, if the append failed. The shard is
         then dropped or loaded again.

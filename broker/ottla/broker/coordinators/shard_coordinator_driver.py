@@ -17,7 +17,8 @@ from ottla.node.network.alarm_driver import Alarm
 from ottla.node.part_registry import PartRegistry
 
 COMMIT_POLL_MS = 1_000
-"""Milliseconds between checks whether all loaded records are committed, if no wake-up arrives."""
+"""Milliseconds between two checks whether all records that a coordinator loaded are committed, if
+no wake-up arrives."""
 
 
 class CoordinatorDriver:
@@ -42,7 +43,8 @@ class CoordinatorDriver:
         self._is_due.set()
 
     async def run(self) -> None:
-        """Load shards, append writes and handle deadlines until cancelled."""
+        """Load the coordinator's shards, append their writes and handle deadlines until
+        cancelled."""
         await run_side_by_side(self._works, self._errors)
 
     def _works(self, nursery: trio.Nursery) -> Iterator[tuple[str, BackgroundWork]]:
@@ -78,7 +80,8 @@ class CoordinatorDriver:
                 await trio.lowlevel.checkpoint()
 
     async def _load(self, led: LedShard[Any, Any]) -> None:
-        """Replay the log of a shard up to its end. No other writer appends to this log."""
+        """Replay the log of a coordinator shard up to its end. No other writer appends to this
+        log."""
         core, clock = self._core, self._core.clock
         await trio.sleep(max(0, led.load_at_ms - clock.monotonic_ms()) / 1000)
         log = led.partition.log
@@ -110,8 +113,8 @@ class CoordinatorDriver:
             core.activate(led)
 
     async def _wait_committed(self, led: LedShard[Any, Any], end_offset: Offset) -> None:
-        """Wait until all records before `end_offset` are committed, or until the shard is
-        dropped."""
+        """Wait until all records of the shard's log below `end_offset` are committed, or until the
+        shard is dropped."""
         core, partition = self._core, led.partition
         while core.is_current(led) and partition.high_watermark < end_offset:
             moved = trio.Event()

@@ -16,10 +16,12 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import uuid_text
 
 NO_START_OFFSET = -1
-"""Start offset of a state that is not initialised, or whose first offset is not known yet."""
+"""Start offset in the state of a share partition that is not initialised, or whose first offset is
+not known yet."""
 
 NO_DELIVERY_COUNT = -1
-"""Value of the delivery-complete count if an older release did not send it (KIP-1226)."""
+"""Delivery-complete count of a share partition's state if the sender runs an older release that
+does not send it (KIP-1226)."""
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -41,7 +43,7 @@ class SharePartitionKey(NamedTuple):
 
 def parse_share_partition_key(text: str) -> SharePartitionKey | None:
     """Parse the key of a FindCoordinator request for a share coordinator. Returns the share
-    partition that it names, or None if it names none.
+    partition that it names, or None if the text is no such key.
 
     A group id may contain colons.
     """
@@ -57,23 +59,24 @@ def parse_share_partition_key(text: str) -> SharePartitionKey | None:
 
 
 class StateBatch(NamedTuple):
-    """Delivery state of the records from `first_offset` to `last_offset`, both inclusive."""
+    """Delivery state that is common to the records of a share partition from `first_offset` to
+    `last_offset`, both inclusive."""
 
     first_offset: int
     last_offset: int
     delivery_state: int
-    """Delivery state: 0 available, 2 acknowledged, 3 being archived, 4 archived (KIP-932,
-    KIP-1191)."""
+    """Delivery state of the records: 0 available, 2 acknowledged, 3 being archived, 4 archived
+    (KIP-932, KIP-1191)."""
     delivery_count: int
-    """Number of times that the records were delivered."""
+    """Number of times that each of the records was delivered to a consumer."""
 
 
 SETTLED_STATES = frozenset((2, 4))
-"""Delivery states that never change again: 2 (acknowledged) and 4 (archived)."""
+"""Delivery states of records that never change again: 2 (acknowledged) and 4 (archived)."""
 
 
 def settled_count(batches: Iterable[StateBatch]) -> int:
-    """Return the number of records in batches that are acknowledged or archived."""
+    """Return the number of records that are acknowledged or archived in the given state batches."""
     return sum(
         batch.last_offset - batch.first_offset + 1
         for batch in batches
@@ -82,7 +85,7 @@ def settled_count(batches: Iterable[StateBatch]) -> int:
 
 
 class ShareState(NamedTuple):
-    """Durable state of a share partition, as a read returns it."""
+    """Durable state of a share partition, as `SharePersister.read` returns it."""
 
     code: ErrorCode
     state_epoch: int = 0
@@ -97,8 +100,8 @@ class ShareState(NamedTuple):
 
 
 class ShareSummary(NamedTuple):
-    """Summary of a share partition's durable state, without its batches, as `read_summary` returns
-    it."""
+    """Summary of a share partition's durable state, without its batches, as
+    `SharePersister.read_summary` returns it."""
 
     code: ErrorCode
     state_epoch: int = 0
@@ -108,7 +111,7 @@ class ShareSummary(NamedTuple):
 
 
 class SharePersister(Protocol):
-    """Access to the durable state of share partitions.
+    """Interface to the durable state of share partitions.
 
     Each call answers exactly once through `on_done`, during the call or later, and never raises.
     Calls for one partition take effect in the order in which they were made. Transient errors are
@@ -137,7 +140,7 @@ class SharePersister(Protocol):
     def read(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareState], None]
     ) -> None:
-        """Read the state of a share partition as its leader, and fence older leaders."""
+        """Read the state of a share partition for its leader, and fence older leaders."""
         ...
 
     def write(
@@ -151,8 +154,8 @@ class SharePersister(Protocol):
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the state of a share partition. A start offset that is lower
-        than the stored one is ignored."""
+        """Merge changed state batches into the state of a share partition. A start offset that is
+        lower than the stored one is ignored."""
         ...
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:

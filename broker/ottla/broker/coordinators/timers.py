@@ -12,31 +12,31 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """Deadlines on one clock. Each deadline has a name, under which it can be moved or
-    cancelled."""
+    """Deadlines in milliseconds on one clock. Each deadline has a name, under which it can be moved
+    or cancelled."""
 
     __slots__ = ("_due", "_heap", "_queued", "_sequence")
 
     def __init__(self) -> None:
         self._due: dict[K, int] = {}
         self._queued: dict[K, int] = {}
-        """Time under which each name is stored in the heap."""
+        """Time in milliseconds under which each deadline's name is stored in the heap."""
         self._heap: list[tuple[int, int, K]] = []
         self._sequence = 0
 
     def set(self, name: K, deadline_ms: int) -> None:
-        """Set the deadline of `name`, replacing the previous one."""
+        """Set the deadline of `name` in milliseconds, replacing the previous one."""
         self._due[name] = deadline_ms
         queued_ms = self._queued.get(name)
         if queued_ms is None or deadline_ms < queued_ms:
             self._push(name, deadline_ms)
 
     def cancel(self, name: K) -> None:
-        """Cancel the deadline of `name`, if it has one."""
+        """Cancel the deadline of `name`, if it has a deadline."""
         self._due.pop(name, None)
 
     def deadline_of(self, name: K) -> int | None:
-        """Return the deadline of `name` in milliseconds, or None if it has none."""
+        """Return the deadline of `name` in milliseconds, or None if the name has no deadline."""
         return self._due.get(name)
 
     @property

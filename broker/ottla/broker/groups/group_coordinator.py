@@ -85,7 +85,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "group coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:

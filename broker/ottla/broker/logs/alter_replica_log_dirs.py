@@ -21,8 +21,8 @@ from ottla.wire.messages.alter_replica_log_dirs_response import (
 
 FUTURE_NAME_OVERHEAD = len(".") + 32 + len("-future")
 FILE_NAME_LENGTH_MAX = 255
-"""Maximum length of a file name, in bytes, that file systems allow. The directory of a log is
-renamed during a move, to a longer name."""
+"""Maximum length of a file name in bytes that file systems allow. A log's directory gets a longer
+name while it is moved."""
 
 
 class AlterReplicaLogDirsApi(Generic[D]):
@@ -33,7 +33,8 @@ class AlterReplicaLogDirsApi(Generic[D]):
         self._logs = logs
 
     def handle(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> HandlerResult:
-        """Start the requested moves of replicas. Answers with an error code for each partition.
+        """Start to move the requested replicas to other log directories. The response has an error
+        code for each partition.
 
         If the request names a partition twice, the last directory counts.
         """
@@ -68,8 +69,8 @@ class AlterReplicaLogDirsApi(Generic[D]):
         return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
     def _begin(self, at: TopicPartition, directory: D | None) -> ErrorCode:
-        """Start moving a replica to another log directory.  Returns the error code of the
-        response."""
+        """Start to move a replica to another log directory. Returns the partition's error code for
+        the response."""
         if len(str(at)) + FUTURE_NAME_OVERHEAD > FILE_NAME_LENGTH_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if directory is None:

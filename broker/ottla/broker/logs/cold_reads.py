@@ -21,19 +21,20 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 
 RANGES_PER_PARTITION_MAX = 8
-"""Maximum number of ranges in one partition that are loaded at the same time. A smaller value makes
-readers at different positions wait for each other. A larger value lets one client keep a disk
-busy with ranges that it never reads."""
+"""Maximum number of file ranges of one partition that are loaded into the page cache at the same
+time. A smaller value makes readers at different positions wait for each other. A larger value lets
+one client keep a disk busy with ranges that it never reads."""
 
 AHEAD_BYTES = 2 << 20
-"""Bytes that are read ahead of a sequential reader. With a smaller value, the reader waits for the
-disk between two fetches. A larger value takes memory from other readers."""
+"""Number of bytes of a log file that are loaded in advance for a client that reads sequentially.
+With a smaller value, the reader waits for the disk between two fetches. A larger value takes memory
+from other readers."""
 
 READERS_PER_FILE_MAX = 8
 FILES_READ_MAX = 256
-"""Maximum number of tracked readers of one file, and maximum number of files with tracked readers.
-A smaller value makes more readers wait at each fetch. A larger value keeps readers that stopped
-reading long ago."""
+"""Maximum number of tracked sequential readers of one log file, and maximum number of files with
+such readers. A smaller value makes more readers wait at each fetch. A larger value keeps readers
+that stopped reading long ago."""
 
 Done = Callable[[OSError | None], None]
 BringIn = Callable[[FileSlice, Done], bool]
@@ -42,8 +43,8 @@ range is cached already, it returns True and does not call back."""
 
 
 class ColdReader:
-    """Sequential reader of a file: its position, and the end of the range that was loaded in
-    advance."""
+    """Sequential reader of a log file: its position, and the end of the range that was loaded in
+    advance for it."""
 
     __slots__ = ("ahead_to", "position")
 
@@ -53,8 +54,8 @@ class ColdReader:
 
 
 class ColdReads:
-    """File ranges that are being loaded into the page cache, by partition, with the fetches that
-    wait for them."""
+    """Ranges of log files that are being loaded into the page cache, by partition, with the fetches
+    that wait for them."""
 
     __slots__ = ("_begin", "_coming", "_wake", "readers")
 
@@ -63,16 +64,18 @@ class ColdReads:
         self._wake = wake
         self._coming: dict[Partition, set[tuple[str, int]]] = {}
         self.readers: dict[str, list[ColdReader]] = {}
-        """Readers by file path, the most recently tracked last."""
+        """Sequential readers of log files, by file path. The path with the most recently tracked
+        reader is the last."""
 
     @property
     def range_count(self) -> int:
-        """Number of file ranges that are being loaded."""
+        """Number of file ranges that are being loaded into the page cache."""
         return sum(len(ranges) for ranges in self._coming.values())
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
-        """Start to load a missing range of the log into the page cache. Returns True if the range
-        is cached by now and can be read at once, or False if the fetch must wait for a load."""
+        """Start to load a range of a partition's log that is not in the page cache. Returns True if
+        the range is cached by now and can be read at once, or False if the fetch must wait for the
+        load."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:
@@ -86,8 +89,8 @@ class ColdReads:
         return is_here
 
     def note_read(self, partition: Partition, piece: FileSlice) -> None:
-        """Load the bytes after a slice in advance, if its reader waited before and reads
-        sequentially."""
+        """Load the bytes after a slice of a log file in advance, if its reader had to wait before
+        and reads sequentially."""
         path = piece.file.path
         readers = self.readers.get(path, [])
         for reader in readers:
@@ -115,8 +118,8 @@ class ColdReads:
             self._forget(partition, key)
 
     def _untrack(self, path: str, reader: ColdReader) -> None:
-        """Stop tracking a reader that has the whole file loaded. Bytes that are appended later need
-        no load, since the append leaves them in the page cache."""
+        """Stop tracking a sequential reader for which the rest of the file is loaded. Bytes that
+        are appended later need no load, since the append leaves them in the page cache."""
         readers = self.readers[path]
         readers.remove(reader)
         if not readers:

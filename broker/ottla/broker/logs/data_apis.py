@@ -81,7 +81,7 @@ class DataApis:
         self.leader_epochs = LeaderEpochsApi(table=table)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers with the dispatcher."""
+        """Register the handlers of these client requests with the dispatcher."""
         produce, fetch, behind = self.produce, self.fetch, self._early.behind
         dispatcher.register(PRODUCE, produce.handle, read_flat=read_flat_produce)
         dispatcher.register(FETCH, fetch.handle, read_flat=read_flat_fetch)

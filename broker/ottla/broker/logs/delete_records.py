@@ -26,13 +26,15 @@ from ottla.wire.messages.delete_records_response import (
 )
 
 HIGH_WATERMARK = -1
-"""Offset in a request that stands for the high watermark: all committed records are deleted."""
+"""Offset in a DeleteRecords request that stands for the high watermark, so that all committed
+records are deleted."""
 
 NO_LOW_WATERMARK = -1
 
 
 class PendingDeletion:
-    """Partition whose records are deleted on the leader, but perhaps not yet on all replicas."""
+    """Partition in a DeleteRecords request whose records are deleted on the leader, but perhaps not
+    yet on all replicas."""
 
     __slots__ = ("before", "partition", "result")
 
@@ -75,13 +77,13 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions whose deletion is not complete yet. Checking a partition costs about
-        as much as reading one partition in a fetch."""
+        """Number of partitions in the request whose deletion is not complete yet. Checking a
+        partition costs about as much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every partition is known. Returns True if it was
-        sent."""
+        """Send the DeleteRecords response if the outcome of every partition is known. Returns True
+        if it was sent."""
         self._open = [waiting for waiting in self._open if not waiting.is_settled()]
         if self._open:
             return False
@@ -89,7 +91,8 @@ class WaitingDeletion(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for the partitions that are still waiting."""
+        """Answer the DeleteRecords request at its timeout, with REQUEST_TIMED_OUT for the
+        partitions that are still waiting."""
         for waiting in self._open:
             if not waiting.is_settled():
                 _refuse(waiting.result, ErrorCode.REQUEST_TIMED_OUT)
@@ -108,7 +111,8 @@ class WaitingDeletion(WaitingEntry):
 
 
 DELETIONS_PER_STEP = 50
-"""Number of partitions handled per event-loop iteration, before other requests have their turn."""
+"""Number of partitions of a DeleteRecords request that are handled per event-loop iteration, before
+other requests have their turn."""
 
 
 class Deletion(NamedTuple):
@@ -127,8 +131,8 @@ class DeleteRecordsApi:
         self._purgatory = purgatory
 
     def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> HandlerResult:
-        """Delete the records of each partition. Sends the response when all replicas have deleted
-        them, or at the timeout.
+        """Delete the requested records of each partition. Sends the response when all replicas have
+        deleted them, or at the timeout.
 
         If the request names a partition twice, the last offset counts, as in Kafka.
         """
@@ -174,8 +178,8 @@ class DeleteRecordsApi:
         """Delete records of up to DELETIONS_PER_STEP partitions. Returns a coroutine for the
         remaining partitions, if there are any.
 
-        All log start offsets are raised before the first one is flushed, so that one write covers
-        them all.
+        All log start offsets are raised before the first one is flushed, so that one disk write
+        covers them all.
         """
         begun: list[tuple[Log, PendingDeletion]] = []
         for one in left[:DELETIONS_PER_STEP]:
@@ -217,8 +221,8 @@ def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
     """Raise the log start offset of a partition that this broker leads. Returns the log and its new
     start offset.
 
-    Raises RefusedError if records of the partition cannot be deleted, or not up to `asked`, the
-    requested offset.
+    Raises RefusedError if records of the partition cannot be deleted, or not up to the requested
+    offset `asked`.
     """
     if partition.is_internal:
         raise RefusedError(

@@ -26,8 +26,8 @@ from ottla.wire.messages.describe_log_dirs_response import (
 )
 
 NO_LAG = -1
-"""Lag in the response for a log that, according to the metadata, does not belong to a replica of
-this broker."""
+"""Lag that the DescribeLogDirs response reports for a log that, according to the metadata, does not
+belong to a replica of this broker."""
 
 
 class DescribedDirectory(Protocol):
@@ -42,7 +42,8 @@ class DescribedDirectory(Protocol):
         ...
 
     async def space(self) -> Space:
-        """Return the total and the free space of the log directory's volume."""
+        """Return the total and the free space, in bytes, of the volume that contains the log
+        directory."""
         ...
 
 
@@ -54,11 +55,11 @@ class DescribedLogs(Protocol[D]):
 
     @property
     def directories(self) -> Sequence[D]:
-        """All directories named in log.dirs."""
+        """All log directories that the setting log.dirs names."""
         ...
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition whose current log is in the directory, with that log."""
+        """Yield every partition whose current log is in the given log directory, with that log."""
         ...
 
     def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:
@@ -79,7 +80,7 @@ class DescribeLogDirsApi(Generic[D]):
         self._logs = logs
 
     def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> HandlerResult:
-        """Describe every directory of log.dirs.  A null list of topics selects all topics."""
+        """Describe every log directory of this broker. A null list of topics selects all topics."""
         return begun(self._serve(request))
 
     def _serve(self, request: DescribeLogDirsRequest) -> Answer:
@@ -106,7 +107,7 @@ class DescribeLogDirsApi(Generic[D]):
         return self._measure(asked)
 
     async def _measure(self, asked: set[TopicPartition] | None) -> Any:
-        """Measure the free space of each online directory. Returns a generator that builds the
+        """Measure the free space of each online log directory. Returns a generator that builds the
         response in steps."""
         spaces: list[tuple[D, Space | None]] = []
         for directory in self._logs.directories:

@@ -28,7 +28,8 @@ class DescribeProducersApi:
         self._table = table
 
     def handle(self, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
-        """Describe each partition once, also if the request names it several times."""
+        """Describe the active producers of each requested partition, once even if the request names
+        the partition several times."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:

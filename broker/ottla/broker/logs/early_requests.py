@@ -16,12 +16,12 @@ from ottla.model.ids import ZERO_UUID, TopicPartition
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 
 WAIT_S_MAX = 2.0
-"""Maximum seconds that a request waits for a log. A shorter time makes clients retry while a disk
-is busy. A longer time delays the next requests of the connection."""
+"""Maximum seconds that a request waits for a log that is not open yet. A shorter time makes clients
+retry while a disk is busy. A longer time delays the next requests of the connection."""
 
 LOOKED_AT_MAX = 5_000
-"""Maximum number of topics and partitions in one request that are checked for missing logs. A
-larger value lets a client block the event loop with one request. With a smaller value,
+"""Maximum number of topics and partitions in one request that are checked for logs that are not
+open yet. A larger value lets a client block the event loop with one request. With a smaller value,
 partitions of a large request may be refused although their logs would soon have been open."""
 
 Handle = Callable[[RequestContext, Any], HandlerResult]
@@ -34,8 +34,8 @@ seconds has passed."""
 
 
 class EarlyRequests:
-    """Wraps request handlers, so that requests wait for logs that are being opened for the first
-    time."""
+    """Wraps request handlers, so that requests wait for logs that this broker is opening for the
+    first time."""
 
     def __init__(self, table: PartitionTable, until_done: UntilDone) -> None:
         self._table = table
@@ -66,7 +66,8 @@ class EarlyRequests:
         return self._serve_later(context, request, handle, missing) if missing else None
 
     def _missing(self, named: Named) -> list[TopicPartition]:
-        """Return the named partitions that this broker leads and whose logs are not open yet."""
+        """Return those of the named partitions that this broker leads and whose logs are not open
+        yet."""
         table = self._table
         missing: list[TopicPartition] = []
         left = LOOKED_AT_MAX

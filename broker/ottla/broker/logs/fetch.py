@@ -71,16 +71,18 @@ DISK_WAIT_MS = 1_000
 shorter time sends needless empty responses. A longer time delays clients of a disk that hangs."""
 
 PARTITIONS_READ_AGAIN = 32
-"""Number of partitions above which a waiting fetch without a session reads only the partition that
-wakes it, and builds its response in steps. A larger value lets one append block the event loop
-longer if many such fetches wait."""
+"""Number of partitions above which a waiting fetch without a session reads, when it is woken, only
+the partition that woke it, and builds its response in steps. A larger value lets one append block
+the event loop longer if many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
-"""Session epochs that mark a full request, which names all of its partitions."""
+"""Session epochs in a Fetch request that mark it as full: such a request names all of its
+partitions."""
 
 PLACES_MAX = 256
-"""Maximum number of cached lookups of partitions, by the bytes of topic and index in a `FlatFetch`.
-A smaller value repeats lookups. A larger value keeps more removed partitions."""
+"""Maximum number of cached lookups of partitions, by the bytes of topic and index in a `FlatFetch`
+(a fetch of one partition, read straight from its bytes). A smaller value repeats lookups. A larger
+value keeps more removed partitions in memory."""
 
 
 class Fetch:
@@ -113,18 +115,20 @@ class Fetch:
         self.context = context
         self.limits = limits
         self.targets = targets
-        """Partitions to read if the fetch continues no session; empty otherwise."""
+        """Partitions to read if the fetch does not continue a fetch session. Otherwise the list is
+        empty."""
         self.session = session
-        """Fetch session that the request continues, or None."""
+        """Fetch session that the request continues, or None if it continues none."""
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
         self._flat = flat
         """The request as a `FlatFetch`, if it was read straight from its bytes, or else None."""
         self._flat_target = flat_target
-        """Target of the partition that the `FlatFetch` names."""
+        """Partition and offsets to read for the request's `FlatFetch` (a fetch of one partition,
+        read straight from its bytes)."""
 
     def is_enough(self, reading: FetchReading) -> bool:
-        """Return whether the records and errors read so far suffice to answer the client now."""
+        """Return whether the records and errors read so far suffice to answer the fetch now."""
         if reading.is_cold and reading.waits_for_disk:
             return False
         if reading.byte_count >= self.limits.bytes_min or reading.is_urgent:
@@ -134,14 +138,14 @@ class Fetch:
         return reading.readable_count == 0 and len(reading.results) == count
 
     def start_reading(self) -> FetchReading:
-        """Return a `FetchReading` without results, for the partitions that may have new records or
-        offsets."""
+        """Return an empty `FetchReading` (results of one read) for the partitions that may have new
+        records or changed offsets."""
         session = self.session
         return FetchReading(self.targets if session is None else session.to_look_at())
 
     def read_step(self, reading: FetchReading) -> bool:
-        """Read the partitions of the next step, within the limits, and store the positions that a
-        follower reported. Returns whether more partitions are left."""
+        """Read the partitions of the next step within the fetch's limits. If the client is a
+        follower, store the positions that it reported. Returns whether more partitions are left."""
         due = reading.due
         if len(due) <= STEP_COST:
             self.read_some(reading, due)
@@ -154,14 +158,15 @@ class Fetch:
         return len(reading.results) < len(due)
 
     def read(self) -> FetchReading:
-        """Read all partitions of this fetch at once, and return their results."""
+        """Read all partitions of this fetch at once, and return the results."""
         reading = self.start_reading()
         while self.read_step(reading):
             pass
         return reading
 
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
-        """Read the given partitions, within the byte limit that earlier reads have left."""
+        """Read the given partitions of this fetch, within the byte limit that earlier reads have
+        left."""
         limits, api, context = self.limits, self._api, self.context
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
@@ -232,7 +237,8 @@ class Fetch:
             reading.results.append(result)
 
     def _redirect(self, reading: FetchReading, partition: Partition, target: FetchTarget) -> bool:
-        """Name a nearer replica to the consumer (KIP-392). Returns False if there is none."""
+        """Name a nearer replica to the consumer, from which it should fetch (KIP-392). Returns
+        False if there is no nearer replica."""
         selector, context = self._api.selector, self.context
         assert selector is not None, "a rack is noted for a selector only"
         rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
@@ -284,14 +290,14 @@ class Fetch:
         )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
-        """Return whether the partition now stores an end offset for the follower that is lower than
-        the one this waiting fetch reported."""
+        """Return whether a partition now stores a lower end offset for the follower than this
+        waiting fetch reported."""
         known = partition.followers.get(NodeId(self.limits.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
-        """Charge the client's quota, and build the response. The offsets that the response reports
-        are stored in the session.
+        """Charge the fetch to the client's quota, and build the response. The offsets that the
+        response reports are stored in the fetch session.
 
         A response with many partitions takes several steps. Returns None if the response to a
         `FlatFetch` was encoded directly and sent.
@@ -341,7 +347,7 @@ class Fetch:
         return response
 
     def _answer_many(self, session_id: int, results: list[PartitionResult]) -> Steps[FetchResponse]:
-        """Build a response with many partitions in steps."""
+        """Build a Fetch response with many partitions in steps."""
         session, limits = self.session, self.limits
         response = FetchResponse(session_id=session_id)
         for at in range(0, len(results), STEP_COST):
@@ -359,8 +365,9 @@ class Fetch:
     def _reported(
         self, session: FetchSession, results: list[PartitionResult]
     ) -> list[PartitionResult] | None:
-        """Store the reported offsets in the session. Returns the results that the response must
-        include, or None if another request of the session overtook this one while it waited."""
+        """Store the offsets that the response reports in the fetch session. Returns the results
+        that the response must include, or None if another request of the session overtook this one
+        while it waited."""
         if session.epoch != self._session_epoch:
             return None
         self._settle(session, results)
@@ -378,7 +385,8 @@ class Fetch:
         return session.session_id
 
     def read_and_answer(self) -> Answer:
-        """Return the steps that read all partitions and answer with the records found."""
+        """Return the steps that read all partitions of this fetch and build the response with the
+        records found."""
         reading = self.start_reading()
         while self.read_step(reading):
             yield
@@ -395,8 +403,8 @@ class Fetch:
 
 
 class WaitingFetch(WaitingEntry):
-    """Fetch that waits in the purgatory. When it is woken, it reads all partitions that may have
-    new records or changed offsets."""
+    """Fetch request that waits in the purgatory. When it is woken, it reads all partitions that may
+    have new records or changed offsets."""
 
     __slots__ = ("_fetch", "waits_for_disk")
     kind = "Fetch"
@@ -405,13 +413,13 @@ class WaitingFetch(WaitingEntry):
         super().__init__()
         self._fetch = fetch
         self.waits_for_disk = False
-        """True if the fetch waits beyond its client's timeout, because its records are being loaded
-        from disk."""
+        """True if the fetch still waits after the client's maximum wait time, because its records
+        are being loaded from disk."""
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys in the purgatory: the fetch session if there is one, since it is notified of
-        events in its partitions, or else the keys of the partitions."""
+        """Wake-up keys of this fetch in the purgatory: the fetch session if there is one, since it
+        is notified of events in its partitions, or else the keys of the partitions."""
         session = self._fetch.session
         return _targets_by_key(self._fetch) if session is None else (session,)
 
@@ -422,7 +430,7 @@ class WaitingFetch(WaitingEntry):
         return max(1, len(self._fetch.targets) if session is None else session.look_at_count)
 
     def try_complete(self) -> bool:
-        """Send the response if there are enough records now. Returns True if it was sent."""
+        """Send the Fetch response if there are enough records now. Returns True if it was sent."""
         reading = self._fetch.read()
         is_here = self.waits_for_disk and not reading.waits_for_disk
         if not is_here and not self._fetch.is_enough(reading):
@@ -431,7 +439,7 @@ class WaitingFetch(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer with the records that are available at the timeout."""
+        """Answer the fetch at its timeout with the records that are available then."""
         self._answer(self._fetch.read())
 
     def on_fault(self, fault: Exception) -> None:
@@ -445,7 +453,7 @@ class WaitingFetch(WaitingEntry):
 
 
 class WaitingFetchOfMany(WaitingFetch):
-    """Fetch of very many partitions without a session, waiting in the purgatory.
+    """Fetch request for very many partitions without a session, which waits in the purgatory.
 
     It stores the available bytes of each partition, reads only the partition that wakes it, and
     builds its response in steps. Many such fetches may wait for one partition. An append to that
@@ -462,7 +470,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys of all partitions of this fetch."""
+        """Wake-up keys in the purgatory of all partitions of this fetch."""
         return self._targets
 
     @property
@@ -488,7 +496,7 @@ class WaitingFetchOfMany(WaitingFetch):
         return True
 
     def on_expire(self) -> None:
-        """Answer with the records available at the timeout, in steps."""
+        """Answer the fetch at its timeout, in steps, with the records that are available then."""
         self._fetch.context.slot.complete_by(self._fetch.read_and_answer())
 
 
@@ -500,8 +508,8 @@ def waiting(fetch: Fetch, reading: FetchReading) -> WaitingFetch:
 
 
 def _targets_by_key(fetch: Fetch) -> dict[object, FetchTarget]:
-    """Return the partitions of a fetch by wake-up key. Each partition has the key of its high
-    watermark, and for a follower also that of its log end offset."""
+    """Return the partitions of a fetch by their wake-up keys in the purgatory. Each partition has
+    the key of its high watermark, and for a follower also that of its log end offset."""
     found: dict[object, FetchTarget] = {}
     for target in fetch.targets:
         partition = target.partition
@@ -529,8 +537,8 @@ class FetchApi:
     ) -> None:
         self.table = table
         self.selector = selector
-        """Selector of the replicas from which consumers fetch, or None if they fetch from leaders
-        only."""
+        """Object that selects the replicas from which consumers should fetch, or None if they fetch
+        from leaders only."""
         self.replication_quota = replication_quota
         """Quota for the records that this broker, as a leader, sends to throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
@@ -539,14 +547,15 @@ class FetchApi:
         self.sessions = sessions
         self._times = times
         self.fetch_bytes_max = fetch_bytes_max
-        """Maximum bytes of records in a response, exceeded only by a single larger batch."""
+        """Maximum bytes of records in a Fetch response. Only a single larger batch exceeds it."""
         sessions.on_target_closed = self._stop_listening
         self._places: dict[bytes, Partition] = {}
-        """Partitions by the topic and index bytes of a `FlatFetch`."""
+        """Cached partitions, by the topic and index bytes of a `FlatFetch` (a fetch of one
+        partition, read straight from its bytes)."""
 
     def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
-        """Read the partitions of every kind of fetch. Answers at once if there are enough records
-        or the client does not wait. Otherwise the fetch waits in the purgatory."""
+        """Read the partitions of any Fetch request. Answers at once if there are enough records or
+        the client does not wait. Otherwise the request waits in the purgatory."""
         limits = self._limits_of(context, request)
         if limits.is_from_follower:
             if self._times is not None:
@@ -572,7 +581,7 @@ class FetchApi:
         limits: FetchLimits,
         session: FetchSession | None,
     ) -> Answer:
-        """Serve a request that names any number of partitions, in steps if there are many."""
+        """Serve a Fetch request that names any number of partitions, in steps if there are many."""
         try:
             targets = yield from self._targets_of(request, limits, session)
         except RefusedError as error:
@@ -589,8 +598,8 @@ class FetchApi:
         flat: FlatFetch | None = None,
         flat_target: FetchTarget | None = None,
     ) -> HandlerResult:
-        """Read the partitions of a full request, or the partitions of the session that may have new
-        records or changed offsets."""
+        """Begin a fetch: read the partitions of a full request, or those partitions of the session
+        that may have new records or changed offsets."""
         opens_session = False
         if session is None:
             opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0
@@ -606,24 +615,24 @@ class FetchApi:
         return self._conclude(request, fetch, reading)
 
     def _read_rest(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> Answer:
-        """Read the partitions that the first step has left."""
+        """Read, in steps, the partitions of a fetch that the first step has left."""
         yield
         while fetch.read_step(reading):
             yield
         return self._conclude(request, fetch, reading)
 
     def _conclude(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> HandlerResult:
-        """Answer with the records read, or let the fetch wait for more."""
+        """Answer a fetch with the records read, or let it wait for more."""
         if fetch.is_enough(reading) or is_impatient(request, reading):
             return fetch.answer(reading)
         self._park(request, fetch, reading)
         return None
 
     def _session_of(self, request: FetchForm, limits: FetchLimits) -> FetchSession | None:
-        """Return the session that an incremental request continues.
+        """Return the fetch session that an incremental request continues.
 
-        Returns None for a full request, and closes the session that the full request names.
-        Raises RefusedError if the session cannot be continued.
+        Returns None for a full request, and closes the session that the full request names. Raises
+        RefusedError if the session cannot be continued.
         """
         if request.session_epoch in FULL_EPOCHS:
             if request.session_id != NO_SESSION:
@@ -638,8 +647,8 @@ class FetchApi:
     ) -> Steps[list[FetchTarget]]:
         """Return the partitions to read for a full request, in steps.
 
-        An incremental request is applied to its session, and the result is an empty list. Raises
-        RefusedError if the session is closed in the meantime.
+        An incremental request is applied to its fetch session, and the result is an empty list.
+        Raises RefusedError if the session is closed in the meantime.
         """
         if session is None:
             return (yield from targets_of(request, limits.uses_topic_ids))
@@ -655,14 +664,15 @@ class FetchApi:
         return []
 
     def _note_use(self, context: RequestContext, session: FetchSession) -> None:
-        """Update the time at which the session was last used. If the client's permissions changed,
-        its partitions are checked again."""
+        """Update the time at which the fetch session was last used. If the client's permissions
+        changed, schedule a new permission check of its partitions."""
         self.sessions.touch(session, context.arrived_ms)
         if context.permissions is not None:
             session.check_again(context.permissions.version)
 
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a fetch.  A follower's fetch is not charged to any client quota."""
+        """Return the limits of a Fetch request, such as its maximum bytes. A follower's fetch is
+        not charged to any client quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         version = context.header.api_version
         if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:
@@ -691,7 +701,7 @@ class FetchApi:
         context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
 
     def _follower_refusal(self, context: RequestContext, limits: FetchLimits) -> ErrorCode:
-        """Return the error code that refuses a follower's whole fetch.  Returns NONE for an
+        """Return the error code with which a follower's whole fetch is refused. Returns NONE for an
         accepted follower, and for a consumer."""
         if not limits.is_from_follower:
             return ErrorCode.NONE
@@ -716,8 +726,8 @@ class FetchApi:
     def _refuse_follower(
         self, context: RequestContext, request: FetchForm, limits: FetchLimits, code: ErrorCode
     ) -> Answer:
-        """Refuse each partition that the request names. No partition is read, and no session is
-        changed."""
+        """Refuse each partition that a follower's fetch names. No partition is read, and no session
+        is changed."""
         fetch = Fetch(self, context, limits, [])
         targets = yield from targets_of(request, limits.uses_topic_ids)
         reading = FetchReading(targets)
@@ -725,8 +735,8 @@ class FetchApi:
         return fetch.answer(reading)
 
     def _look_up(self, request: FlatFetch) -> Partition | None:
-        """Look up the partition of a `FlatFetch` and cache it. Returns None if the partition is not
-        on this broker."""
+        """Look up the partition of a `FlatFetch` (a fetch of one partition, read straight from its
+        bytes) and cache it. Returns None if the partition is not on this broker."""
         found = self._places.get(request.place)
         if found is not None and not found.is_removed:
             return found
@@ -741,7 +751,8 @@ class FetchApi:
     def open_session(
         self, targets: list[FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
-        """Open a session over the partitions of a full request. Returns None if no slot is free."""
+        """Open a fetch session over the partitions of a full request. Returns None if the cache of
+        sessions has no free slot."""
         session = self.sessions.open(
             {target.key: target for target in targets},
             replica_id=limits.replica_id,
@@ -757,7 +768,8 @@ class FetchApi:
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Return the partition that a target names, and subscribe to its events.
+        """Return the partition that a fetch target names, and subscribe the target to the
+        partition's events.
 
         Raises RefusedError if the partition is not on this broker. A client without READ on a topic
         cannot find out whether the topic exists.

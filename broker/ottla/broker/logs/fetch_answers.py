@@ -19,7 +19,7 @@ def add_results(
     table: PartitionTable,
     results: list[PartitionResult],
 ) -> None:
-    """Add the results of partitions to a response, grouped by topic. For partitions that this
+    """Add the results of partitions to a Fetch response, grouped by topic. For partitions that this
     broker does not lead, their current leaders are added too."""
     topics = {(one.topic, one.topic_id): one for one in response.responses[-1:]}
     leaders: set[int] = set()

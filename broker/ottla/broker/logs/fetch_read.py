@@ -34,7 +34,7 @@ from ottla.wire.messages.fetch_response import (
 REPLICA_STATE_FROM = 15
 HINTS_FROM = 16
 RACK_FROM = 11
-"""First version of Fetch whose request contains the consumer's rack (KIP-392)."""
+"""First version of Fetch in which a request contains the consumer's rack (KIP-392)."""
 NO_REPLICA = -1
 READ_COMMITTED = 1
 
@@ -52,25 +52,26 @@ PATIENT = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 )
-"""Error codes of a partition that do not end the wait for the other partitions. Otherwise a client
-with one deleted topic would poll without pause."""
+"""Error codes of a partition that do not make a fetch answer before its other partitions have
+records. Otherwise a client with one deleted topic would poll without pause."""
 
 FetchForm: TypeAlias = FetchRequest | FlatFetch
 """A Fetch request as message objects, or as a `FlatFetch`, which is read straight from its
 bytes."""
 
 TargetKey = tuple[str | UUID, int]
-"""Name of a partition in a request: topic name, or topic id from Fetch 13 on, and index."""
+"""Name of a partition in a Fetch request: topic name (or, from version 13 on, topic id), and
+partition index."""
 
 
 class TargetOwner(Protocol):
-    """Interface of the fetch session to which a target belongs."""
+    """Interface of the fetch session to which a fetch target (a partition to read) belongs."""
 
     is_privileged: bool
-    """True if the session belongs to a follower."""
+    """True if the fetch session belongs to a follower, whose session is evicted last."""
 
     def note_event(self, target: "FetchTarget", key: Hashable) -> None:
-        """Record that an event has woken a target's partition under the given key."""
+        """Record that an event has woken the partition of a fetch target under the given key."""
         ...
 
 
@@ -109,7 +110,8 @@ class FetchTarget:
         self.index = index
         self.key = key
         self.partition = partition
-        """The partition object, looked up once and kept until it is removed."""
+        """Partition that this fetch target reads. It is looked up once and kept until it is
+        removed."""
         self.session: TargetOwner | None = None
         self.seen_high_watermark = -1
         self.seen_log_start_offset = -1
@@ -125,7 +127,8 @@ class FetchTarget:
         been stored yet."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
-        """Replace the fetch position and the limits of this partition by those of a request."""
+        """Replace the fetch position and the limits of this partition by those that a request
+        names."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -135,13 +138,13 @@ class FetchTarget:
         self.is_asked = True
 
     def on_wake(self, key: Hashable) -> None:
-        """Notify the session that the partition may have new records or changed offsets."""
+        """Notify the fetch session that the partition may have new records or changed offsets."""
         if self.session is not None:
             self.session.note_event(self, key)
 
     def must_report(self, result: "PartitionResult") -> bool:
-        """Return whether an incremental response must include this partition. If so, the offsets
-        that it reports are stored."""
+        """Return whether the response to an incremental fetch must include this partition. If so,
+        the offsets that it reports are stored."""
         is_changed = (
             result.size > 0
             or result.error_code != 0
@@ -157,7 +160,7 @@ class FetchTarget:
 
 
 class PartitionResult:
-    """Result of the read of one partition: its records and offsets, or an error code."""
+    """Result of reading one partition for a fetch: its records and offsets, or an error code."""
 
     __slots__ = (
         "aborted",
@@ -188,17 +191,17 @@ class PartitionResult:
         self.log_start_offset = log_start_offset
         self.records = records
         self.size = size
-        """Number of bytes of records."""
+        """Number of bytes of the records in this result."""
         self.aborted: list[tuple[int, Offset]] | None = None
-        """Producer id and first offset of each aborted transaction in the records. None if the
-        client does not read only committed records."""
+        """Producer id and first offset of each aborted transaction among the records. None unless
+        the client reads only committed records."""
         self.preferred_replica = NO_REPLICA
-        """Replica from which the consumer should fetch instead, or NO_REPLICA."""
+        """Id of the replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
         """Epoch and end offset at which the client's log diverges from this broker's, or None."""
 
     def encodable(self) -> PartitionData:
-        """Return this result as the entry for a partition in a response."""
+        """Return this result as the entry for a partition in a Fetch response."""
         aborted, diverging = self.aborted, self.diverging
         return PartitionData(
             partition_index=self.target.index,
@@ -221,7 +224,7 @@ class PartitionResult:
 
 
 class FetchLimits:
-    """Limits of one fetch request, shared by all its partitions."""
+    """Limits of one Fetch request, such as its maximum bytes, shared by all its partitions."""
 
     __slots__ = (
         "bytes_max",
@@ -251,19 +254,20 @@ class FetchLimits:
         self.is_read_committed = request.isolation_level == READ_COMMITTED
         self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
         self.reads_followers = False
-        """True if a replica that is a follower may serve the request (KIP-392)."""
+        """True if this broker may serve the request from a replica that is a follower (KIP-392)."""
         self.rack = ""
         """Rack of the consumer if the response may name a nearer replica, otherwise the empty
         string."""
         self.whole_batches = False
-        """True if no batch may be truncated. A client with a quota would be charged for a truncated
-        batch twice, since it fetches it again."""
+        """True if the response may not end with a truncated batch. A client with a quota would be
+        charged for a truncated batch twice, since it fetches it again."""
 
 
 def asked_partitions(
     request: FetchForm, uses_topic_ids: bool
 ) -> Iterator[tuple[TargetKey, str, UUID, FetchPartition]]:
-    """Yield the key, topic name, topic id and request entry of every partition in a request."""
+    """Yield the key, topic name, topic id and request entry of every partition in a Fetch
+    request."""
     for topic in request.topics:
         name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
         for asked in topic.partitions:
@@ -271,7 +275,7 @@ def asked_partitions(
 
 
 def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarget]]:
-    """Return the targets of a full request: the partitions to fetch. If the request names a
+    """Return the targets (partitions to read) of a full Fetch request. If the request names a
     partition twice, the last entry counts."""
     pace = StepPace()
     targets: dict[TargetKey, FetchTarget] = {}
@@ -283,13 +287,13 @@ def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarg
 
 
 def check_readable(permissions: Permissions, topic: str) -> None:
-    """Raise RefusedError if the consumer may not read the topic at present."""
+    """Raise RefusedError if the consumer has no permission to read the topic at present."""
     if not permissions.allows(*READ_TOPIC, topic):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class FetchReading:
-    """Results of reading the partitions of a fetch once, in their order."""
+    """Results of reading the partitions of a fetch once, in the order of reading."""
 
     __slots__ = (
         "byte_count",
@@ -304,30 +308,31 @@ class FetchReading:
 
     def __init__(self, due: list[FetchTarget]) -> None:
         self.due = due
-        """Partitions to read, in the order in which they are read."""
+        """Fetch targets (partitions) to read, in the order in which they are read."""
         self.results: list[PartitionResult] = []
         self.byte_count = 0
         self.is_urgent = False
-        """True if a partition has an error or diverges from the client's log. The response then
-        does not wait for more records."""
+        """True if a partition of the fetch has an error or diverges from the client's log. The
+        response then does not wait for more records."""
         self.readable_count = 0
         self.is_cold = False
-        """True if the records of at least one partition are still being loaded into the page
-        cache."""
+        """True if the records of at least one partition of the fetch are still being loaded into
+        the page cache."""
         self.is_throttled = False
         """True if a follower gets no records of some partition because the leader's replication
         quota is exceeded."""
         self.throttled_byte_count = 0
-        """Bytes of records read from partitions that are subject to the replication quota."""
+        """Bytes of records that were read from partitions to which the leader's replication quota
+        applies."""
 
     @property
     def waits_for_disk(self) -> bool:
-        """True if the response would be empty because its records are still being loaded from
+        """True if the Fetch response would be empty because its records are still being loaded from
         disk."""
         return self.is_cold and not (self.byte_count or self.is_urgent)
 
     def refuse(self, at: int, code: ErrorCode) -> None:
-        """Replace the result at index `at` with an error code."""
+        """Replace the result of the partition at index `at` by an error code."""
         result = self.results[at]
         self.byte_count -= result.size
         self.results[at] = refused(result.target, code)
@@ -335,7 +340,8 @@ class FetchReading:
 
 
 def find_partition(table: PartitionTable, target: FetchTarget, limits: FetchLimits) -> Partition:
-    """Return the partition that a target names. Raises RefusedError if it is not on this broker."""
+    """Return the partition that a fetch target names. Raises RefusedError if the partition is not
+    on this broker."""
     if limits.uses_topic_ids:
         return table.find_by_id(target.topic_id, target.index)
     return table.find(target.topic, target.index)
@@ -414,7 +420,8 @@ def read_partition(
 
 
 def may_be_held_back(partition: Partition, replica: int) -> bool:
-    """Return whether the replication quota may delay the records of a partition to a follower.
+    """Return whether the leader's replication quota may delay the records of a partition to a
+    follower.
 
     A follower in the ISR is never throttled, since it would drop out of the ISR.
     """
@@ -423,7 +430,7 @@ def may_be_held_back(partition: Partition, replica: int) -> bool:
 
 
 def throttled_bytes(results: list[PartitionResult]) -> int:
-    """Return the number of record bytes of throttled replicas in a response to a follower."""
+    """Return the number of bytes of records from throttled replicas in a response to a follower."""
     return sum(
         result.size
         for result in results
@@ -436,7 +443,7 @@ def throttled_bytes(results: list[PartitionResult]) -> int:
 
 
 def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
-    """Return whether a partition has records or changed offsets that this response does not
+    """Return whether a partition has records or changed offsets that this Fetch response does not
     report."""
     target = result.target
     if result.error_code or result.diverging is not None:
@@ -460,7 +467,7 @@ def redirected(partition: Partition, target: FetchTarget, replica: int) -> Parti
 
 
 def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
-    """Return the result for a partition from which no records are read now."""
+    """Return a fetch result without records for a partition that is not read now."""
     log = partition.log
     assert log is not None
     state = log.state
@@ -475,15 +482,15 @@ def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
 
 
 def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:
-    """Return the result for a partition that cannot be read because of an error."""
+    """Return the fetch result for a partition that cannot be read because of an error."""
     result = PartitionResult(target, -1, -1, -1, NO_RECORDS, 0)
     result.error_code = code
     return result
 
 
 def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
-    """Return the epoch and end offset at which the client's log diverges from this log. Returns
-    None if the client's log is a prefix of it."""
+    """Return the epoch and end offset at which a client's log diverges from this broker's log.
+    Returns None if the client's log is a prefix of it."""
     if epoch == log.last_epoch and offset <= log.end_offset:
         return None
     ours = log.end_offset_for_epoch(epoch)
@@ -496,12 +503,12 @@ def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None
 
 def is_read_ahead(partition: Partition, readers: Collection[str]) -> bool:
     """Return whether bytes of the partition's newest segment are being loaded in advance for a
-    reader. `readers` contains the paths of files with tracked readers."""
+    sequential reader. `readers` contains the paths of files with such readers."""
     log = partition.log
     return log is not None and log.newest_path in readers
 
 
 def is_impatient(request: FetchForm, reading: FetchReading) -> bool:
-    """Return whether a fetch must be answered at once: its client does not wait for more records,
-    and no record is being loaded from disk."""
+    """Return whether a fetch must be answered at once, because its client does not wait for more
+    records and no record is being loaded from disk."""
     return request.max_wait_ms <= 0 and not reading.waits_for_disk

@@ -32,28 +32,28 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""Milliseconds after its last use during which a session is not evicted for another of the same
-rank. A shorter time makes many consumers evict each other in turn. A longer time keeps the slots
-of clients that are gone."""
+"""Milliseconds after its last use during which a fetch session is not evicted for another of the
+same rank. A shorter time makes many consumers evict each other in turn. A longer time keeps the
+slots of clients that are gone."""
 
 FAILED_LOOKED_AT = 200
-"""Maximum number of failed partitions that one fetch reads again. A larger value makes a request of
-50 bytes cost more. With a smaller value, the session notices later that a partition is readable
-again."""
+"""Maximum number of a session's failed partitions that one fetch tries to read again. A larger
+value makes a request of 50 bytes cost more. With a smaller value, the session notices later that a
+partition is readable again."""
 
 CHECKED_AGAIN = 500
-"""Maximum number of partitions in a session whose permissions one fetch checks again after a change
-of ACLs. A larger value blocks the event loop longer. A smaller value reports an idle topic's new
-permissions later."""
+"""Maximum number of partitions in a fetch session whose permissions one fetch checks again after a
+change of ACLs. A larger value blocks the event loop longer. A smaller value reports an idle topic's
+new permissions later."""
 
 PARTITIONS_MAX = 200_000
-"""Maximum number of partitions in all sessions together, which take about 100 MB. When it is
-reached, clients fetch without a session."""
+"""Maximum number of partitions in all fetch sessions together. That many take about 100 MB. When
+the maximum is reached, clients fetch without a session."""
 
 
 class FetchSession:
-    """Partitions that one client fetches repeatedly. `due` contains the partitions to read next, in
-    order."""
+    """Partitions that one client fetches repeatedly, and their state. `due` contains the partitions
+    to read next, in order."""
 
     __slots__ = (
         "cached_count",
@@ -84,7 +84,7 @@ class FetchSession:
         self.session_id = session_id
         self.targets = targets
         self.replica_id = replica_id
-        """Broker id of the follower that owns the session; negative for a consumer."""
+        """Broker id of the follower that owns the fetch session; negative for a consumer."""
         self.is_privileged = replica_id >= 0
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
@@ -92,21 +92,22 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.due: dict[FetchTarget, None] = dict.fromkeys(targets.values())
         self.failed: dict[FetchTarget, None] = {}
-        """Partitions that could not be read, in order of failure, the oldest first. A client may
-        name any number of unknown partitions, and each fetch reads only some of them."""
+        """Partitions of the fetch session that could not be read, in order of failure, the oldest
+        first. A client may name any number of unknown partitions, and each fetch reads only some of
+        them."""
         self.on_due: Callable[[], object] = lambda: None
-        """Called when a waiting fetch of the session may have enough records."""
+        """Function that is called when a waiting fetch of the session may have enough records."""
         self.permissions_version = 0
-        """Version of the client's permissions when the session last checked them."""
+        """Version of the client's permissions when the fetch session last checked them."""
         self.unchecked: deque[FetchTarget] = deque()
-        """Partitions whose permissions must be checked again, since READ on their topics may have
-        been granted or revoked."""
+        """Partitions of the fetch session whose permissions must be checked again, since READ on
+        their topics may have been granted or revoked."""
         for target in targets.values():
             target.session = self
 
     def check_again(self, permissions_version: int) -> None:
-        """Schedule a permission check of every partition if the client's permissions have changed.
-        Each fetch checks a limited number of them.
+        """Schedule a permission check of every partition in the session if the client's permissions
+        have changed. Each fetch checks a limited number of them.
 
         A partition with new records is read anyway. This method serves partitions whose only change
         is the permission.
@@ -127,8 +128,8 @@ class FetchSession:
         index: int,
         asked: FetchPartition | FlatFetch,
     ) -> FetchTarget:
-        """Add a partition to the session, or replace its position and limits by those of a request.
-        Returns its target."""
+        """Add a partition to the fetch session, or replace its position and limits by those of a
+        request. Returns the partition's fetch target."""
         target = self.targets.get(key)
         if target is None:
             target = self.targets[key] = FetchTarget(topic, topic_id, index, asked, key)
@@ -141,7 +142,8 @@ class FetchSession:
         return target
 
     def forget(self, request: FetchForm) -> list[FetchTarget]:
-        """Remove the partitions that the request drops from the session. Returns their targets."""
+        """Remove the partitions that a Fetch request drops from the session. Returns their fetch
+        targets."""
         targets = self.targets
         gone = []
         for forgotten in request.forgotten_topics_data:
@@ -155,7 +157,8 @@ class FetchSession:
         return gone
 
     def note_event(self, target: FetchTarget, key: Hashable) -> None:
-        """Mark a partition as due after an event, and notify a waiting fetch."""
+        """Mark a partition of the fetch session to be read next after an event, and notify a
+        waiting fetch."""
         self.due[target] = None
         if self.failed:
             self.failed.pop(target, None)
@@ -172,11 +175,12 @@ class FetchSession:
 
     @property
     def look_at_count(self) -> int:
-        """Number of due and failed partitions that the next fetch reads."""
+        """Number of due and failed partitions that the next fetch of the session reads."""
         return len(self.due) + min(len(self.failed), FAILED_LOOKED_AT)
 
     def to_look_at(self) -> list[FetchTarget]:
-        """Return the partitions that the next fetch reads, in the order in which they are read."""
+        """Return the partitions that the next fetch of the session reads, in the order in which
+        they are read."""
         looked_at = list(self.due)
         if self.failed:
             looked_at += islice(self.failed, FAILED_LOOKED_AT)
@@ -185,7 +189,7 @@ class FetchSession:
     def settle(
         self, target: FetchTarget, *, had_records: bool, has_more: bool, has_failed: bool = False
     ) -> None:
-        """Mark a partition as due, failed or idle after it was read.
+        """Mark a partition of the session as due, failed or idle after it was read.
 
         An idle partition is read again only after an event. A partition that had records is read
         last next time, so that no other partition starves. Failed partitions are retried in the
@@ -204,7 +208,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """Fetch sessions of a broker, at most `slot_count`."""
+    """Open fetch sessions of a broker, at most `slot_count`."""
 
     __slots__ = (
         "_sessions",
@@ -220,13 +224,14 @@ class FetchSessionCache:
         self.slot_count = slot_count
         self.partition_count_max = PARTITIONS_MAX
         self.partition_count = 0
-        """Number of partitions in all sessions."""
+        """Number of partitions in all open fetch sessions."""
         self.rng = rng
         self.on_target_closed: Callable[[FetchTarget], None] = lambda target: None
-        """Called with each partition that a closed session fetched."""
+        """Function that is called with each fetch target (partition) of a session that is
+        closed."""
         self.eviction_count = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        """Sessions by id, the least recently used first."""
+        """Open fetch sessions by id, the least recently used first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -234,7 +239,8 @@ class FetchSessionCache:
     def continue_session(
         self, request: FetchForm, *, replica_id: int, uses_topic_ids: bool
     ) -> FetchSession:
-        """Return the session of an incremental request, and advance its epoch.
+        """Return the fetch session that an incremental request continues, and advance the session's
+        epoch.
 
         Raises RefusedError if the epoch is out of order or the session belongs to another client.
         """
@@ -250,12 +256,12 @@ class FetchSessionCache:
         return session
 
     def holds(self, session: FetchSession) -> bool:
-        """Return whether a session is still in the cache, and thus open."""
+        """Return whether a fetch session is still in the cache, and thus open."""
         return self._sessions.get(session.session_id) is session
 
     def _check_room(self, request: FetchForm) -> None:
-        """Close a session if its request could make the cache exceed the maximum number of
-        partitions. The client then sends a full fetch.
+        """Close a fetch session if a request that continues it could make the cache exceed the
+        maximum number of partitions. The client then sends a full fetch.
 
         Raises RefusedError if the session was closed.
         """
@@ -267,14 +273,14 @@ class FetchSessionCache:
             raise RefusedError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
-        """Update the time at which a session was last used, and its number of partitions."""
+        """Update the time at which a fetch session was last used, and its number of partitions."""
         session.last_used_ms = now_ms
         self.partition_count += len(session.targets) - session.cached_count
         session.cached_count = len(session.targets)
         self._sessions.move_to_end(session.session_id)
 
     def close(self, session_id: int) -> None:
-        """Close a session and free its slot.  An unknown id has no effect."""
+        """Close a fetch session and free its slot in the cache. An unknown id has no effect."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._release_targets(session)
@@ -293,8 +299,8 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchSession | None:
-        """Open a session in a free slot, or in the slot of an evicted session. Returns None if no
-        slot is free and no session may be evicted."""
+        """Open a fetch session in a free slot of the cache, or in the slot of an evicted session.
+        Returns None if no slot is free and no session may be evicted."""
         is_privileged = replica_id >= 0
         size = len(targets)
         if size > self.partition_count_max:
@@ -321,8 +327,9 @@ class FetchSessionCache:
         )
 
     def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
-        """Evict a session to free its slot: the least recently used one if it is stale, otherwise
-        the least valuable one that may be evicted. Returns False if no session may be evicted."""
+        """Evict a fetch session to free its slot: the least recently used one if it is stale,
+        otherwise the least valuable one that may be evicted. Returns False if no session may be
+        evicted."""
         if not self._sessions:
             return False
         stalest = next(iter(self._sessions.values()))
@@ -352,14 +359,15 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the session epoch after a given one. The largest is followed by 1, since 0 opens a
-    session."""
+    """Return the fetch session epoch that follows a given one. The largest is followed by 1, since
+    0 opens a session."""
     return 1 if epoch == INT32_MAX else epoch + 1
 
 
 def flat_target(flat: FlatFetch, partition: Partition, session: FetchSession | None) -> FetchTarget:
-    """Return the target for the partition of a `FlatFetch`. It is the session's target if the
-    request continues a session, or else a new one."""
+    """Return the fetch target for the partition of a `FlatFetch` (a fetch of one partition, read
+    straight from its bytes). It is the session's target if the request continues a session, or else
+    a new one."""
     topic_id, index = partition.topic_id, partition.index
     key = topic_id, index
     if session is not None:

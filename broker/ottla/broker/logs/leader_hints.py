@@ -13,11 +13,12 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 
 HINTED = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-"""Error codes after which a client would look up the current leader."""
+"""Error codes after which a client would look up the current leader, so that the response names
+it."""
 
 
 class LeaderEndpoint(NamedTuple):
-    """Host and port at which clients reach a broker."""
+    """Host and port at which clients reach a broker that leads a partition."""
 
     node_id: int
     host: str

@@ -45,7 +45,7 @@ VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""First request version in which a client may send each special timestamp."""
+"""First ListOffsets version in which a client may send each special timestamp, by the timestamp."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
 LEADER_EPOCHS_FROM = 4
@@ -55,14 +55,15 @@ NO_TIMESTAMP = -1
 
 
 LOOK_UPS_PER_STEP = 50
-"""Number of lookups by timestamp that run concurrently before other requests have their turn. Each
-may read an index or part of a log."""
+"""Number of offset lookups by timestamp that run concurrently before other requests have their
+turn. Each may read an index or part of a log."""
 
 LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
 
 async def one_by_one(look_ups: LookUps) -> None:
-    """Run lookups one after the other, for tests and simulations with at most one disk."""
+    """Run lookups of offsets one after the other, for tests and simulations with at most one
+    disk."""
     for look_up in look_ups:
         await look_up()
 
@@ -84,13 +85,14 @@ class ListOffsetsApi:
         table: PartitionTable,
         run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
     ) -> None:
-        """Create the handler. `run_all` runs the given lookups, and returns when all are done."""
+        """Create the handler. `run_all` runs the given lookups by timestamp, and returns when all
+        are done."""
         self._table = table
         self._run_all = run_all
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
-        """Answer at once if no timestamp needs a lookup; otherwise answer when the lookups are
-        done."""
+        """Answer the ListOffsets request at once if no timestamp needs a lookup in a log; otherwise
+        answer when the lookups are done."""
         return begun(self._answer(context, request))
 
     def _answer(self, context: RequestContext, request: ListOffsetsRequest) -> Answer:
@@ -123,8 +125,8 @@ class ListOffsetsApi:
         return self._by_time(context, request, response, by_time) if by_time else response
 
     def _is_here(self, look_up: OffsetLookup) -> bool:
-        """Return whether the partition is on this broker and the client may read it. If not, set
-        the error in the response."""
+        """Return whether the requested partition is on this broker and the client may read it. If
+        not, set the error in the response."""
         try:
             self._table.find(look_up.topic, look_up.asked.partition_index)
         except RefusedError as refusal:
@@ -139,8 +141,8 @@ class ListOffsetsApi:
         response: ListOffsetsResponse,
         left: list[OffsetLookup],
     ) -> Any:
-        """Run up to LOOK_UPS_PER_STEP lookups by timestamp. Returns a coroutine for the remaining
-        lookups, if there are any."""
+        """Run up to LOOK_UPS_PER_STEP lookups of offsets by timestamp. Returns a coroutine for the
+        remaining lookups, if there are any."""
         await self._run_all(
             [
                 partial(self._look_up, context, request, look_up)
@@ -175,7 +177,7 @@ class ListOffsetsApi:
 
 
 def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple[str, int]]]:
-    """Return the number of times that the request names each partition."""
+    """Return the number of times that a ListOffsets request names each partition."""
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for at in range(0, len(topic.partitions), VALUES_PER_STEP):

@@ -74,30 +74,30 @@ ZSTD_FROM: Final = 7
 CODEC_ZSTD: Final = 4
 
 PARTITIONS_PER_STEP: Final = 100
-"""Number of batches in one request that are appended per event-loop iteration. A smaller value
-yields more often. A larger value delays other connections."""
+"""Number of batches in one Produce request that are appended per event-loop iteration. A smaller
+value yields more often. A larger value delays other connections."""
 
 PLACES_MAX: Final = 256
 """Maximum number of cached lookups of partitions, by the bytes of topic and index in a
-`FlatProduce`. A smaller value repeats lookups. A larger value keeps more removed partitions in
-memory."""
+`FlatProduce` (a Produce request read straight from its bytes). A smaller value repeats lookups. A
+larger value keeps more removed partitions in memory."""
 
 FLAGS_AT: Final = 22
-"""Position in a batch header of the low byte of the attributes."""
+"""Position of the low byte of the attributes in the header of a record batch."""
 
 _peek: Final = Struct(">8xi4xb4xh").unpack_from
-"""Unpacks the length, magic and attributes of a batch header."""
+"""Function that unpacks the length, magic and attributes from the header of a record batch."""
 
 ProduceForm: TypeAlias = ProduceRequest | FlatProduce
 """A Produce request as message objects, or as a `FlatProduce`, which is read straight from its
 bytes."""
 
 Outcome: TypeAlias = AppendInfo | RefusedError | RecordsToInspectError
-"""Outcome of one batch: appended, refused, or waiting until its records are read."""
+"""Outcome of one produced batch: appended, refused, or waiting until its records are read."""
 
 
 class WaitingPartition:
-    """Batch that is appended but not acknowledged yet."""
+    """Produced batch that is appended to its partition but not acknowledged yet."""
 
     __slots__ = ("answer", "end_offset", "partition")
 
@@ -120,8 +120,8 @@ class WaitingPartition:
 
 
 class BatchToInspect:
-    """Batch whose records must be read one by one in a worker thread, since that takes too long for
-    the event loop."""
+    """Produced batch whose records must be read one by one in a worker thread, since that takes too
+    long for the event loop."""
 
     __slots__ = ("_config", "answer", "partition", "records", "topic")
 
@@ -139,8 +139,8 @@ class BatchToInspect:
         self._config = partition.leader_log().config
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
-        """Validate the records of the batch, without reading the log. Returns the batch in the form
-        to append, or the error with which it is refused."""
+        """Validate the records of the produced batch, without reading the log. Returns the batch in
+        the form to append, or the error with which it is refused."""
         try:
             return accepted(
                 self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
@@ -150,7 +150,8 @@ class BatchToInspect:
 
 
 class WaitingProduce(WaitingEntry):
-    """Produce request with appended batches that are not all acknowledged."""
+    """Produce request whose appended batches are not all acknowledged yet. It waits in the
+    purgatory."""
 
     __slots__ = ("_acks", "_api", "_context", "_is_large", "_open", "_response")
     kind = "Produce"
@@ -162,26 +163,26 @@ class WaitingProduce(WaitingEntry):
         self._context = produce.context
         self._response = produce.response
         self._open: dict[Hashable, list[WaitingPartition]] = {}
-        """Partitions still waiting for the high watermark, by wake-up key.  A wake-up checks only
-        the partitions under its key."""
+        """Batches that wait for the high watermark of their partition, by wake-up key. A wake-up
+        checks only the batches under its key."""
         for waiting in produce.waiting:
             self._open.setdefault(waiting.partition.high_watermark_key, []).append(waiting)
         self._acks = produce.request.acks
 
     @property
     def cost(self) -> int:
-        """Number of partitions that are not acknowledged yet. Checking a partition costs about as
-        much as reading one partition in a fetch."""
+        """Number of partitions whose batch is not acknowledged yet. Checking a partition costs
+        about as much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     @property
     def keys_left(self) -> Iterable[Hashable]:
-        """Wake-up keys of the partitions that are still waiting."""
+        """Wake-up keys in the purgatory of the partitions whose batch is not acknowledged yet."""
         return self._open.keys()
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every partition is known. Returns True if it was
-        sent."""
+        """Send the Produce response if the outcome of every partition is known. Returns True if it
+        was sent."""
         woken_by = self.woken_by
         for key in list(self._open) if woken_by is None else (woken_by,):
             found = self._open.pop(key, ())
@@ -194,7 +195,8 @@ class WaitingProduce(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for the partitions that are still waiting."""
+        """Answer the Produce request at its timeout, with REQUEST_TIMED_OUT for the partitions that
+        are still waiting."""
         for found in self._open.values():
             for waiting in found:
                 if not waiting.is_settled(self._acks):
@@ -203,8 +205,8 @@ class WaitingProduce(WaitingEntry):
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error, since the outcome of the batches is
-        unknown."""
+        """Close the producer's connection after an unexpected error, since the outcome of the
+        batches is unknown."""
         self._context.slot.fail(fault)
 
     def _answer(self) -> None:
@@ -229,21 +231,21 @@ class Produce:
         self.context = context
         self.request = request
         self.verdict = verdict
-        """Verification guards and refusals of transactional batches, or None if the request has no
+        """Result of verifying the request's transactional batches, or None if the request has no
         transaction."""
         self.response = ProduceResponse()
         self.answers: list[PartitionProduceResponse] = []
-        """Partition responses of the current topic."""
+        """Partition responses of the topic whose batches are being appended."""
         self.waiting: list[WaitingPartition] = []
         self.inspected: list[BatchToInspect] = []
         self.is_refused = False
         self.is_large = False
-        """True if the batches were appended in several steps.  The response is then encoded in
-        steps too."""
+        """True if the request's batches were appended in several steps. The response is then
+        encoded in steps too."""
         self._topic: TopicProduceData | None = None
 
     def turn_to(self, topic: TopicProduceData) -> None:
-        """Begin the part of the response for the next topic."""
+        """Begin the part of the Produce response for the next topic."""
         if topic is not self._topic:
             self._topic = topic
             self.answers = []
@@ -273,11 +275,12 @@ class ProduceApi:
         self.times = RequestTimes() if times is None else times
         self._by_id: dict[bytes, Partition] = {}
         self._by_name: dict[bytes, Partition] = {}
-        """Partitions by the topic and index bytes of a `FlatProduce`."""
+        """Cached partitions, by the topic and index bytes of a `FlatProduce` (a Produce request
+        read straight from its bytes)."""
 
     def handle(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
-        """Append every batch. Answer at once, or with acks=all wait until the in-sync replicas have
-        them."""
+        """Append every batch of a Produce request. Answers at once, or with acks=all when the
+        in-sync replicas have the batches."""
         if self.table.opening and self._early is not None:
             named = named_by_produce(request)
             later = self._early.wait(context, request, self._serve_decoded, named)
@@ -317,8 +320,8 @@ class ProduceApi:
         return self._serve_decoded(context, request)
 
     def _look_up(self, request: FlatProduce) -> Partition | None:
-        """Look up the partition of a `FlatProduce` and cache it. Returns None if the partition is
-        not on this broker."""
+        """Look up the partition of a `FlatProduce` (a Produce request read straight from its bytes)
+        and cache it. Returns None if the partition is not on this broker."""
         (topic,) = request.topic_data
         try:
             found = self._find(topic, topic.partition_data[0].index, is_by_id=request.is_by_id)
@@ -331,15 +334,15 @@ class ProduceApi:
         return found
 
     def _serve_decoded(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
-        """Serve a request with any number of batches, which may be transactional."""
+        """Serve a Produce request with any number of batches, which may be transactional."""
         if request.transactional_id is None:
             return begun(self._serve(context, request))
         assert isinstance(request, ProduceRequest)
         return begun(self._serve_transactional(context, request))
 
     def _serve_transactional(self, context: RequestContext, request: ProduceRequest) -> Answer:
-        """Serve a transactional request: have the coordinator verify its batches, then append
-        them."""
+        """Serve a transactional Produce request: have the transaction coordinator verify its
+        batches, then append them."""
         try:
             verdict, asked = yield from self._transactions.begin(request, context.api_version)
         except RefusedError as refusal:
@@ -351,7 +354,7 @@ class ProduceApi:
     def _serve(
         self, context: RequestContext, request: ProduceForm, verdict: AppendVerdict | None = None
     ) -> Answer:
-        """Append every batch, in steps if there are many."""
+        """Append every batch of a Produce request, in steps if there are many."""
         produce = Produce(context, request, verdict)
         parts = _parts(request.topic_data)
         while self._append_some(produce, parts):
@@ -364,7 +367,8 @@ class ProduceApi:
         produce: Produce,
         parts: Iterator[tuple[TopicProduceData, PartitionProduceData | None]],
     ) -> bool:
-        """Append the batches of one step. Returns whether more batches may be left."""
+        """Append the batches of one step of a Produce request. Returns whether more batches may be
+        left."""
         count = 0
         with self._purgatory.one_event:
             for topic, data in islice(parts, PARTITIONS_PER_STEP):
@@ -377,7 +381,7 @@ class ProduceApi:
     def _append_part(
         self, produce: Produce, topic: TopicProduceData, data: PartitionProduceData
     ) -> None:
-        """Append the batch for one partition and record the outcome."""
+        """Append the batch for one partition of a Produce request, and record the outcome."""
         context, request = produce.context, produce.request
         partition = None
         outcome: Outcome
@@ -401,15 +405,16 @@ class ProduceApi:
     async def _append_verified(
         self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict, asked: Asked
     ) -> Any:
-        """Wait until the coordinator has verified the transaction, then append the batches."""
+        """Wait until the transaction coordinator has verified the transaction, then append the
+        request's batches."""
         await self._transactions.complete(verdict, asked, request, context.api_version)
         return begun(self._serve(context, request, verdict))
 
     def _refuse_all(
         self, context: RequestContext, request: ProduceRequest, refusal: RefusedError
     ) -> HandlerResult:
-        """Refuse every batch of a request with one error. Metrics count the refusal once per
-        topic."""
+        """Refuse every batch of a Produce request with one error. Metrics count the refusal once
+        per topic."""
         produce = Produce(context, request)
         produce.is_refused = True
         for topic in request.topic_data:
@@ -430,7 +435,8 @@ class ProduceApi:
         first: Accepted | None = None,
         is_behind: bool = False,
     ) -> Outcome:
-        """Append one batch and count it. Produce accepts or refuses batches only here.
+        """Append one produced batch and count it in the metrics. Batches are accepted or refused
+        only in this method.
 
         `verdict` has the verification guards of a transaction's batches. `first` is the validated
         batch if its records were read before. `is_behind` is True while an earlier batch of the
@@ -476,8 +482,8 @@ class ProduceApi:
         partition: Partition | None,
         outcome: Outcome,
     ) -> None:
-        """Put the outcome of a batch into the response. If the outcome is not known yet, record the
-        acknowledgement or inspection that it waits for."""
+        """Put the outcome of a batch into the Produce response. If the outcome is not known yet,
+        record the acknowledgement or inspection that it waits for."""
         if isinstance(outcome, AppendInfo):
             assert partition is not None
             answer = accepted_answer(data.index, outcome)
@@ -498,9 +504,10 @@ class ProduceApi:
         produce.answers.append(answer)
 
     def _finish(self, produce: Produce) -> HandlerResult:
-        """Finish the request once every batch is appended, refused or waiting for inspection.
-        Returns the response, or None while acknowledgements are awaited. If batches must be
-        inspected, returns a coroutine that validates them in a thread and then appends them."""
+        """Finish the Produce request once every batch is appended, refused or waiting for
+        inspection. Returns the response, or None while acknowledgements are awaited. If batches
+        must be inspected, returns a coroutine that validates them in a thread and then appends
+        them."""
         if not produce.inspected:
             return self._answer(produce)
         now_ms = self.clock.wall_ms()
@@ -516,7 +523,8 @@ class ProduceApi:
     def _append_inspected(
         self, produce: Produce, inspected: BatchToInspect, found: Accepted | RefusedError
     ) -> None:
-        """Append a batch after its inspection, and complete its part of the response."""
+        """Append a produced batch after its records were inspected, and complete its part of the
+        response."""
         partition, answer, acks = inspected.partition, inspected.answer, produce.request.acks
         outcome: Outcome = (
             found
@@ -543,15 +551,15 @@ class ProduceApi:
         refuse_for(answer, inspected.topic, outcome)
 
     def _find(self, topic: TopicProduceData, index: int, *, is_by_id: bool) -> Partition:
-        """Return a partition of a topic in the request. If it is not on this broker, raises
+        """Return a partition of a topic in the Produce request. If it is not on this broker, raises
         RefusedError with the error code that follows from the metadata."""
         if is_by_id:
             return self.table.find_by_id(topic.topic_id, index)
         return self.table.find(topic.name, index)
 
     def _name_of(self, topic: TopicProduceData) -> str:
-        """Return the name of a topic in the request, or "" if it is unknown. Later versions of the
-        request contain only the topic id."""
+        """Return the name of a topic in the Produce request, or "" if the topic is unknown. Later
+        versions of the request contain only the topic id."""
         known = None if topic.name else self.table.image.topics.get(topic.topic_id)
         return topic.name if known is None else known.name
 
@@ -560,7 +568,7 @@ class ProduceApi:
         self.times.note_refusal(PRODUCE, error.code)
 
     def _answer(self, produce: Produce) -> ProduceResponse | None:
-        """Return the response, or None if it waits for acknowledgements."""
+        """Return the Produce response, or None if it waits for acknowledgements."""
         context, request, response = produce.context, produce.request, produce.response
         slot = context.slot
         if request.acks == ACKS_NONE:
@@ -587,8 +595,8 @@ class ProduceApi:
         return None
 
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:
-        """Add the current leaders of partitions that this broker does not lead, and their
-        endpoints."""
+        """Add to a Produce response the current leaders of partitions that this broker does not
+        lead, and their endpoints."""
         if context.header.api_version < HINTS_FROM:
             return
         table = self.table
@@ -614,7 +622,7 @@ class ProduceApi:
 def _is_open(partition: Partition, end_offset: Offset, acks: int) -> bool:
     """Return whether an appended batch still waits for its acknowledgement.
 
-    acks 1 waits only for a flush, if the topic requires one.
+    A batch with acks 1 waits only for a flush, if the topic requires one.
     """
     return (acks == ACKS_ALL or (acks == ACKS_LEADER and partition.is_flush_awaited)) and (
         partition.acknowledgement(end_offset, acks) is None
@@ -624,17 +632,18 @@ def _is_open(partition: Partition, end_offset: Offset, acks: int) -> bool:
 def _parts(
     topics: list[TopicProduceData],
 ) -> Iterator[tuple[TopicProduceData, PartitionProduceData | None]]:
-    """Yield each batch with its topic, and None once for a topic without batches."""
+    """Yield each batch of a Produce request with its topic. For a topic without batches, yield the
+    topic once with None."""
     for topic in topics:
         for data in topic.partition_data or (None,):
             yield topic, data
 
 
 def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
-    """Check the properties of a batch that do not depend on its log.
+    """Check the properties of a produced batch that do not depend on its log.
 
-    Raises RefusedError unless it is one whole v2 batch with a codec that the version allows.  It
-    may be transactional only in a request with a transactional id.
+    Raises RefusedError unless it is one whole v2 batch with a codec that the request version
+    allows. It may be transactional only in a request with a transactional id.
     """
     if not batch:
         raise RefusedError(
@@ -679,8 +688,8 @@ def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
 def _refusal_of_batch(
     batch: memoryview, version: int, has_transaction: bool
 ) -> RefusedError | None:
-    """Return the error that refuses a batch whatever its log contains, or None if only the log can
-    refuse it."""
+    """Return the error that refuses a produced batch whatever its log contains, or None if only the
+    log can refuse it."""
     try:
         check_batch(batch, version, has_transaction)
     except RefusedError as refusal:
@@ -689,8 +698,8 @@ def _refusal_of_batch(
 
 
 def view_of(records: Records | None) -> memoryview:
-    """Return the records as a memory view. If this broker sent the request to itself, the view is
-    read-only, because the broker may send the same bytes again."""
+    """Return the records of a Produce request as a memory view. If this broker sent the request to
+    itself, the view is read-only, because the broker may send the same bytes again."""
     if isinstance(records, memoryview):
         return records
     assert records is None or isinstance(records, (bytes, bytearray))

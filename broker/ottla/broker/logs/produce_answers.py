@@ -21,7 +21,7 @@ NO_LEADER_HINT: Final = LeaderIdAndEpoch()
 
 
 def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None = None) -> None:
-    """Set an error code and message in the response for a partition."""
+    """Set an error code and message in the Produce response for a partition."""
     answer.error_code = code
     answer.error_message = message
     answer.base_offset = -1
@@ -30,15 +30,15 @@ def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | Non
 
 
 def refusal_answer(topic: str, index: int, error: RefusedError) -> PartitionProduceResponse:
-    """Return the partition response for a refused batch."""
+    """Return the part of a Produce response for a partition whose batch was refused."""
     answer = PartitionProduceResponse(index=index, base_offset=-1, current_leader=NO_LEADER_HINT)
     refuse_for(answer, topic, error)
     return answer
 
 
 def refuse_for(answer: PartitionProduceResponse, topic: str, error: RefusedError) -> None:
-    """Set an error in a partition response. If the error lists invalid records, the response names
-    them."""
+    """Set an error in the Produce response for a partition. If the error lists invalid records, the
+    response names them."""
     if isinstance(error, InvalidRecordsError):
         error = error.located(f"{topic}-{answer.index}")
         answer.record_errors = [
@@ -49,7 +49,7 @@ def refuse_for(answer: PartitionProduceResponse, topic: str, error: RefusedError
 
 
 def accepted_answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    """Return the partition response for an appended batch."""
+    """Return the part of a Produce response for a partition whose batch was appended."""
     answer = PartitionProduceResponse.__new__(PartitionProduceResponse)
     answer.index = index
     answer.error_code = 0
@@ -65,7 +65,8 @@ def accepted_answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
 def topic_answer(
     topic: TopicProduceData, answers: list[PartitionProduceResponse]
 ) -> TopicProduceResponse:
-    """Return a topic response with its partition responses."""
+    """Return the part of a Produce response for a topic, which contains the given partition
+    responses."""
     answer = TopicProduceResponse.__new__(TopicProduceResponse)
     answer.name = topic.name
     answer.topic_id = topic.topic_id

@@ -7,11 +7,12 @@ harmless.
 from ottla.model.ids import ProducerId
 
 Block = tuple[ProducerId, int]
-"""First id of a block, and the number of its ids."""
+"""Block of producer ids that the controller has allocated: its first id, and the number of its
+ids."""
 
 
 class ProducerIds:
-    """Unused producer ids of the current block."""
+    """Unused producer ids of the block that the controller allocated last."""
 
     __slots__ = ("_end", "_next")
 
@@ -20,7 +21,8 @@ class ProducerIds:
         self._end = 0
 
     def take(self) -> ProducerId | None:
-        """Return an unused id, or None if a new block must be requested."""
+        """Return an unused producer id, or None if a new block must be requested from the
+        controller."""
         if self._next >= self._end:
             return None
         self._next += 1
@@ -28,11 +30,12 @@ class ProducerIds:
 
     @property
     def left_count(self) -> int:
-        """Number of unused ids in the current block."""
+        """Number of unused producer ids in the current block."""
         return self._end - self._next
 
     def add_block(self, block: Block) -> None:
-        """Replace the current block by a new one. Unused ids of the old block are dropped."""
+        """Replace the current block of producer ids by a new one. Unused ids of the old block are
+        dropped."""
         first, count = block
         assert count > 0
         assert first >= self._end, "the controller never gives an id twice"

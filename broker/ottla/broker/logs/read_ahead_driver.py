@@ -25,7 +25,7 @@ class ReadAheads:
         parts.task("read-ahead", self.run)
 
     async def run(self) -> None:
-        """Load ranges into the page cache until cancelled."""
+        """Load requested ranges of logs into the page cache until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -34,8 +34,8 @@ class ReadAheads:
                 self._nursery = None
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:
-        """Start to load a range, and call `done` on the event loop when it is loaded. Always
-        returns False, since a load takes time."""
+        """Start to load a range of a log into the page cache, and call `done` on the event loop
+        when it is loaded. Always returns False, since a load takes time."""
         if self._nursery is None:
             done(_not_begun(piece))
         else:
@@ -62,6 +62,6 @@ class ReadAheads:
 
 
 def _not_begun(piece: FileSlice) -> OSError:
-    """Return the error for a load that never started. It does not mark the disk as failed, since
-    the lack of a worker is temporary."""
+    """Return the error for a load into the page cache that never started. It does not mark the disk
+    as failed, since the lack of a worker thread is temporary."""
     return OSError(errno.ENOMEM, "no worker can load the range now", piece.file.path)

@@ -34,8 +34,8 @@ from ottla.wire.messages.produce_request import (
 )
 
 _peek = Struct(">16xb4xh20xqhi").unpack_from
-"""Unpacks fields of a batch header: magic, attributes, producer id, producer epoch, base
-sequence."""
+"""Function that unpacks fields of a record batch's header: magic, attributes, producer id, producer
+epoch, base sequence."""
 
 
 class TransactionCoordinators(Protocol):
@@ -57,8 +57,8 @@ class TransactionCoordinators(Protocol):
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Ask the coordinator of a transaction to verify or add partitions. Returns its error code
-        for each partition."""
+        """Ask the coordinator of a transaction to verify or add partitions. Returns the
+        coordinator's error code for each partition."""
         ...
 
 
@@ -78,13 +78,14 @@ class NoCoordinators:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Return the error code for an unavailable coordinator for each partition."""
+        """Return, for each partition, the error code that means that the coordinator is
+        unavailable."""
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class AppendVerdict:
-    """Result of verifying a request's transactional batches: verification guards and refusals, by
-    partition."""
+    """Result of verifying a Produce request's transactional batches: verification guards (proofs to
+    present at the append) and refusals, by partition."""
 
     __slots__ = ("_guards", "_refusals", "producer")
 
@@ -92,10 +93,12 @@ class AppendVerdict:
         self._guards: dict[tuple[UUID, int], VerificationGuard] = {}
         self._refusals: dict[tuple[UUID, int], RefusedError] = {}
         self.producer: tuple[int, int] | None = None
-        """Producer id and epoch of all transactional batches."""
+        """Producer id and epoch of all transactional batches in the request, or None if there are
+        no such batches."""
 
     def guard(self, partition: Partition) -> VerificationGuard | None:
-        """Return the verification guard of a partition's batch, or None if the batch needs none.
+        """Return the verification guard (the proof to present at the append) of a partition's
+        batch, or None if the batch needs none.
 
         Raises RefusedError if the batch may not be appended.
         """
@@ -106,11 +109,12 @@ class AppendVerdict:
         return self._guards.get(key)
 
     def give(self, partition: Partition, guard: VerificationGuard) -> None:
-        """Set the verification guard for appending the batch of a partition."""
+        """Set the verification guard (the proof to present at the append) for the batch of a
+        partition."""
         self._guards[partition.key] = guard
 
     def refuse(self, partition: Partition, refusal: RefusedError) -> None:
-        """Set the error with which every batch of a partition is refused."""
+        """Set the error with which every transactional batch of a partition is refused."""
         self._refusals[partition.key] = refusal
 
 
@@ -119,7 +123,8 @@ Asked = dict[tuple[str, int], Partition]
 
 
 class TransactionalAppends:
-    """Verification of the transactional batches of Produce requests by their coordinators."""
+    """Verification, by transaction coordinators, of the transactional batches in Produce
+    requests."""
 
     def __init__(
         self, *, table: PartitionTable, clock: Clock, coordinators: TransactionCoordinators
@@ -129,8 +134,8 @@ class TransactionalAppends:
         self._coordinators = coordinators
 
     def begin(self, request: ProduceRequest, version: int) -> Steps[tuple[AppendVerdict, Asked]]:
-        """Start the verification of a request's batches. Returns the guards and refusals known so
-        far, and the partitions that need the coordinator's confirmation.
+        """Start the verification of a Produce request's transactional batches. Returns the guards
+        and refusals known so far, and the partitions that need the coordinator's confirmation.
 
         Raises RefusedError if the batches have several producers.
         """

@@ -19,22 +19,22 @@ from ottla.wire.messages.add_partitions_to_txn_request import (
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 QUESTIONS_PER_REQUEST = 500
-"""Maximum number of transactions in one request to a coordinator. A smaller value costs more
-requests. A larger value occupies the coordinator longer."""
+"""Maximum number of transactions in one verification request to a coordinator. A smaller value
+costs more requests. A larger value occupies the coordinator longer."""
 
 VERIFICATIONS_MAX = 10_000
-"""Maximum number of verifications queued for one coordinator. If the queue is full, a further
-verification is refused and its client retries."""
+"""Maximum number of transaction verifications queued for one coordinator. If the queue is full, a
+further verification is refused and its client retries."""
 
 PRODUCE_ABORTABLE_FROM, PRODUCE_ADDS_FROM = 11, 12
 OFFSETS_ABORTABLE_FROM, OFFSETS_ADD_FROM = 4, 5
 
 Outcome: TypeAlias = Mapping[tuple[str, int], ErrorCode]
-"""Error code for each topic and partition."""
+"""Outcome of the verification of a transaction: an error code for each topic and partition."""
 
 
 class TransactionOperation(Enum):
-    """Kind of verification, which follows from the version of the client's request."""
+    """Kind of transaction verification, which follows from the version of the client's request."""
 
     VERIFY_FOR_OLD = "verify, for a client that does not know TRANSACTION_ABORTABLE"
     VERIFY = "verify"
@@ -42,12 +42,14 @@ class TransactionOperation(Enum):
 
     @property
     def is_add(self) -> bool:
-        """True if the coordinator adds the partition to the transaction when it is missing."""
+        """True if the transaction coordinator adds the partition to the transaction when it is
+        missing."""
         return self is TransactionOperation.ADD
 
 
 def operation_of_produce(version: int) -> TransactionOperation:
-    """Return the kind of verification for a Produce request version."""
+    """Return the kind of transaction verification that a version of the Produce request
+    requires."""
     if version >= PRODUCE_ADDS_FROM:
         return TransactionOperation.ADD
     is_abortable = version >= PRODUCE_ABORTABLE_FROM
@@ -55,7 +57,8 @@ def operation_of_produce(version: int) -> TransactionOperation:
 
 
 def operation_of_offsets(version: int) -> TransactionOperation:
-    """Return the kind of verification for a TxnOffsetCommit request version."""
+    """Return the kind of transaction verification that a version of the TxnOffsetCommit request
+    requires."""
     if version >= OFFSETS_ADD_FROM:
         return TransactionOperation.ADD
     is_abortable = version >= OFFSETS_ABORTABLE_FROM
@@ -108,7 +111,8 @@ def _code_for_all(code: ErrorCode, operation: TransactionOperation) -> ErrorCode
 
 
 class TransactionVerification:
-    """Partitions of one transaction that must be verified, and the callback for the outcome."""
+    """Partitions of one transaction that its coordinator must verify, and the callback for the
+    outcome."""
 
     __slots__ = (
         "_on_answer",
@@ -138,23 +142,23 @@ class TransactionVerification:
 
     @property
     def subject(self) -> tuple[int, bool]:
-        """Producer id, and whether the coordinator adds missing partitions. The coordinator handles
-        each combination of the two separately."""
+        """Producer id, and whether the coordinator adds missing partitions to the transaction. The
+        coordinator handles each combination of the two separately."""
         return self.producer_id, self.operation.is_add
 
     def answer(self, outcome: Outcome) -> None:
-        """Report the outcome for each partition. A partition that the outcome lacks gets the error
-        code of an unknown partition."""
+        """Report the outcome of the verification for each partition. A partition that the outcome
+        lacks gets the error code of an unknown partition."""
         unknown = ErrorCode.NETWORK_EXCEPTION
         self._on_answer({each: outcome.get(each, unknown) for each in self.partitions})
 
     def answer_all(self, code: ErrorCode) -> None:
-        """Report one error code for every partition."""
+        """Report one error code as the outcome of the verification for every partition."""
         self._on_answer(dict.fromkeys(self.partitions, code))
 
     def answer_failed(self, error: ErrorCode) -> None:
-        """Report for every partition that the request failed: either no coordinator was reached, or
-        the coordinator does not support verification yet."""
+        """Report for every partition that the verification request failed: either no coordinator
+        was reached, or the coordinator does not support verification yet."""
         is_too_old = error is ErrorCode.UNSUPPORTED_VERSION
         if is_too_old and not self.operation.is_add:
             self.answer_all(ErrorCode.NONE)  # No verification, as in old releases.
@@ -163,23 +167,23 @@ class TransactionVerification:
 
 
 class VerificationQueue:
-    """Verifications queued for one coordinator, in order of arrival."""
+    """Transaction verifications queued for one coordinator, in order of arrival."""
 
     __slots__ = ("_count", "_waiting")
 
     def __init__(self) -> None:
         self._count = 0
         self._waiting: dict[str, list[TransactionVerification]] = {}
-        """Queued verifications by transactional id.  Verifications with the same id have the same
-        epoch."""
+        """Queued transaction verifications by transactional id. Verifications with the same id have
+        the same epoch."""
 
     def __len__(self) -> int:
-        """Return the number of queued verifications for the coordinator."""
+        """Return the number of transaction verifications queued for the coordinator."""
         return self._count
 
     def add(self, verification: TransactionVerification) -> None:
-        """Add a verification. If a queued verification has the same transactional id and another
-        epoch, the one with the older epoch is refused as fenced.
+        """Add a transaction verification to the queue. If a queued verification has the same
+        transactional id and another epoch, the one with the older epoch is refused as fenced.
 
         A client that sends one request per partition causes several verifications in one epoch.
         """
@@ -199,7 +203,8 @@ class VerificationQueue:
         self._count += 1
 
     def remove(self, verification: TransactionVerification) -> None:
-        """Remove a verification if its caller no longer waits for the outcome."""
+        """Remove a transaction verification from the queue if its caller no longer waits for the
+        outcome."""
         waiting = self._waiting.get(verification.transactional_id, [])
         if verification in waiting:
             waiting.remove(verification)
@@ -208,7 +213,7 @@ class VerificationQueue:
                 del self._waiting[verification.transactional_id]
 
     def take(self) -> list[TransactionVerification]:
-        """Remove and return the verifications for the next request.
+        """Remove and return the transaction verifications for the next request to the coordinator.
 
         Responses identify a verification by its transactional id alone. Verifications with the same
         id that differ in more than their partitions are therefore sent one after the other.
@@ -227,8 +232,8 @@ class VerificationQueue:
 
 
 def request_of(verifications: Iterable[TransactionVerification]) -> AddPartitionsToTxnRequest:
-    """Return one request for all verifications.  Verifications with the same transactional id must
-    have the same subject."""
+    """Return one request to a transaction coordinator for all given verifications. Verifications
+    with the same transactional id must have the same subject (producer id and operation)."""
     together: dict[str, list[TransactionVerification]] = {}
     for verification in verifications:
         together.setdefault(verification.transactional_id, []).append(verification)
@@ -257,7 +262,7 @@ def _transaction_of(verifications: list[TransactionVerification]) -> AddPartitio
 def answer_each(
     verifications: Iterable[TransactionVerification], response: AddPartitionsToTxnResponse
 ) -> None:
-    """Report the coordinator's error codes to each verification."""
+    """Report the error codes in the coordinator's response to each transaction verification."""
     if response.error_code:
         for verification in verifications:
             verification.answer_all(_code_of(response.error_code))

@@ -40,17 +40,17 @@ from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 IDLE_S = 60.0
-"""Seconds after which a connection without verifications is closed. A shorter time reconnects for a
-producer that commits once a minute. A longer time keeps connections to brokers that no longer
-coordinate any transaction."""
+"""Seconds after which a connection to a coordinator without verifications is closed. A shorter time
+reconnects for a producer that commits once a minute. A longer time keeps connections to brokers
+that no longer coordinate any transaction."""
 
 BROKERS_FROM_VERSION = 4
-"""First version of AddPartitionsToTxn that brokers send."""
+"""First version of AddPartitionsToTxn that brokers send, rather than clients."""
 
 
 class VerificationRequests:
-    """Implementation of `TransactionCoordinators` that sends requests to all coordinators of the
-    cluster. It stores the verifications in progress."""
+    """Implementation of `TransactionCoordinators` that sends verification requests to all
+    coordinators of the cluster. It stores the verifications in progress."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class VerificationRequests:
         own: Loopback | None = None,
         now_ns: Callable[[], int] = int,
     ) -> None:
-        """Create the senders. `now_ns` is the event loop's monotonic clock in nanoseconds.
+        """Create the senders of verification requests. `now_ns` is the event loop's monotonic clock
+        in nanoseconds.
 
         `own` is the loopback for requests that this broker sends to itself. Without it, they use a
         connection like all others.
@@ -84,14 +85,15 @@ class VerificationRequests:
         self.failure_count = 0
         """Number of verifications of transactions that a coordinator did not confirm."""
         self.durations = Histogram(BOUNDS_NS)
-        """Time from the request of a verification to its outcome, in nanoseconds."""
+        """Histogram of the time from the request of a verification to its outcome, in
+        nanoseconds."""
 
     def enable(self, is_enabled: bool) -> None:
-        """Turn the verification of partitions on or off."""
+        """Turn the verification of transactional batches on or off."""
         self.is_verifying = is_enabled
 
     def metrics(self) -> dict[str, float]:
-        """Return the counters of verifications by name."""
+        """Return the counters of transaction verifications by metric name."""
         return {
             "transactions.questions": self.durations.count,
             "transactions.questions.failed": self.failure_count,
@@ -104,7 +106,7 @@ class VerificationRequests:
         parts.setting(PARTITION_VERIFICATION, self.enable)
 
     async def run(self) -> None:
-        """Send verifications to the coordinators until cancelled."""
+        """Send transaction verifications to the coordinators until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -125,8 +127,9 @@ class VerificationRequests:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Ask the coordinator of a transaction to verify or add partitions. Returns its error code
-        for each partition. If the request fails, each partition gets the code of that failure."""
+        """Ask the coordinator of a transaction to verify or add partitions. Returns the
+        coordinator's error code for each partition. If the request fails, each partition gets the
+        code of that failure."""
         begun_ns, begun_ms = self._now_ns(), self._clock.monotonic_ms()
         timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
         patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
@@ -190,7 +193,7 @@ class VerificationRequests:
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
         """Return the leader of the partition of `__transaction_state` that stores a transactional
-        id, or NO_NODE if it has none."""
+        id, or NO_NODE if that partition has no leader."""
         topic = self._table.image.topic(TRANSACTIONS_TOPIC)
         if topic is None or not topic.partitions:
             return NO_NODE
@@ -208,7 +211,8 @@ class VerificationRequests:
         return sender
 
     async def _serve(self, sender: "VerificationSender") -> None:
-        """Send verifications to one coordinator until no verification has been added for IDLE_S."""
+        """Send transaction verifications to one coordinator until no verification has been added
+        for IDLE_S."""
         try:
             while True:
                 while await sender.wait():
@@ -227,7 +231,7 @@ class VerificationRequests:
 
 
 class VerificationSender:
-    """Queued verifications for one coordinator, and the connection that sends them."""
+    """Transaction verifications queued for one coordinator, and the connection that sends them."""
 
     def __init__(
         self,
@@ -245,7 +249,7 @@ class VerificationSender:
         )
 
     async def wait(self) -> bool:
-        """Wait until a verification is added. Returns False if no verification has been added for
+        """Wait until a transaction verification is added. Returns False if none has been added for
         IDLE_S."""
         with trio.move_on_after(IDLE_S):
             # The event may belong to a verification that was sent with the previous request.
@@ -255,7 +259,8 @@ class VerificationSender:
         return len(self.queue) > 0
 
     async def ask(self) -> None:
-        """Send the queued verifications, one request after the other."""
+        """Send the queued transaction verifications to the coordinator, one request after the
+        other."""
         while verifications := self.queue.take():
             answered = False
             try:

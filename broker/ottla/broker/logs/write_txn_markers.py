@@ -30,7 +30,7 @@ from ottla.wire.messages.write_txn_markers_response import (
 )
 
 MARKER_COST = 10
-"""Cost of writing one marker, measured in entries of a response."""
+"""Cost of writing one transaction marker, in units of the cost of one entry in a response."""
 
 COORDINATOR_ERRORS = frozenset(
     (
@@ -44,7 +44,7 @@ group."""
 
 
 class TransactionEnd(NamedTuple):
-    """Content of a transaction marker."""
+    """Content of a transaction marker, which ends a transaction in a partition."""
 
     producer_id: ProducerId
     producer_epoch: int
@@ -59,7 +59,7 @@ class TransactionEnd(NamedTuple):
         return self.producer_id >= 0 and self.producer_epoch >= 0
 
     def batch(self, now_ms: int) -> bytes:
-        """Return the control batch that contains the marker."""
+        """Return the control batch that contains the transaction marker."""
         return build_end_transaction_marker(
             ControlType.COMMIT if self.is_commit else ControlType.ABORT,
             timestamp_ms=now_ms,
@@ -70,13 +70,13 @@ class TransactionEnd(NamedTuple):
 
 
 class OffsetsMarkers(Protocol):
-    """Part of the group coordinator that handles transaction markers."""
+    """Part of the group coordinator that handles transaction markers for committed offsets."""
 
     def end_transaction(
         self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
         """End a transaction in a partition of `__consumer_offsets`. Calls `responder` with the
-        error code."""
+        resulting error code."""
         ...
 
 
@@ -89,8 +89,8 @@ class MarkerRequest:
     def __init__(self, context: RequestContext) -> None:
         self._context = context
         self._open_count = 1
-        """Number of markers without an outcome, plus one while the request itself is being
-        processed."""
+        """Number of transaction markers without an outcome, plus one while the request itself is
+        being processed."""
         self.response = WriteTxnMarkersResponse()
 
     def begin(self) -> None:
@@ -98,8 +98,8 @@ class MarkerRequest:
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count a marker whose outcome is now known. Sends the response if no other marker of the
-        request is outstanding."""
+        """Count a transaction marker whose outcome is now known. Sends the response if no other
+        marker of the request is outstanding."""
         self._open_count -= 1
         if not self._open_count:
             self._context.slot.complete(self.response)
@@ -114,7 +114,8 @@ class WaitingMarker(NamedTuple):
 
 
 class WaitingMarkers(WaitingEntry):
-    """Uncommitted transaction markers of a request."""
+    """Uncommitted transaction markers of a WriteTxnMarkers request, which waits in the
+    purgatory."""
 
     __slots__ = ("_open", "_request", "_slot")
     kind = "WriteTxnMarkers"
@@ -129,13 +130,13 @@ class WaitingMarkers(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of markers that are not committed yet. Checking a marker costs about as much as
-        reading one partition in a fetch."""
+        """Number of transaction markers that are not committed yet. Checking a marker costs about
+        as much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
-        """Send the response if the outcome of every marker is known. Returns True if it was
-        sent."""
+        """Send the WriteTxnMarkers response if the outcome of every marker is known. Returns True
+        if it was sent."""
         still_open = []
         for waiting in self._open:
             code = waiting.partition.acknowledgement(waiting.end_offset, ACKS_ALL)
@@ -150,15 +151,15 @@ class WaitingMarkers(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for the markers that are still waiting. The coordinator sends
-        them again."""
+        """Answer REQUEST_TIMED_OUT for the transaction markers that are still waiting. The
+        coordinator sends them again."""
         for waiting in self._open:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._request.settle()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error, since the outcome of the markers is
-        unknown."""
+        """Close the coordinator's connection after an unexpected error, since the outcome of the
+        markers is unknown."""
         self._slot.fail(fault)
 
 
@@ -174,8 +175,8 @@ class WriteTxnMarkersApi:
         offsets: OffsetsMarkers,
         timeout_ms: int,
     ) -> None:
-        """Create the handler. `timeout_ms` is the maximum time that a marker may wait for the
-        in-sync replicas."""
+        """Create the handler. `timeout_ms` is the maximum time in milliseconds that a marker may
+        wait for the in-sync replicas."""
         self._table = table
         self._purgatory = purgatory
         self._clock = clock
@@ -183,7 +184,7 @@ class WriteTxnMarkersApi:
         self._timeout_ms = timeout_ms
 
     def handle(self, context: RequestContext, request: WriteTxnMarkersRequest) -> HandlerResult:
-        """Write every marker in the request, and answer when all are committed."""
+        """Write every transaction marker in the request, and answer when all are committed."""
         return begun(self._write_all(context, request))
 
     def _write_all(self, context: RequestContext, request: WriteTxnMarkersRequest) -> Answer:
@@ -236,7 +237,7 @@ class WriteTxnMarkersApi:
         answer: WritableTxnMarkerPartitionResult,
         waiting: list[WaitingMarker],
     ) -> None:
-        """Write one transaction marker, or pass it to the group coordinator."""
+        """Write one transaction marker to its partition, or pass it to the group coordinator."""
         if topic == OFFSETS_TOPIC and end.is_of_producer:
             answered.begin()
 

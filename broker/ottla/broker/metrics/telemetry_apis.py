@@ -83,7 +83,7 @@ class TelemetryApis:
     def handle_get(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """Answer with the metrics that a client should push, and its instance id."""
+        """Answer the request with the metrics that a client should push, and its instance id."""
         if not self._serves(context):
             return GetTelemetrySubscriptionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         error, throttle_ms, instance = self._instances.get_subscriptions(

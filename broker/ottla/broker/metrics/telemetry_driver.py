@@ -140,7 +140,8 @@ class ClientTelemetry:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -6,13 +6,14 @@ from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 
 class MoveThrottle:
-    """Rate limit shared by all moves of logs between directories on a broker."""
+    """Rate limit that all copies of logs from one log directory to another share on a broker."""
 
     def __init__(self, quota: ReplicationQuota) -> None:
         self._quota = quota
 
     async def take(self, byte_count: int) -> None:
-        """Wait until the quota allows `byte_count` more bytes to be copied, then count them."""
+        """Wait until the rate limit allows `byte_count` more bytes to be copied between log
+        directories, then count them."""
         quota = self._quota
         while delay_ms := quota.delay_ms():
             await trio.sleep(delay_ms / 1_000)

@@ -17,8 +17,9 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import gauge
 
 WAIT_MS_MAX = 500
-"""Maximum milliseconds between two checks of an exceeded rate, so that a raised limit takes effect
-within that time. A smaller value checks a slowly falling rate more often."""
+"""Maximum milliseconds between two checks of a replication rate that exceeds its limit, so that a
+raised limit takes effect within that time. A smaller value checks a slowly falling rate more often.
+"""
 
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB
@@ -32,7 +33,8 @@ LOG_DIRS_MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """Limit and measured rate of one kind of replication, in bytes per second."""
+    """Limit and measured rate, in bytes per second, of the replication of throttled replicas. A
+    leader, a follower and moves between directories each have one."""
 
     __slots__ = ("_now_ms", "_rate", "limit")
 
@@ -40,7 +42,8 @@ class ReplicationQuota:
         self._rate = SimpleRate(shape)
         self._now_ms = now_ms
         self.limit = limit
-        """Limit in bytes per second; `INT64_MAX` for no limit."""
+        """Maximum rate of throttled replication in bytes per second; `INT64_MAX` if it is
+        unlimited."""
 
     @property
     def is_limited(self) -> bool:
@@ -49,27 +52,31 @@ class ReplicationQuota:
 
     @property
     def piece_bytes(self) -> int:
-        """Maximum number of bytes from throttled replicas in one response."""
+        """Maximum number of bytes of throttled replicas in one fetch response."""
         return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN)
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit, in bytes per second. Past usage stays counted."""
+        """Change the limit of throttled replication, in bytes per second. Bytes that were recorded
+        before still count."""
         self.limit = limit
 
     def record(self, byte_count: int) -> None:
-        """Count bytes of throttled replicas.  Without a limit they need not be counted."""
+        """Count bytes that throttled replicas received or sent. Without a limit they need not be
+        counted."""
         self._rate.record(byte_count, self._now_ms())
 
     def per_second(self) -> float:
-        """Return the measured rate over the last windows, in bytes per second."""
+        """Return the rate of throttled replication, measured over the last time windows, in bytes
+        per second."""
         return self._rate.per_second(self._now_ms())
 
     def is_exceeded(self) -> bool:
-        """Return whether the measured rate is above the limit."""
+        """Return whether the measured rate of throttled replication is above the limit."""
         return self.limit < INT64_MAX and self.per_second() > self.limit
 
     def delay_ms(self) -> int:
-        """Return the milliseconds until the next check, or 0 if the limit is not exceeded."""
+        """Return the milliseconds until the rate of throttled replication is checked again, or 0 if
+        the limit is not exceeded."""
         if not self.is_exceeded():
             return 0
         if not self.limit:
@@ -78,8 +85,8 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Replication quotas of a broker: one as a leader, one as a follower, and one for moves between
-    directories."""
+    """Replication quotas of a broker: one for its leaders, one for its followers, and one for moves
+    between directories."""
 
     def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
         quotas = config.quotas
@@ -90,14 +97,15 @@ class ReplicationQuotas:
         self.log_dirs = ReplicationQuota(moves, config.log_dirs_move_rate_max, now_ms)
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the settings that change these quotas, and their metrics."""
+        """Register the settings that change the replication quotas, and the metrics of their
+        rates."""
         parts.setting(LEADER_REPLICATION_RATE, self.leader.set_limit)
         parts.setting(FOLLOWER_REPLICATION_RATE, self.follower.set_limit)
         parts.setting(LOG_DIRS_MOVE_RATE, self.log_dirs.set_limit)
         parts.families(self.families)
 
     def families(self) -> Iterator[Family]:
-        """Yield the measured rates of throttled replication."""
+        """Yield the measured rates of throttled replication as metric families."""
         for name, text, quota in (
             ("LeaderReplication", "sent to throttled replicas", self.leader),
             ("FollowerReplication", "fetched for throttled replicas", self.follower),

@@ -21,19 +21,21 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 BOUNDS_MS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 FLUSH_WINDOW_MS = 60_000
-"""Age in milliseconds after which a flush no longer counts in the summary of durations."""
+"""Age in milliseconds after which a log flush no longer counts in the summary of flush
+durations."""
 
 logger = logging.getLogger("ottla.broker.flush")
 
 
 class Flusher:
-    """Flushes of partitions on request. A partition that waits for a flush is queued once."""
+    """Flushes partition logs to disk on request. A partition that waits for a flush is queued
+    once."""
 
     def __init__(self, clock: Clock, errors: UnexpectedErrors | None = None) -> None:
         self._clock = clock
         self._errors = errors or UnexpectedErrors()
         self.flushes = Histogram(BOUNDS_MS)
-        """Durations of flushes, in milliseconds."""
+        """Histogram of the durations of log flushes, in milliseconds."""
         self._due: dict[Partition, None] = {}
         self._flushing: set[Partition] = set()
         self._is_due = trio.Event()
@@ -45,12 +47,12 @@ class Flusher:
             self._is_due.set()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that flushes, and its metrics."""
+        """Register the background task that flushes logs, and its metrics."""
         parts.task("flusher", self.run)
         parts.families(self.families)
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics of flushes: their number and durations."""
+        """Yield the metric families of log flushes: their number and durations."""
         now_ms = self._clock.monotonic_ms()
         yield Family(
             prometheus_name("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"),

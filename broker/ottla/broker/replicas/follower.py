@@ -5,8 +5,8 @@ from ottla.model.ids import Offset
 
 
 class FollowerProgress:
-    """Progress of another replica of a partition that this broker leads, as reported by its
-    fetches."""
+    """Progress of another replica of a partition that this broker leads, as that replica's fetch
+    requests report it."""
 
     __slots__ = (
         "broker_epoch",
@@ -27,12 +27,12 @@ class FollowerProgress:
         self.last_fetch_ms = 0
         self.last_fetch_end_offset = Offset(-1)
         """Log end offset of the leader at the time of the follower's last fetch. If a later fetch
-        begins at or above this offset, the follower had caught up at that time."""
+        of the follower begins at or above this offset, the follower had caught up at that time."""
 
     def on_fetch(
         self, *, end_offset: Offset, log_start_offset: Offset, leader_end: Offset, now_ms: int
     ) -> None:
-        """Store the log start and end offsets that the follower reports in a fetch."""
+        """Store the log start and end offsets that the follower reports in a fetch request."""
         if end_offset >= leader_end:
             self.caught_up_ms = now_ms
         elif end_offset >= self.last_fetch_end_offset >= 0:
@@ -44,5 +44,5 @@ class FollowerProgress:
 
     def is_late(self, leader_end: Offset, since_ms: int) -> bool:
         """Return whether the follower lacks records of the leader and has not caught up since
-        `since_ms`."""
+        `since_ms` (monotonic milliseconds)."""
         return self.end_offset < leader_end and self.caught_up_ms < since_ms

@@ -33,7 +33,7 @@ from ottla.storage.log.log import Log
 logger = logging.getLogger("ottla.broker.replicas")
 
 DiskDuty = Flush | Truncate | TruncateFully | RaiseStart
-"""Disk work on a follower's log that needs no further information from the leader."""
+"""Disk operation on a follower's log that needs no further information from the leader."""
 
 
 async def perform_duty(
@@ -45,8 +45,8 @@ async def perform_duty(
     clock: Clock,
     errors: UnexpectedErrors,
 ) -> None:
-    """Perform one disk operation for a followed partition. If its log raises an error, the
-    partition is marked as failed and no longer fetched until a retry."""
+    """Perform one disk operation on the log of a followed partition. If the log raises an error,
+    the partition is marked as failed and no longer fetched until a retry."""
     try:
         _check(core, followed, log, duty)
         await _change(log, duty)
@@ -64,8 +64,8 @@ def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDut
     records. Returns None if the duty drops none, or is allowed to drop them.
 
     If the log ends in the epoch of the last unclean election, or later, it agrees with the outcome
-    of that election. Records below its high watermark were committed after the election. Records
-    behind a hole in the log may be dropped, since they are fetched again.
+    of that election. Records below this replica's high watermark were committed after the election.
+    Records behind a hole in the log may be dropped, since they are fetched again.
     """
     if not isinstance(duty, Truncate | TruncateFully) or duty.offset >= log.high_watermark:
         return None
@@ -76,8 +76,8 @@ def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDut
 
 
 def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
-    """Log the truncation that a duty (disk work on the log) causes. Raises LeaderLacksRecordsError
-    if the duty would drop committed records."""
+    """Write a log message about the truncation that a duty (disk work on the log) causes. Raises
+    LeaderLacksRecordsError if the duty would drop committed records."""
     if not isinstance(duty, Truncate | TruncateFully):
         return
     leader, name = core.leader_id, followed.name
@@ -125,7 +125,8 @@ def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: Dis
 
 
 def _reason_of_cut(followed: FollowedPartition, log: Log) -> str:
-    """Return the reason why committed records may be truncated, as the end of a log message."""
+    """Return the reason why committed records of a follower may be truncated, as the end of a log
+    message."""
     if log.hole_offset is not None:
         return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
     return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"

@@ -18,9 +18,9 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""Milliseconds for which the other partitions wait for disk work on one partition. With a shorter
-time, partitions of a slow disk are fetched with separate requests. With a longer time, a hanging
-disk delays all other partitions for longer."""
+"""Milliseconds for which a follower's next fetch waits for disk work on one partition. With a
+shorter time, partitions of a slow disk are fetched with separate requests. With a longer time, a
+hanging disk delays all other partitions for longer."""
 
 
 class FollowerDuties:
@@ -35,8 +35,8 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """Create the driver without disk work. `on_late` is called when disk work ends that the
-        fetcher no longer waits for."""
+        """Create the driver without disk work. `on_late` is called when disk work has ended and the
+        fetcher no longer waited for it."""
         self._core = core
         self._clock = clock
         self._errors = errors
@@ -47,21 +47,21 @@ class FollowerDuties:
         self._has_ended = trio.Event()
 
     def set_nursery(self, nursery: trio.Nursery) -> None:
-        """Set the nursery in which the disk work runs as tasks."""
+        """Set the nursery in which the disk work on followers' logs runs as tasks."""
         self._nursery = nursery
 
     def is_changing(self, followed: FollowedPartition) -> bool:
-        """Return whether disk work in progress is changing the log of a partition."""
+        """Return whether disk work in progress is changing the log of a followed partition."""
         return followed in self._changing
 
     async def wait_done_with(self, followed: FollowedPartition) -> None:
-        """Wait until no disk work is changing the log of a partition."""
+        """Wait until no disk work is changing the log of a followed partition."""
         while followed in self._changing:
             await self._has_ended.wait()
 
     def begin(self, followed: FollowedPartition, duty: DiskDuty) -> None:
-        """Start a duty on a partition's log. Has no effect if the partition is no longer
-        followed."""
+        """Start a duty (disk work that a leader's response requires) on a partition's log. Has no
+        effect if the partition is no longer followed."""
         if self._core.find(followed.key) is not followed:
             return
         assert self._nursery is not None
@@ -71,8 +71,8 @@ class FollowerDuties:
         self._nursery.start_soon(self._perform, followed, followed.log, duty)
 
     async def wait(self) -> None:
-        """Wait until all disk work is done, for at most PATIENCE_MS. Unfinished work continues in
-        the background."""
+        """Wait until all disk work on followers' logs is done, for at most PATIENCE_MS. Unfinished
+        work continues in the background."""
         if not self._awaited:
             return
         with trio.move_on_after(PATIENCE_MS / 1_000):

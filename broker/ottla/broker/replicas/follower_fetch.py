@@ -32,16 +32,16 @@ from ottla.wire.messages.fetch_response import EpochEndOffset, PartitionData
 logger = logging.getLogger("ottla.broker.replicas")
 
 BACKOFF_MS_FIRST = 20
-"""Milliseconds before the first retry of a refused fetch. Most refusals end within milliseconds,
-when both brokers have the same metadata. A smaller value sends more fetches to a broker that
-does not lead yet. A larger value delays every failover."""
+"""Milliseconds before the first retry of a follower's fetch that the leader refused. Most refusals
+end within milliseconds, when both brokers have the same metadata. A smaller value sends more
+fetches to a broker that does not lead yet. A larger value delays every failover."""
 
 RETRY_BACKOFF_MS_MAX = 30_000
-"""Maximum backoff in milliseconds for problems that do not end by waiting, such as corrupt records
-or a failed disk."""
+"""Maximum milliseconds between two attempts to follow a partition, for problems that do not end by
+waiting, such as corrupt records or a failed disk."""
 
 NEVER_MS = 1 << 53
-"""Time in milliseconds that no clock ever reaches."""
+"""Time in milliseconds that stands for never, because no clock reaches it."""
 
 NEAR_READ_MS = 30_000
 """Milliseconds after a consumer has read from this replica during which the follower asks its
@@ -49,10 +49,11 @@ leader to report new high watermarks at once. A smaller value delays a consumer 
 a larger value, each batch costs a second fetch for longer."""
 
 NOT_KNOWN = -1
-"""Lag of a replica before the leader has answered a fetch of it."""
+"""Value of a replica's lag before the leader has answered a fetch of the replica."""
 
 NOT_ASKED = 1 << 63
-"""Request number of a partition that no request includes yet; higher than any real number."""
+"""Request number of a followed partition that no fetch request includes yet; higher than any real
+number."""
 
 PASSING = frozenset(
     (
@@ -64,8 +65,8 @@ PASSING = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     )
 )
-"""Error codes that occur while one broker has newer metadata than the other. They indicate no
-fault."""
+"""Error codes of fetch responses that occur while one broker has newer metadata than the other.
+They indicate no fault."""
 
 
 LEADER_LACKS_RECORDS = "the leader lacks committed records"
@@ -77,7 +78,8 @@ class LeaderLacksRecordsError(RefusedError):
 
 @frozen
 class Truncate:
-    """Instruction to truncate the log from `offset` on, where the leader has different records."""
+    """Instruction to truncate the follower's log from `offset` on, where the leader has different
+    records."""
 
     offset: Offset
 
@@ -105,17 +107,17 @@ class TruncateFully:
 
 @frozen
 class Flush:
-    """Instruction to flush the appended records, which the next fetch acknowledges to the
-    leader."""
+    """Instruction to flush the follower's appended records to disk. The next fetch then
+    acknowledges them to the leader."""
 
 
 Duty = Truncate | FindLogRange | RaiseStart | TruncateFully | Flush
-"""Work on one partition that must be done before the partition is fetched again. It may take
-time."""
+"""Work on a followed partition that a leader's response requires and that must be done before the
+partition is fetched again. It may take time."""
 
 
 class FollowedPartition:
-    """One partition that this broker follows, and the state of its fetches."""
+    """One partition that this broker follows, and the state of its fetches from the leader."""
 
     __slots__ = (
         "asked_in",
@@ -135,22 +137,22 @@ class FollowedPartition:
         self.key = partition.key
         self.leader_epoch = partition.leader_epoch
         self.asked_in = NOT_ASKED
-        """Number of the first request that includes this partition.  Responses to earlier requests
-        are ignored."""
+        """Number of the first fetch request that includes this partition. Responses to earlier
+        requests are ignored."""
         self.lag = NOT_KNOWN
         """Number of committed records that this replica lacked at the leader's last response, or
-        NOT_KNOWN."""
+        NOT_KNOWN before the first response."""
         self.reports_watermark = False
-        """True if the last request named the follower's high watermark for this partition. The
-        leader then answers as soon as its own high watermark is higher."""
+        """True if the follower's last fetch request named the follower's high watermark for this
+        partition. The leader then answers as soon as its own high watermark is higher."""
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
-        """Reason why the partition cannot be followed, if it does not pass by waiting. None if
-        there is no such reason."""
+        """Reason why the partition cannot be followed, if waiting does not remove it. None if there
+        is no such reason."""
         self.shared_end: Offset | None = None
-        """End offset of the prefix that this log shares with the leader's log, if that is below
-        this log's start offset. None otherwise."""
+        """End offset of the prefix that this follower's log shares with the leader's log, if that
+        is below the follower's log start offset. None otherwise."""
 
     @property
     def name(self) -> str:
@@ -171,7 +173,7 @@ class FollowedPartition:
 
     @property
     def log(self) -> Log:
-        """Log of this broker's replica. A partition is followed only while it has one."""
+        """Log of this broker's replica. A partition is followed only while it has a log."""
         log = self.partition.log
         assert log is not None
         return log
@@ -189,7 +191,8 @@ class FollowerFetch:
         self._unflushed: dict[TopicIdPartition, FollowedPartition] = {}
         self._quota = quota
         self._throttled: dict[TopicIdPartition, FollowedPartition] = {}
-        """Partitions left out of requests while the replication quota is exceeded."""
+        """Partitions that are left out of fetch requests while the follower's replication quota is
+        exceeded, by topic id and partition."""
         self._throttled_until_ms = NEVER_MS
         self._request_number = 0
         self._now_ms = 0
@@ -199,7 +202,8 @@ class FollowerFetch:
 
     @property
     def followed(self) -> Collection[FollowedPartition]:
-        """All followed partitions, including failed partitions that wait for a retry."""
+        """All partitions that are followed from this leader, including failed partitions that wait
+        for a retry."""
         return self._followed.values()
 
     @property
@@ -210,14 +214,14 @@ class FollowerFetch:
     # ---- followed partitions
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition, which is fetched from the next request on."""
+        """Follow a partition, which is included in the next fetch request."""
         followed = FollowedPartition(partition)
         assert followed.key not in self._followed
         self._followed[followed.key] = followed
         self._ask(followed)
 
     def leave(self, key: TopicIdPartition) -> FollowedPartition | None:
-        """Stop following a partition, and return its state, or None if it was not followed.  A
+        """Stop following a partition, and return its state, or None if it was not followed. A fetch
         response in flight no longer affects it."""
         followed = self._followed.pop(key, None)
         if followed is not None:
@@ -228,7 +232,7 @@ class FollowerFetch:
         return followed
 
     def find(self, key: TopicIdPartition) -> FollowedPartition | None:
-        """Return a partition if it is followed, or else None."""
+        """Return the state of a partition if it is followed, or None."""
         return self._followed.get(key)
 
     def problems(self) -> Iterator[str]:
@@ -240,7 +244,7 @@ class FollowerFetch:
     # ---- requests
 
     def request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
-        """Return the next fetch request, or None if there is nothing to fetch."""
+        """Return the next fetch request to the leader, or None if there is nothing to fetch."""
         self._now_ms = now_ms
         for followed in [one for one in self._failed.values() if one.retry_at_ms <= now_ms]:
             del self._failed[followed.key]
@@ -271,8 +275,8 @@ class FollowerFetch:
         return until_ms if retry_ms is None else min(retry_ms, until_ms)
 
     def _throttle(self, now_ms: int) -> None:
-        """Leave throttled partitions that are not in sync out of requests while the quota is
-        exceeded.
+        """Leave throttled partitions that are not in sync out of fetch requests while the
+        replication quota is exceeded.
 
         They are all fetched again when the rate has fallen to the limit.
         """
@@ -329,16 +333,17 @@ class FollowerFetch:
         """Return whether consumers read from this replica, and should therefore see a new high
         watermark at once.
 
-        Kafka's followers learn of it with their next fetch, up to `replica.fetch.wait.max.ms`
-        later. A throttled partition is left out, since its fetch may be answered without records.
+        Kafka's followers learn of the high watermark with their next fetch, up to
+        `replica.fetch.wait.max.ms` later. A throttled partition is left out, since its fetch may be
+        answered without records.
         """
         read_ms = followed.partition.consumer_read_ms
         is_recent = read_ms is not None and self._now_ms - read_ms <= NEAR_READ_MS
         return is_recent and not (self._quota.is_limited and followed.is_throttled)
 
     def _hold_failed(self, followed: FollowedPartition, failure: str) -> None:
-        """Stop fetching a partition whose log rejects appends.  Otherwise the leader would count it
-        as caught up."""
+        """Stop fetching a partition whose log rejects appends. Otherwise the leader would count the
+        follower as caught up."""
         followed.problem = failure
         followed.retry_at_ms = NEVER_MS
         followed.asked_in = NOT_ASKED
@@ -350,8 +355,8 @@ class FollowerFetch:
     def take(
         self, followed: FollowedPartition, data: PartitionData, *, now_ms: int, wall_ms: int
     ) -> Duty | None:
-        """Apply the response for one partition. Returns the work (`Duty`) to do before the
-        partition is fetched again, or None."""
+        """Apply the leader's fetch response for one partition. Returns the work (`Duty`) to do
+        before the partition is fetched again, or None if there is none."""
         if followed.asked_in > self._request_number:
             return None  # The request was sent before we followed in this epoch.
         self._now_ms = now_ms
@@ -407,7 +412,8 @@ class FollowerFetch:
         return None
 
     def done(self, followed: FollowedPartition) -> None:
-        """Resume fetching a partition after the work that its last response required was done."""
+        """Resume fetching a partition after the work is done that the leader's last response
+        required."""
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 
@@ -439,7 +445,8 @@ class FollowerFetch:
 
 
 def log_end_of(log: Log) -> tuple[Offset, Epoch]:
-    """Return the end offset and the last epoch of a log, or -1 twice if the log has a hole.
+    """Return the end offset and the last epoch of a follower's log, or -1 twice if the log has a
+    hole.
 
     A leader counts a follower as in sync if it fetches from the leader's log end, and leaves an
     unchanged partition out of an incremental response. No log contains offset -1, so every leader
@@ -453,8 +460,8 @@ def log_end_of(log: Log) -> tuple[Offset, Epoch]:
 def place_of(
     followed: FollowedPartition, leader_start: Offset, leader_end: Offset
 ) -> Truncate | TruncateFully | RaiseStart:
-    """Return the disk work (duty) after which the follower's log continues the leader's log
-    [leader_start, leader_end).
+    """Return the disk work (duty) after which the follower's log continues the leader's log, which
+    has the offsets [leader_start, leader_end).
 
     If the follower's log begins after the shared prefix ends, it is emptied and starts again at the
     leader's log start. If it continued at the end of the prefix, it would silently lack the

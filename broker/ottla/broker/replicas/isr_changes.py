@@ -19,8 +19,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch of a replica that has not fetched in this leader epoch.  The controller does not
-check it."""
+"""Broker epoch that an ISR change names for a replica that has not fetched in this leader epoch.
+The controller does not check it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,8 +55,8 @@ class ChangeOutcome(Enum):
 
 
 REJECTED = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
-"""Error codes after which the change was certainly not made: its partition epoch was right, and the
-controller rejected it."""
+"""Error codes after which an ISR change was certainly not made: its partition epoch was right, and
+the controller rejected it."""
 
 OVERTAKEN = frozenset(
     (
@@ -68,12 +68,13 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes that may also mean that the change was made by an earlier request whose answer was
-lost. Only the metadata shows the outcome."""
+"""Error codes of ISR changes that may also mean that the change was made by an earlier request
+whose answer was lost. Only the metadata shows the outcome."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:
-    """Return the outcome of an ISR change, given the error code of its partition."""
+    """Return the outcome of an ISR change, given the error code for its partition in the
+    controller's response."""
     if code == ErrorCode.NONE:
         return ChangeOutcome.APPLIED
     if code in REJECTED:

@@ -17,14 +17,14 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter
 
 REQUEST_TIMEOUT_MS = 2_000
-"""Milliseconds before an unanswered request is sent again. With a shorter time, a slow controller
-gets it twice. A longer time delays the retry when a controller has just died."""
+"""Milliseconds before an unanswered request for ISR changes is sent again. With a shorter time, a
+slow controller gets it twice. A longer time delays the retry when a controller has just died."""
 
 BEAN = "kafka.server:type=ReplicaManager,name="
 
 
 class IsrController(Protocol):
-    """Part of the controller client that sends ISR changes."""
+    """Part of the controller client that sends a leader's ISR changes to the controller."""
 
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
@@ -35,7 +35,7 @@ class IsrController(Protocol):
 
 
 class IsrDriver:
-    """Background task that sends the changes of one `IsrKeeper` to the controller."""
+    """Background task that sends the ISR changes of one `IsrKeeper` to the controller."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class IsrDriver:
         parts.families(self.families)
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics of ISR changes."""
+        """Yield the metric families of ISR changes."""
         keeper = self._keeper
         yield counter(
             f"{BEAN}IsrShrinksPerSec", "Replicas removed from an ISR.", keeper.shrinks.value
@@ -73,7 +73,8 @@ class IsrDriver:
         )
 
     async def run(self) -> None:
-        """Send ISR changes until cancelled, and call the keeper at its deadlines."""
+        """Send ISR changes to the controller until cancelled, and call the keeper at its
+        deadlines."""
         async with trio.open_nursery() as nursery:
             for name, work in (
                 ("lag of replicas", self._tick),

@@ -37,27 +37,28 @@ RETRY_MS_MAX = 1_000
 controller sooner. A larger value spares a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
-"""Milliseconds that a partition waits after the controller rejected its change.  The controller
+"""Milliseconds that a partition waits after the controller rejected its ISR change. The controller
 learns of a fenced broker first, and the metadata about it arrives soon after."""
 
 TICK_MS_MAX = 1_000
-"""Maximum milliseconds between checks for a pause of the process. Shorter pauses are not
+"""Maximum milliseconds between two checks whether this process was paused. Shorter pauses are not
 noticed."""
 
 CHANGES_PER_REQUEST_MAX = 2_000
-"""Maximum number of changes in one request, and thus in one batch of the controller. Further
-changes are in the next request."""
+"""Maximum number of ISR changes in one request, and thus in one record batch of the controller.
+Further changes are in the next request."""
 
 Changes = Mapping[Partition, IsrChange]
 
 
 class IsrKeeper:
-    """ISR changes of the partitions that this broker leads: due, unanswered and rejected."""
+    """ISR changes of the partitions that this broker leads: changes that are due, unanswered or
+    rejected."""
 
     def __init__(
         self, table: PartitionTable, config: BrokerConfig, broker_epoch: Callable[[], int]
     ) -> None:
-        """Create the keeper without changes. `broker_epoch` returns the epoch under which this
+        """Create the keeper without ISR changes. `broker_epoch` returns the epoch under which this
         broker is registered at the controller."""
         self._table = table
         self._node_id = config.node_id
@@ -66,7 +67,7 @@ class IsrKeeper:
         self.tick_ms = min(TICK_MS_MAX, self._check_ms)
         """Milliseconds between two calls of `on_time`."""
         self.on_due: Callable[[], None] = lambda: None
-        """Called when `changes` may return an ISR change to send."""
+        """Function that is called when `changes` may return an ISR change to send."""
         self._due: dict[Partition, None] = {}
         self._unanswered: dict[Partition, IsrChange] = {}
         self._rejected_until_ms: dict[Partition, int] = {}
@@ -76,9 +77,9 @@ class IsrKeeper:
         self._retry_at_ms: int | None = None
         self._logged_silence = ""
         self.shrinks = Counter()
-        """Counter of successful changes that removed a replica."""
+        """Counter of successful ISR changes that removed a replica."""
         self.expands = Counter()
-        """Counter of successful changes that added a replica."""
+        """Counter of successful ISR changes that added a replica."""
         self.failures = Counter()
         """Counter of ISR changes that the controller did not make."""
 
@@ -97,7 +98,7 @@ class IsrKeeper:
     # ---- time
 
     def start(self, now_ms: int) -> None:
-        """Start the interval that ends with the first lag check."""
+        """Start the interval that ends with the first check of the followers' lag."""
         self._planned_ms = now_ms + self.tick_ms
         self._check_at_ms = now_ms + self._check_ms
 
@@ -167,8 +168,8 @@ class IsrKeeper:
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:
-        """Return the milliseconds to wait before the next request, so that a failed one is not
-        repeated at once.
+        """Return the milliseconds to wait before the next request for ISR changes, so that a failed
+        one is not repeated at once.
 
         Changes that become due meanwhile go into the same request.
         """

@@ -25,44 +25,45 @@ from ottla.node.part_registry import PartRegistry
 Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
-"""Number of partitions whose work is started per event-loop iteration. A step without an await
+"""Number of partitions whose disk work is started per event-loop iteration. A step without an await
 occupies the event loop for some 100 us. A smaller value only adds iterations."""
 
 LATER_S = 0.01
-"""Seconds by which steps without a waiting caller are delayed. A shorter time takes processor time
-from the response to the client that creates topics. A longer time leaves more work for the time
-when a client needs the topic."""
+"""Seconds by which steps of disk work without a waiting caller are delayed. A shorter time takes
+processor time from the response to the client that creates topics. A longer time leaves more work
+for the time when a client needs the topic."""
 
 LATER_AT_ONCE = 64
-"""Maximum number of partitions without a waiting caller that are worked on at the same time. It is
-two batches of the workers that create directories. With a smaller value, workers are idle. With
-a larger value, the deletion of a new log waits for more creations."""
+"""Maximum number of partitions without a waiting caller whose disk work runs at the same time. It
+is two batches of the worker threads that create directories. With a smaller value, threads are
+idle. With a larger value, the deletion of a new log waits for more creations."""
 
 
 class LogWork:
-    """Unfinished steps of disk work, by partition."""
+    """Unfinished steps of disk work (such as the creation of a log), by partition."""
 
     def __init__(self, errors: UnexpectedErrors | None = None) -> None:
         self._errors = errors or UnexpectedErrors()
         self._steps: dict[TopicPartition, deque[Step]] = {}
         self._to_start: deque[TopicPartition] = deque()
         self._later: dict[TopicPartition, None] = {}
-        """Partitions whose first step has no waiting caller, in the order in which they were
-        added."""
+        """Partitions with disk work whose first step has no waiting caller, in the order in which
+        they were added."""
         self._late_slots = trio.Semaphore(LATER_AT_ONCE)
         self._is_late_due = trio.Event()
         self._awaited: dict[TopicPartition, trio.Event] = {}
-        """Event of each partition with a waiting caller, set when its steps are done."""
+        """Event of each partition whose disk work has a waiting caller. It is set when the steps
+        are done."""
         self._is_due = trio.Event()
         self._is_done = trio.Event()
         self._is_done.set()
 
     def __len__(self) -> int:
-        """Return the number of partitions with unfinished steps."""
+        """Return the number of partitions with unfinished steps of disk work."""
         return len(self._steps)
 
     def add(self, partition: TopicPartition, step: Step) -> None:
-        """Add a step that runs after the earlier steps of the same partition."""
+        """Add a step of disk work that runs after the earlier steps of the same partition."""
         steps = self._steps.get(partition)
         if steps is not None:
             steps.append(step)
@@ -73,7 +74,8 @@ class LogWork:
         self._is_due.set()
 
     def add_later(self, partition: TopicPartition, step: Step) -> None:
-        """Add a step as `add` does, but start it later, since no caller waits for it."""
+        """Add a step of disk work as `add` does, but start it later, since no caller waits for
+        it."""
         steps = self._steps.get(partition)
         if steps is not None:
             steps.append(step)
@@ -88,7 +90,8 @@ class LogWork:
             self._is_done = trio.Event()
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of the given partitions now, because a caller waits for them."""
+        """Start the delayed steps of disk work of the given partitions now, because a caller waits
+        for them."""
         later = self._later
         if not later:
             return
@@ -99,19 +102,20 @@ class LogWork:
                 self._is_due.set()
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Return whether a partition has unfinished steps."""
+        """Return whether a partition has unfinished steps of disk work."""
         return partition in self._steps
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run during one iteration of the event loop."""
+        """Let other tasks run for one iteration of the event loop."""
         await trio.lowlevel.checkpoint()
 
     async def wait_done(self) -> None:
-        """Wait until all steps of all partitions are done."""
+        """Wait until all steps of disk work of all partitions are done."""
         await self._is_done.wait()
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps for the given partitions are left, or until the timeout."""
+        """Wait until no steps of disk work for the given partitions are left, or until the timeout
+        in seconds."""
         waiting = [partition for partition in partitions if partition in self._steps]
         self.start_delayed(waiting)
         with trio.move_on_after(timeout_s):
@@ -138,7 +142,7 @@ class LogWork:
                         await trio.lowlevel.checkpoint()
 
     async def _run_later(self, nursery: trio.Nursery) -> None:
-        """Start the delayed steps, a limited number at a time."""
+        """Start the delayed steps of disk work, a limited number at a time."""
         while True:
             await self._is_late_due.wait()
             self._is_late_due = trio.Event()

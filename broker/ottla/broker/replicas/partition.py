@@ -98,8 +98,8 @@ class Partition:
         records cannot be served."""
         self.config = TOPIC_DEFAULTS
         self.inspects_records = False
-        """True if the records of a produced batch must be read, or recompressed with another
-        codec."""
+        """True if the records of a produced batch must be read one by one, or recompressed with
+        another codec."""
         self.is_leader = False
         self.is_removed = False
         self.leader_id = NO_NODE
@@ -113,14 +113,15 @@ class Partition:
         """ISR change that this broker has requested from the controller, or None if the outcome of
         the last change is known."""
         self.is_recovering = False
-        """True after an unclean election, until the controller has confirmed the recovery."""
+        """True after an unclean election of this leader, until the controller has confirmed the
+        recovery."""
         self.unclean_leader_epoch = FIRST_EPOCH
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
         self._leaving: frozenset[NodeId] = frozenset()
-        """Replicas that answers from the controller removed from the ISR, while the metadata still
-        has them in it."""
+        """Ids of replicas that the controller's answers removed from the ISR while the metadata
+        still lists them in it."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
         self.consumer_read_ms: int | None = None
         """Monotonic time in milliseconds at which a consumer last read from this replica as a
@@ -177,9 +178,9 @@ class Partition:
         """Append a client's batch as the leader, and advance the high watermark if possible.
         Returns the offsets of the appended records.
 
-        `now_ms` is wall time, for the records.  `mono_ms` is monotonic time, for the followers'
-        lag.  `accepted` is the batch if it was validated before.  `guard` is the verification guard
-        of a transactional batch.
+        `now_ms` is wall time, for the records. `mono_ms` is monotonic time, for the followers' lag.
+        `accepted` is the validated batch if `records` were validated before, or None. `guard` is
+        the verification guard of a transactional batch.
         """
         if self.is_internal:
             raise RefusedError(
@@ -207,7 +208,8 @@ class Partition:
     def begin_verification(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the verification guard for the first batch of a transaction.
+        """Return a verification guard for the first batch of a transaction. The append presents the
+        guard after the transaction coordinator has verified the transaction.
 
         Returns None if the transaction is already open in this partition. Raises RefusedError if
         the producer epoch is old.
@@ -227,9 +229,9 @@ class Partition:
     ) -> Offset:
         """Append batches from a coordinator on this broker in one write. Returns their end offset.
 
-        With too few in-sync replicas, the batches are still written. They are committed when there
-        are enough. `guard` is given for transactional batches, and `transaction_version` for
-        transaction markers.
+        If there are too few in-sync replicas, the batches are still written. They are committed
+        when there are enough. `guard` is given for transactional batches, and `transaction_version`
+        for transaction markers.
         """
         log = self.leader_log()
         info = log.append_as_leader(
@@ -261,13 +263,13 @@ class Partition:
         self._port.wake(self.high_watermark_key)
 
     def on_start_raised(self) -> None:
-        """Wake the followers' fetches after the log start offset was raised. Their responses report
-        the new offset."""
+        """Wake the waiting fetches of followers after the log start offset was raised. Their
+        responses report the new offset."""
         self._port.wake(self.end_offset_key)
 
     def acknowledgement(self, end_offset: Offset, acks: int) -> ErrorCode | None:
-        """Return the error code for a batch that ends at `end_offset`, or None while it is not
-        acknowledged."""
+        """Return the error code for a produced batch that ends at `end_offset` (NONE if it is
+        acknowledged), or None while the outcome is unknown."""
         log = self.log
         if log is None or not self.is_leader:
             if self.storage_failure is not None:
@@ -286,13 +288,14 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        """High watermark: end offset of the committed records. It is 0 while there is no log."""
+        """High watermark of the partition: the end offset of the committed records. It is 0 while
+        there is no log."""
         return Offset(0) if self.log is None else self.log.high_watermark
 
     @property
     def durable_end(self) -> Offset:
-        """End offset of the records that count as written. With flush.messages set, this is the
-        flushed end offset plus the allowed number of unflushed records."""
+        """End offset of the records in the log that count as written. With flush.messages set, this
+        is the flushed end offset plus the allowed number of unflushed records."""
         log = self.log
         assert log is not None
         if not self.is_flush_awaited:
@@ -306,8 +309,8 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """Lowest log start offset of the live replicas. Records below it are deleted on all of
-        them."""
+        """Lowest log start offset of the live replicas of this partition. Records below it are
+        deleted on all of them."""
         assert self.log is not None
         starts = [
             follower.log_start_offset
@@ -319,8 +322,8 @@ class Partition:
     # ---- metadata ----
 
     def attach(self, log: Log, now_ms: int) -> None:
-        """Set the log after it was opened. If the metadata names this broker as leader, the
-        partition leads from now on."""
+        """Set the log of the partition after it was opened. If the metadata names this broker as
+        leader, the partition leads from now on."""
         assert self.log is None
         assert not self.is_removed
         self.log = log
@@ -329,7 +332,8 @@ class Partition:
         self._on_changed()
 
     def change_log(self, log: Log) -> None:
-        """Replace the log by a copy with all of its records, after a move between directories."""
+        """Replace the partition's log by a copy with all of its records, after a move between log
+        directories."""
         assert self.log is not None
         self.log = log
         self._wake()
@@ -346,8 +350,8 @@ class Partition:
         self._wake()
 
     def detach_log(self) -> Log:
-        """Detach and return the log while another task is still changing it. The partition does not
-        lead until a log is attached again."""
+        """Detach and return the partition's log while another task is still changing it. The
+        partition does not lead until a log is attached again."""
         log, self.log = self.log, None
         assert log is not None
         self.is_leader = False
@@ -356,7 +360,7 @@ class Partition:
         return log
 
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
-        """Apply the controller's state of the partition.
+        """Apply the state of the partition that the metadata image contains.
 
         The answer to this broker's own ISR change may have brought this state already, or a later
         one.
@@ -396,8 +400,8 @@ class Partition:
         self._flush_if_awaited()
 
     def on_brokers_changed(self, now_ms: int) -> None:
-        """Update the replicas after a change of brokers, which may have fenced or unfenced some of
-        them.
+        """Update the partition's replicas after a change of brokers, which may have fenced or
+        unfenced some of them.
 
         An unfenced replica may join the ISR. A fenced one no longer holds back the high watermark
         or a deletion.
@@ -409,7 +413,7 @@ class Partition:
 
     def remove(self) -> Log | None:
         """Stop leading and following, because the topic was deleted or the replica moved to another
-        broker. Returns the log, or None if there was none."""
+        broker. Returns the partition's log, or None if it had none."""
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True
@@ -428,8 +432,8 @@ class Partition:
         self._port.wake(self.end_offset_key)
 
     def _flush_if_awaited(self) -> None:
-        """Request a flush if the log has records that count only when durable. Otherwise they might
-        never be flushed, since no further append requests a flush."""
+        """Request a flush if the log has records that count as written only when durable. Otherwise
+        such records might never be flushed, since no further append requests a flush."""
         if self.is_flush_due:
             self._port.on_flush_due(self)
 
@@ -467,7 +471,7 @@ class Partition:
 
     @property
     def maximal_isr(self) -> Collection[NodeId]:
-        """Every replica that the controller may consider in sync, under the current ISR or a
+        """Ids of every replica that the controller may consider in sync, under the current ISR or a
         pending change."""
         change, isr = self.pending_change, self.isr
         if change is None and not self._leaving:
@@ -629,10 +633,10 @@ class Partition:
     ) -> None:
         """Apply the controller's answer to an ISR change.
 
-        It takes effect before the metadata arrives (KIP-497), except for a replica that left. The
-        controller applies the current min.insync.replicas and keeps leaving replicas eligible below
-        it, while this broker's value may be older and lower. An answer that metadata has overtaken,
-        or for another leader epoch, has no effect.
+        The answer takes effect before the metadata arrives (KIP-497), except for a replica that
+        left. The controller applies the current min.insync.replicas and keeps leaving replicas
+        eligible below it, while this broker's value may be older and lower. An answer that metadata
+        has overtaken, or for another leader epoch, has no effect.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return
@@ -660,8 +664,8 @@ class Partition:
         self.advance_high_watermark(now_ms)
 
     def extend_catch_up_time(self, elapsed_ms: int, now_ms: int) -> None:
-        """Add the duration of a pause of this process to each follower's catch-up time, so that it
-        causes no lag."""
+        """Add the duration of a pause of this process to each follower's catch-up time, so that the
+        pause causes no lag."""
         for follower in self.followers.values():
             follower.caught_up_ms = min(now_ms, follower.caught_up_ms + elapsed_ms)
 

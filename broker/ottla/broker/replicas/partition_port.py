@@ -8,14 +8,15 @@ P = TypeVar("P")
 
 
 class WakeKey:
-    """Key that waiting requests watch, and that is cheap to hash. Each partition has one for its
-    high watermark and one for its log end."""
+    """Key that waiting requests watch in the purgatory, and that is cheap to hash. Each partition
+    has one for its high watermark and one for its log end."""
 
     __slots__ = ()
 
 
 class AllKeys(Container[object]):
-    """Container that seems to contain every key."""
+    """Container that reports every key as contained. It is used if the watched keys are not
+    known."""
 
     def __contains__(self, key: object) -> bool:
         return True
@@ -27,10 +28,11 @@ class PartitionPort(NamedTuple, Generic[P]):
 
     wake: Callable[[WakeKey], object]
     on_flush_due: Callable[[P], None]
-    """Called with a partition when records in its log wait for a flush. The callback must not flush
-    before it returns."""
+    """Function that is called with a partition when records in its log wait for a flush. It must
+    not flush before it returns."""
     on_isr_due: Callable[[P], None]
-    """Called with a partition that this broker leads, when its ISR may have to change."""
+    """Function that is called with a partition that this broker leads, when its ISR may have to
+    change."""
     watched: Container[object] = AllKeys()
-    """Keys that at least one request watches. A partition checks this set before it wakes a key,
-    which is rarely needed and costs more."""
+    """Keys that at least one waiting request watches. A partition checks this set before it wakes a
+    key, since a wake-up is rarely needed and costs more."""

@@ -15,7 +15,7 @@ from ottla.model.ids import NO_EPOCH, NO_NODE, ZERO_UUID
 
 
 class PartitionTable:
-    """Partitions on this broker by (name, index) and (id, index), with the last published metadata
+    """Partitions on this broker by (name, index) and (id, index), and the last published metadata
     image."""
 
     __slots__ = ("by_id", "by_name", "image", "opening")
@@ -28,7 +28,7 @@ class PartitionTable:
         """Partitions whose logs are being opened for the first time, by topic, in the order in
         which they were added.
 
-        The value is a dictionary because a set would be ordered by memory addresses.
+        The values are dictionaries because a set would be ordered by memory addresses.
         """
 
     def __iter__(self) -> Iterator[Partition]:
@@ -47,7 +47,7 @@ class PartitionTable:
         self.by_name[partition.topic] = indexed
 
     def remove(self, partition: Partition) -> None:
-        """Remove a replica on this broker."""
+        """Remove a replica on this broker from the table."""
         indexed = self.by_id[partition.topic_id]
         del indexed[partition.index]
         if not indexed:

@@ -59,28 +59,28 @@ logger = logging.getLogger("ottla.broker.replicas")
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_MS_FIRST = 20
 RECONNECT_MS_MAX = 1_000
-"""Maximum milliseconds between connection attempts. A smaller value finds a restarted leader
-sooner. A larger value spares a machine that is down."""
+"""Maximum milliseconds between two attempts of a follower to connect to a leader. A smaller value
+finds a restarted leader sooner. A larger value spares a machine that is down."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures to fetch from a leader after which the failure is logged, once.
-They take some 2 s."""
+That many failures take some 2 s."""
 
 Left = Callable[[], Awaitable[None]]
-"""Function that waits until no disk work changes the log of a partition that is no longer
+"""Function that waits until disk work has ended on the log of a partition that is no longer
 followed."""
 
 LONG_POLL_MS = 20
-"""Milliseconds after which an unanswered fetch counts as a long poll. The fetcher may then abandon
-it for a request that includes more partitions. With a smaller value, it abandons responses that
-are on their way. A larger value delays failovers."""
+"""Milliseconds after which a follower's unanswered fetch counts as a long poll. The fetcher may
+then abandon it for a request that includes more partitions. With a smaller value, it abandons
+responses that are on their way. A larger value delays failovers."""
 
 TURN_BYTES = 1 << 20
-"""Number of bytes of records appended per event-loop iteration, before other tasks get their
-turn."""
+"""Number of bytes of fetched records that a follower appends per event-loop iteration, before other
+tasks get their turn."""
 
 PARTITIONS_PER_SLICE = 1_000
-"""Number of partitions read for metrics before other tasks get a turn."""
+"""Number of followed partitions that are read for metrics before other tasks get a turn."""
 
 
 class ReplicaFetchers:
@@ -96,8 +96,8 @@ class ReplicaFetchers:
         quota: ReplicationQuota,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """Create the fetchers, without partitions at first. `quota` is the replication quota for
-        throttled replicas, shared by all leaders."""
+        """Create the fetchers of this broker's followers, without partitions at first. `quota` is
+        the replication quota for throttled replicas, shared by all leaders."""
         self._config = config
         self._quota = quota
         self._table = table
@@ -113,15 +113,16 @@ class ReplicaFetchers:
         return len(self._of)
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that fetches, its metrics and its problem reports."""
+        """Register the background task that fetches from leaders, its metrics and its problem
+        reports."""
         parts.task("follower", self.run)
         parts.families(self.families)
         parts.figures(lambda: {"partitions.followed": len(self)})
         parts.problems(self.problems)
 
     def families(self) -> Iterator[Family | None]:
-        """Yield the metrics of followers, and None between slices of partitions, where the caller
-        may pause."""
+        """Yield the metric families of followers, and None between slices of partitions, where the
+        caller may pause."""
         longest = 0
         for at, followed in enumerate(self.followed()):
             if not at % PARTITIONS_PER_SLICE:
@@ -152,8 +153,8 @@ class ReplicaFetchers:
                 self._nursery = None
 
     def follow(self, partition: Partition) -> None:
-        """Start to follow a partition's leader. Has no effect if it is followed already. The
-        partition must have a log."""
+        """Start to fetch a partition from its leader. Has no effect if the partition is followed
+        already. The partition must have a log."""
         key = partition.key
         leader_id = partition.leader_id
         if key in self._of or leader_id in (NO_NODE, self._config.node_id):
@@ -190,7 +191,7 @@ class ReplicaFetchers:
         return busy
 
     def followed(self) -> Iterator[FollowedPartition]:
-        """Yield every partition that is followed."""
+        """Yield the state of every partition that this broker follows."""
         for fetcher in list(self._fetchers.values()):
             yield from list(fetcher.core.followed)
 
@@ -206,8 +207,8 @@ class ReplicaFetchers:
 
 
 class LeaderFetcher:
-    """Fetches partitions from one leader. Its task ends when no partition of that leader is left to
-    follow."""
+    """Fetches partitions from one leader. Its task ends when this broker follows no partition of
+    that leader any longer."""
 
     def __init__(
         self,
@@ -233,18 +234,19 @@ class LeaderFetcher:
         self.duties = FollowerDuties(core, clock, errors, on_late=self._interrupt_long_poll)
         self._failure: str | None = None
         self._failure_count = 0
-        """Number of failures since the leader's last response."""
+        """Number of failures to fetch since the leader's last response."""
 
     # ---- interface
 
     def follow(self, partition: Partition) -> None:
-        """Follow one more partition. A long poll in progress is abandoned, since it does not
-        include the partition."""
+        """Follow one more partition. A fetch that waits at the leader is abandoned, since it does
+        not include the partition."""
         self.core.follow(partition)
         self._interrupt_long_poll()
 
     def _interrupt_long_poll(self) -> None:
-        """Abandon a long poll that does not include a partition that must be fetched now."""
+        """Abandon a fetch that waits at the leader, if it does not include a partition that must be
+        fetched now."""
         self._has_more.set()
         if self._asking is not None:
             self._is_new_wanted = True
@@ -252,7 +254,8 @@ class LeaderFetcher:
             self._asking.deadline = min(self._asking.deadline, parked_at)
 
     def stop(self) -> None:
-        """Stop the task that fetches from this leader. Disk work in progress is completed first."""
+        """Stop the task that fetches from this leader. Disk work in progress on the followers' logs
+        is completed first."""
         self._scope.cancel()
 
     def problems(self) -> Iterator[str]:
@@ -265,7 +268,8 @@ class LeaderFetcher:
     # ---- task
 
     async def run(self) -> None:
-        """Fetch from the leader and apply responses. Reconnects whenever the connection is lost."""
+        """Send fetches to the leader and apply its responses. Reconnects whenever the connection is
+        lost."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 self.duties.set_nursery(nursery)
@@ -321,7 +325,8 @@ class LeaderFetcher:
         self._failure, self._failure_count = None, 0
 
     async def _fetch_over(self, connection: BrokerConnection) -> None:
-        """Fetch over one connection until it is lost, or is abandoned together with a long poll."""
+        """Fetch from the leader over one connection until it is lost, or is abandoned together with
+        a waiting fetch."""
         while True:
             self._has_more = trio.Event()
             await self._flush_all(self.core.take_unflushed())
@@ -354,7 +359,8 @@ class LeaderFetcher:
     async def _answer(
         self, connection: BrokerConnection, request: FetchRequest
     ) -> FetchResponse | None:
-        """Return the leader's response, or None if the request was abandoned for a new one."""
+        """Return the leader's response to a fetch, or None if the fetch was abandoned for a new
+        one."""
         patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
         retry_ms = self.core.next_retry_ms
         if retry_ms is not None:
@@ -429,8 +435,8 @@ class LeaderFetcher:
             lost.pop()
 
     def _mark_failed(self, followed: FollowedPartition, error: Exception) -> None:
-        """Stop fetching a partition until its retry, because of an unexpected exception (a bug).
-        Other partitions are still fetched."""
+        """Stop fetching a partition until its retry, because an unexpected exception (a bug) was
+        raised. Other partitions are still fetched."""
         self._errors.note("partition", followed.name, error)
         self.core.mark_failed(followed, error, self._clock.monotonic_ms())
 
@@ -438,7 +444,7 @@ class LeaderFetcher:
         self, connection: BrokerConnection, followed: FollowedPartition
     ) -> Truncate | TruncateFully | RaiseStart | None:
         """Ask the leader for its log start and end offsets. Returns the work (`Duty`) that brings
-        the follower's log within them."""
+        the follower's log within these offsets, or None."""
         end = await self._offset_of_leader(connection, followed, LATEST)
         start = await self._offset_of_leader(connection, followed, EARLIEST)
         if self.core.find(followed.key) is not followed:

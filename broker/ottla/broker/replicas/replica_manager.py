@@ -51,12 +51,13 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""Minimum milliseconds between two attempts to create a log. A smaller value costs a slow disk more
-writes, since each attempt may write."""
+"""Minimum milliseconds between two attempts to create a log that could not be created. A smaller
+value costs a slow disk more writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
-"""Number of partitions updated to an image before other tasks get their turn. Each takes some 20
-us. A larger value occupies the event loop longer. A smaller value only adds turns."""
+"""Number of partitions to which a new metadata image is applied before other tasks get their turn.
+Each takes some 20 us. A larger value occupies the event loop longer. A smaller value only adds
+turns."""
 
 
 class TopicSettings(NamedTuple):
@@ -87,7 +88,7 @@ class ReplicaManager:
         traffic: BrokerTraffic | None = None,
         errors: UnexpectedErrors | None = None,
     ) -> None:
-        """Create the publisher. `port` is passed to each partition.
+        """Create the replica manager. `port` is passed to each partition.
 
         `on_placed` is called for each replica whose log directory is not the one in the metadata.
         `on_led` is called for each replica that begins to lead when its log is opened, perhaps long
@@ -117,12 +118,13 @@ class ReplicaManager:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "replicas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Lead, follow and remove partitions as the metadata changes, and request the creation and
-        deletion of logs."""
+        deletion of their logs."""
         if not self._has_published:
             self._begin(image)
         changed = [
@@ -256,8 +258,8 @@ class ReplicaManager:
         self._work.add(_name_of(partition), take_back)
 
     def _follow(self, partition: Partition) -> None:
-        """Follow the leader of a partition, unless this broker leads it. The partition must have a
-        log."""
+        """Start to fetch a partition from its leader, unless this broker leads it. The partition
+        must have a log."""
         if not partition.is_leader:
             self._fetchers.follow(partition)
 
@@ -315,7 +317,7 @@ class ReplicaManager:
 
     def is_opening(self, topic: str) -> bool:
         """Return whether logs of a topic are being opened on this broker for the first time. A
-        caller can then wait until they are open."""
+        caller that gets True can wait until they are open."""
         opening = self.table.opening.get(topic)
         if opening is not None:
             self._work.start_delayed(map(_name_of, opening))
@@ -362,8 +364,8 @@ class ReplicaManager:
             self._work.add_later(at, partial(self._open_first, partition))
 
     async def _open_first(self, partition: Partition) -> None:
-        """Open a partition's log for the first time. Requests for the topic may be waiting for
-        it."""
+        """Open a partition's log for the first time. Requests for the topic may be waiting until
+        the log is open."""
         try:
             await self._open_log(partition)
         finally:
@@ -494,8 +496,8 @@ class ReplicaManager:
         return _assigned_directory_of(state, self._local_id)
 
     async def placements_of(self, image: MetadataImage) -> list[ReplicaPlacement]:
-        """Return the replicas that an image assigns to this broker. At broker startup they are
-        compared with the logs on disk, to find lost replicas."""
+        """Return the replicas that a metadata image assigns to this broker. At broker startup they
+        are compared with the logs on disk, to find lost replicas."""
         placements = []
         for count, (found, state) in enumerate(image.partitions_of(self._local_id), 1):
             is_new = state.partition_epoch == 0 and state.leader_epoch == FIRST_EPOCH
@@ -513,8 +515,8 @@ class ReplicaManager:
         return placements
 
     def _forget_losses(self, image: MetadataImage) -> None:
-        """Clear the recorded losses of replicas that are in sync again, or no longer on this
-        broker.
+        """Delete the records of losses (lost acknowledged records) of replicas that are in sync
+        again, or no longer on this broker.
 
         The loss of a follower with a hole in its log is kept, although the follower may be in sync.
         """
@@ -534,8 +536,8 @@ class ReplicaManager:
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
-        """Return whether a log that was found on disk at broker startup is no longer a replica of
-        this broker."""
+        """Return whether a log that was found on disk at broker startup belongs to no current
+        replica of this broker."""
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True

@@ -11,7 +11,7 @@ from ottla.storage.losses.log_losses import LogLoss
 from ottla.storage.segments.log_config import LogConfig
 
 Left = Callable[[], Awaitable[None]]
-"""Function that waits until no disk work changes the log of a partition that is no longer
+"""Function that waits until disk work has ended on the log of a partition that is no longer
 followed."""
 
 
@@ -20,12 +20,12 @@ class ReplicaDirectory(Protocol):
 
     @property
     def directory_id(self) -> UUID | None:
-        """Id of the log directory, or None if it has none."""
+        """Id of the log directory, or None if the directory has no id."""
         ...
 
 
 class ReplicaLogs(Protocol):
-    """The methods of the log manager that replicas call."""
+    """The methods of the log manager that the replicas of a broker call."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield every partition whose log is online, with that log."""
@@ -33,22 +33,23 @@ class ReplicaLogs(Protocol):
 
     @property
     def offline(self) -> Mapping[TopicPartition, str]:
-        """Partitions whose logs are offline, each with the reason."""
+        """Partitions whose logs are offline, with the reason for each."""
         ...
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """Replicas that lost acknowledged records, until they have all records again."""
+        """Description of the lost records of each replica that lost acknowledged records and does
+        not have all records again."""
         ...
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Clear the losses of the replicas in `whole`, which have all records again or are
-        deleted."""
+        """Delete the records of losses of the replicas in `whole`, which have all records again or
+        are deleted."""
         ...
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of a partition, or None if there is none. Raises RefusedError if it is
-        offline."""
+        """Return the log of a partition, or None if this broker has no log of it. Raises
+        RefusedError if the log is offline."""
         ...
 
     async def create(
@@ -65,23 +66,25 @@ class ReplicaLogs(Protocol):
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Delete the log of a partition."""
+        """Delete the log of a partition from this broker's disks."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
-        """Return the log directory that contains a partition's log, or None if there is no log."""
+        """Return the log directory that contains a partition's log, or None if this broker has no
+        log of it."""
         ...
 
     def apply_retention_soon(self) -> None:
-        """Request a check for segments beyond their retention, which runs soon."""
+        """Request a check for log segments beyond their retention. The check runs soon."""
         ...
 
 
 class Fetchers(Protocol):
-    """The methods of the followers that the replica manager calls."""
+    """Interface to the fetchers of this broker's followers, which the replica manager calls."""
 
     def follow(self, partition: Partition) -> None:
-        """Start to follow a partition's leader. Has no effect if it is followed already."""
+        """Start to fetch a partition from its leader. Has no effect if the partition is followed
+        already."""
         ...
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
@@ -91,28 +94,32 @@ class Fetchers(Protocol):
 
 
 class DiskWork(Protocol):
-    """The methods of the disk workers that the replica manager calls."""
+    """Interface to the disk work on logs (such as creation and deletion) that the replica manager
+    requests."""
 
     def add(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Add a step that runs after the earlier steps of the same partition."""
+        """Add a step of disk work that runs after the earlier steps of the same partition."""
         ...
 
     def add_later(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Add a step as `add` does, but start it later, since no caller waits for it."""
+        """Add a step of disk work as `add` does, but start it later, since no caller waits for
+        it."""
         ...
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of the given partitions now, because a caller waits for them."""
+        """Start the delayed steps of disk work of the given partitions now, because a caller waits
+        for them."""
         ...
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps for the given partitions are left, or until the timeout."""
+        """Wait until no steps of disk work for the given partitions are left, or until the timeout
+        in seconds."""
         ...
 
     def has_steps(self, partition: TopicPartition) -> bool:
-        """Return whether a partition has unfinished steps."""
+        """Return whether a partition has unfinished steps of disk work."""
         ...
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run during one iteration of the event loop."""
+        """Let other tasks run for one iteration of the event loop."""
         ...

@@ -30,7 +30,7 @@ and a description of each."""
 
 
 class TopicTraffic:
-    """Traffic counters of one topic on this broker."""
+    """Traffic counters of one topic on this broker, such as bytes in and out."""
 
     __slots__ = (
         "bytes_in",
@@ -56,7 +56,8 @@ class TopicTraffic:
         self.replication_bytes_out = 0
 
     def note_fetched(self, size: int, is_from_follower: bool, is_refused: bool) -> None:
-        """Count one partition of a fetch response, with `size` bytes of records."""
+        """Count one partition of a fetch response, with `size` bytes of records, in the topic's
+        traffic."""
         if is_refused:
             self.failed_fetches += 1
         if is_from_follower:
@@ -66,7 +67,7 @@ class TopicTraffic:
             self.bytes_out += size
 
     def add(self, other: "TopicTraffic") -> None:
-        """Add the counters of another topic to this object's counters."""
+        """Add the traffic counters of another topic to this object's counters."""
         for name, _, _ in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -77,33 +78,35 @@ class BrokerTraffic:
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
-        """Counters of topics that have left this broker, and of requests for topics without a
-        replica here."""
+        """Sum of the traffic counters of topics that have left this broker, and of requests for
+        topics without a replica here."""
 
     def of(self, topic: str) -> TopicTraffic:
-        """Return the counters of a topic that has a replica on this broker."""
+        """Return the traffic counters of a topic that has a replica on this broker."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = TopicTraffic()
         return found
 
     def by_topic(self) -> dict[str, TopicTraffic]:
-        """Return the counters of each topic that has a replica on this broker."""
+        """Return the traffic counters of each topic that has a replica on this broker, by topic
+        name."""
         return dict(self._topics)
 
     def forget(self, topic: str) -> None:
-        """Drop the counters of a topic that has left this broker.  The broker's sum keeps them."""
+        """Drop the traffic counters of a topic that has left this broker. The broker's sum keeps
+        them."""
         left = self._topics.pop(topic, None)
         if left is not None:
             self._elsewhere.add(left)
 
     def note_failed_produce(self, topic: str) -> None:
-        """Count a refused batch. If the topic has no replica on this broker, only the broker's sum
-        counts it."""
+        """Count a produced batch that was refused. If the topic has no replica on this broker, only
+        the broker's sum counts it."""
         self._topics.get(topic, self._elsewhere).failed_produces += 1
 
     def families(self) -> Iterator[Family]:
-        """Yield each counter as a metric, for all topics together and by topic."""
+        """Yield each traffic counter as a metric family, for all topics together and by topic."""
         topics = list(self._topics.items())
         for attribute, name, text in COUNTS:
             values = [(topic, getattr(traffic, attribute)) for topic, traffic in topics]

@@ -102,7 +102,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "share coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:

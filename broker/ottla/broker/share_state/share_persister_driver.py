@@ -250,7 +250,8 @@ class SharePersisterDriver:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "share persister"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -36,7 +36,7 @@ class DescribeShareDeliveryApi:
     def handle(
         self, context: RequestContext, request: DescribeShareDeliveryRequest
     ) -> HandlerResult:
-        """Answer with the share partitions whose topics the client may describe."""
+        """Answer the request with the share partitions whose topics the client may describe."""
         code = self._delivery.refusal(request.group_id, "any")
         if code is not ErrorCode.NONE:
             return DescribeShareDeliveryResponse(error_code=code)

@@ -42,8 +42,8 @@ class DescribeShareRecordsApi:
     def handle(
         self, context: RequestContext, request: DescribeShareRecordsRequest
     ) -> DescribeShareRecordsResponse:
-        """Answer with ranges of unsettled records from the requested offset on. The response is
-        empty if no member of the group fetches the partition."""
+        """Answer the request with ranges of unsettled records from the requested offset on. The
+        response is empty if no member of the group fetches the partition."""
         code = self._delivery.refusal(request.group_id, "any")
         if code is ErrorCode.NONE and (request.start_offset < 0 or request.range_count_max < 1):
             code = ErrorCode.INVALID_REQUEST

@@ -76,7 +76,8 @@ class MarkerSender:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "transaction markers"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

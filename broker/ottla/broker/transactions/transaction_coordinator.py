@@ -105,7 +105,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "transaction coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:

@@ -23,16 +23,18 @@ logger = logging.getLogger("ottla.broker.assignments")
 REPORT_TIMEOUT_MS = 5_000
 RETRY_MS_FIRST = 100
 RETRY_MS_MAX = 10_000
-"""Maximum milliseconds between two attempts to report. A smaller value reports earlier to a
-recovered controller. A larger value spares a controller in trouble."""
+"""Maximum milliseconds between two attempts to report the log directories of replicas to the
+controller. With a smaller value, a recovered controller gets the report earlier. A larger value
+spares a controller in trouble."""
 
 PARTITIONS_PER_REPORT_MAX = 2_000
-"""Maximum partitions in one report. Further partitions are in the next report."""
+"""Maximum number of partitions in one report of replica directories. Further partitions are in the
+next report."""
 
 
 class Assignments:
-    """Reports of replica directories that the controller has not confirmed yet. If there are
-    several reports about a partition, only the latest is sent."""
+    """Reports of the log directories of replicas that the controller has not confirmed yet. If
+    there are several reports about a partition, only the latest is sent."""
 
     def __init__(
         self, node_id: NodeId, controller: ControllerClient, broker_epoch: Callable[[], int]
@@ -44,7 +46,7 @@ class Assignments:
         self._is_due = trio.Event()
 
     def report(self, partition: TopicIdPartition, directory_id: UUID) -> None:
-        """Queue a report that a replica is in a log directory."""
+        """Queue a report to the controller that a replica of this broker is in a log directory."""
         self._waiting[partition] = directory_id
         self._is_due.set()
 
@@ -53,7 +55,7 @@ class Assignments:
         parts.task("directory assignments", self.run)
 
     async def run(self) -> None:
-        """Send queued reports of replica directories until cancelled."""
+        """Send queued reports of replicas' log directories to the controller until cancelled."""
         retry_ms = RETRY_MS_FIRST
         if self._waiting:
             self._is_due.set()

@@ -15,21 +15,23 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 LEADER_LOOK_MS = 1_000
-"""Milliseconds between checks whether another controller has become active. A longer time leaves
-the call open at a paused controller."""
+"""Milliseconds between two checks by this broker whether another controller has become active. A
+longer time leaves the call open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500
-"""Maximum milliseconds before a call that ended is made again. The controller considers a broker
-dead after a silence that is longer than this pause (`ottla.controller.membership.attendances`)."""
+"""Maximum milliseconds before this broker makes its open call to the controller again after it
+ended. The controller considers a broker dead after a silence that is longer than this pause
+(`ottla.controller.membership.attendances`)."""
 
 NOT_SUPPORTED_MS = 60_000
-"""Milliseconds before the call is made again to a controller of an older release that does not
-support it."""
+"""Milliseconds before this broker makes its open call again to a controller of an older release
+that does not support it."""
 
 
 class AttendanceDriver:
-    """Driver of the call that this broker keeps open at the active controller."""
+    """Driver of the call that this broker keeps open at the active controller, so that the
+    controller notices the broker's death at once."""
 
     def __init__(
         self,
@@ -45,7 +47,8 @@ class AttendanceDriver:
         self._listener_name = listener_name
 
     async def run(self) -> None:
-        """Keep the call to the active controller open until cancelled."""
+        """Keep a call to the active controller open until cancelled, so that the controller notices
+        the death of this broker at once."""
         retry_ms = RETRY_MS_FIRST
         while True:
             leader_id, began = self._controller.leader_id, trio.current_time()
@@ -57,8 +60,8 @@ class AttendanceDriver:
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
 
     async def _attend(self, leader_id: NodeId) -> ErrorCode | None:
-        """Keep one call open until it ends or another controller becomes active. Returns the error
-        code of a failure, or None."""
+        """Keep one call to the active controller open until it ends or another controller becomes
+        active. Returns the error code of a failed call, or None."""
         request = pb.AttendRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),

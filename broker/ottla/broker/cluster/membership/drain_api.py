@@ -17,13 +17,14 @@ from ottla.wire.refusals import refuse
 
 
 class Drainable(Protocol):
-    """The part of a broker that the handler of DrainBroker calls.
+    """The part of a broker that the handler of DrainBroker calls to move leaderships away.
 
     Both methods raise RefusedError if the controller refuses or takes too long.
     """
 
     def drain(self) -> Awaitable[None]:
-        """Drain this broker. Returns when it leads nothing and is fenced."""
+        """Drain this broker: the controller moves its leaderships away. Returns when the broker
+        leads nothing and is fenced."""
 
     def undo_drain(self) -> Awaitable[None]:
         """Undo a drain of this broker. Returns when it is unfenced again."""
@@ -36,7 +37,8 @@ class DrainApi:
         self._broker = broker
 
     async def handle(self, context: RequestContext, request: DrainBrokerRequest) -> Message:
-        """Drain the broker or undo a drain, and answer when the controller has agreed."""
+        """Drain the broker (give up its leaderships) or undo a drain, and answer when the
+        controller has agreed."""
         try:
             await (self._broker.undo_drain() if request.undo else self._broker.drain())
         except RefusedError as error:

@@ -20,7 +20,7 @@ from ottla.model.ids import Offset
 
 
 class BrokerState(IntEnum):
-    """States of a broker, numbered as in Kafka."""
+    """States of a broker's membership in the cluster, with Kafka's numbers."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -71,8 +71,8 @@ LEAVABLE = (
     BrokerState.DRAINING,
     BrokerState.DRAINED,
 )
-"""States in which a registered broker asks the controller before it stops. The broker's next
-incarnation then need not wait until the session of this one expires."""
+"""States in which a registered broker asks the controller before it stops. The next incarnation
+(process run) of the broker then need not wait until the session of this one expires."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
@@ -80,16 +80,17 @@ FATAL_TO_REGISTRATION = {
     ErrorCode.INVALID_REGISTRATION: "the controller does not accept the registration",
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept the registration",
 }
-"""Error codes of a registration that retries cannot fix, each with an explanation."""
+"""Error codes that make the registration of a broker fail permanently, since retries cannot help.
+Each has an explanation."""
 
 SHUTDOWN_FAILURES_MAX = 3
-"""Number of unanswered heartbeats after which a stopping broker stops without the controller's
-consent. A smaller value gives up on a controller that is being replaced. A larger value delays
-an operator who stops everything."""
+"""Number of consecutive unanswered heartbeats after which a stopping broker stops without the
+controller's consent. A smaller value gives up on a controller that is being replaced. A larger
+value delays an operator who stops everything."""
 
 
 class NextHeartbeat(NamedTuple):
-    """Content of the next heartbeat to the controller."""
+    """Content of the next heartbeat from this broker to the controller."""
 
     broker_epoch: int
     metadata_offset: Offset
@@ -110,16 +111,16 @@ class Lifecycle:
         self.offline_directories: tuple[UUID, ...] = ()
         self.cordoned_directories: tuple[UUID, ...] = ()
         self.failures_in_a_row = 0
-        """Number of unanswered heartbeats since the last response."""
+        """Number of unanswered heartbeats since the controller's last response."""
 
     def become(self, state: BrokerState) -> None:
-        """Change the state of the broker's membership."""
+        """Change the state of the broker's membership in the cluster."""
         assert state in LEGAL[self.state], f"{self.state.name} cannot become {state.name}"
         self.state = state
 
     @property
     def is_leaving(self) -> bool:
-        """True if the controller should move this broker's leaderships away, for a stop or a
+        """True if the controller should move this broker's leaderships away, because of a stop or a
         drain."""
         return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
@@ -131,7 +132,8 @@ class Lifecycle:
     # ---- drain
 
     def drain(self) -> None:
-        """Begin to drain this broker. Has no effect if a drain has begun already."""
+        """Begin to drain this broker: request that the controller moves its leaderships away. Has
+        no effect if a drain has begun already."""
         if self.state in (BrokerState.DRAINING, BrokerState.DRAINED):
             return
         if self.state is not BrokerState.RUNNING:
@@ -142,7 +144,8 @@ class Lifecycle:
         self.become(BrokerState.DRAINING)
 
     def undo_drain(self) -> None:
-        """Undo a drain. Raises RefusedError if the controller is still moving leaderships away."""
+        """Undo a drain, so that this broker may lead again. Raises RefusedError if the controller
+        is still moving leaderships away."""
         if self.state is BrokerState.DRAINING:
             raise RefusedError(
                 ErrorCode.BROKER_NOT_AVAILABLE,
@@ -158,13 +161,14 @@ class Lifecycle:
         self.become(BrokerState.RECOVERY)
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Store the broker epoch that the controller has given this incarnation."""
+        """Store the broker epoch that the controller has given this incarnation (process run) of
+        the broker."""
         assert self.state is BrokerState.RECOVERY
         assert broker_epoch >= 0
         self.broker_epoch = broker_epoch
 
     def judge_registration(self, error: RefusedError, *, broker_id: int, is_late: bool) -> str:
-        """Return a log message about a failed registration that will be retried.
+        """Return a log message about a failed registration of this broker that will be retried.
 
         Raises RefusedError if a retry would also fail.
         """
@@ -189,7 +193,7 @@ class Lifecycle:
     # ---- heartbeats
 
     def heartbeat(self, metadata_offset: Offset) -> NextHeartbeat:
-        """Return the content of the next heartbeat to the controller."""
+        """Return the content of the next heartbeat from this broker to the controller."""
         return NextHeartbeat(
             broker_epoch=self.broker_epoch,
             metadata_offset=metadata_offset,
@@ -214,8 +218,8 @@ class Lifecycle:
             self.become(BrokerState.DRAINED)
 
     def on_heartbeat_refused(self, error: RefusedError, broker_id: int) -> str:
-        """Return a log message about a failed heartbeat. Raises RefusedError if another incarnation
-        has replaced this one."""
+        """Return a log message about a heartbeat that the controller refused. Raises RefusedError
+        if another incarnation (process run) of this broker has replaced this one."""
         if error.code is ErrorCode.STALE_BROKER_EPOCH:
             raise RefusedError(
                 error.code,

@@ -30,25 +30,27 @@ from ottla.telemetry.metrics.kafka_families import gauge
 logger = logging.getLogger("ottla.broker.lifecycle")
 
 REGISTRATION_RETRY_MS = 200
-"""Milliseconds between attempts to register. A smaller value registers earlier after the previous
-session has expired. A larger value spares the controller."""
+"""Milliseconds between attempts of this broker to register at the controller. A smaller value
+registers earlier after the session of the previous incarnation has expired. A larger value spares
+the controller."""
 
 SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
 """Maximum milliseconds that a stopping broker waits until its leaderships have moved. After that it
-stops, and they fail over instead."""
+stops, and other replicas are elected leader after its session has ended."""
 
 FAILURES_BETWEEN_WARNINGS = 30
-"""Number of failed heartbeats from one warning to the next. The first failure is logged at once,
+"""Number of failed heartbeats between two warnings in the log. The first failure is logged at once,
 and later ones once a minute at Kafka's heartbeat interval."""
 
 DELAYS_KEPT = 1_000
-"""Number of heartbeats whose delays the metrics report: the last half hour at Kafka's interval."""
+"""Number of recent heartbeats whose delays the metrics report: the last half hour at Kafka's
+interval."""
 
 
 class LifecycleDriver:
-    """Driver of one broker's `Lifecycle`: sends its messages to the controller."""
+    """Driver of one broker's `Lifecycle`: sends registrations and heartbeats to the controller."""
 
     def __init__(
         self,
@@ -70,8 +72,8 @@ class LifecycleDriver:
             broker_epoch=lambda: lifecycle.broker_epoch,
             listener_name=config.inter_broker_listener,
         )
-        """Call that stays open at the active controller. It must run as soon as the broker is
-        registered."""
+        """Driver of the call that stays open at the active controller. It must run as soon as the
+        broker is registered."""
         self._metadata_offset = metadata_offset
         self._produce_p99_us = produce_p99_us
         self._clock = clock or RealClock()
@@ -83,8 +85,8 @@ class LifecycleDriver:
         self._delays_ms: deque[float] = deque(maxlen=DELAYS_KEPT)
 
     async def register(self, requests: Sequence[pb.RegisterRequest]) -> int:
-        """Register this broker, and return its broker epoch. Raises RefusedError if that cannot be
-        done in time.
+        """Register this broker at the controller, and return its broker epoch. Raises RefusedError
+        if that cannot be done in time.
 
         If many replicas have lost records, several requests of the same incarnation name them. The
         controller cannot unfence this broker between these requests, because heartbeats begin after
@@ -97,8 +99,8 @@ class LifecycleDriver:
         return self.lifecycle.broker_epoch
 
     async def amend(self, requests: Sequence[pb.RegisterRequest]) -> None:
-        """Report further replicas that lost records, before the registered broker requests to be
-        unfenced.
+        """Report further replicas that lost records to the controller, before the registered broker
+        requests to be unfenced.
 
         Raises RefusedError if that cannot be done in time.
         """
@@ -128,8 +130,8 @@ class LifecycleDriver:
             return answer.broker_epoch
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled. Raises RefusedError if another incarnation replaces this
-        one."""
+        """Send heartbeats to the controller until cancelled. Raises RefusedError if another
+        incarnation (process run) of this broker replaces this one."""
         due_at = trio.current_time()
         while True:
             self._is_due = trio.Event()
@@ -154,8 +156,8 @@ class LifecycleDriver:
             self._is_due.set()
 
     def metrics(self) -> dict[str, float]:
-        """Return the delays of heartbeats (from due time to response), the broker epoch and the
-        wall clock.
+        """Return the delays of heartbeats in milliseconds (from due time to response), the broker
+        epoch and the wall clock.
 
         The wall clock lets an operator compare the clocks of brokers.
         """
@@ -205,7 +207,7 @@ class LifecycleDriver:
             yield Family(name, kind, text, (), (((), value),))
 
     async def wait_unfenced(self) -> None:
-        """Request to be unfenced, and return when the controller has agreed.
+        """Request that the controller unfences this broker, and return when it has agreed.
 
         A broker that was asked to stop during recovery does not serve requests. This method then
         waits until the broker's startup is cancelled.
@@ -219,7 +221,7 @@ class LifecycleDriver:
 
     async def leave(self) -> None:
         """Wait while the controller moves this broker's leaderships away. Returns when the broker
-        may stop, or at the timeout."""
+        may stop, or after CONTROLLED_SHUTDOWN_MS_MAX."""
         if not self.lifecycle.may_leave:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
@@ -244,7 +246,7 @@ class LifecycleDriver:
         self.send_heartbeat_now()
 
     async def undo_drain(self) -> None:
-        """Undo a drain.  Returns when the controller has unfenced this broker."""
+        """Undo a drain of this broker. Returns when the controller has unfenced the broker."""
         self.lifecycle.undo_drain()
         self.send_heartbeat_now()
         await self._wait_until(
@@ -265,7 +267,7 @@ class LifecycleDriver:
         self.send_heartbeat_now()
 
     def report_cordoned_directories(self, directories: tuple[UUID, ...]) -> None:
-        """Report to the controller, at once, which log directories accept no new replica."""
+        """Report to the controller at once the log directories that accept no new replica."""
         self.lifecycle.cordoned_directories = directories
         self.send_heartbeat_now()
 

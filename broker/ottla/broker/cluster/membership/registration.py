@@ -13,8 +13,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 LOST_REPLICAS_MAX = 10_000
-"""Maximum number of lost replicas named in one registration request. The controller refuses
-more."""
+"""Maximum number of replicas with lost records that one registration request names. The controller
+refuses more."""
 
 
 def registration_request(
@@ -28,8 +28,8 @@ def registration_request(
     cordoned_ids: Iterable[UUID],
     previous_broker_epoch: int,
 ) -> pb.RegisterRequest:
-    """Return the registration request of a broker. `host` is the id of its machine, which is a
-    failure domain."""
+    """Return the request that registers a broker at the controller. `host` is the id of its
+    machine, which is a failure domain."""
     return pb.RegisterRequest(
         cluster_id=cluster_id,
         broker_id=config.node_id,
@@ -64,8 +64,8 @@ def registration_request(
 def failure_domain_warnings(
     request: pb.RegisterRequest, others: Iterable[BrokerRegistration], *, has_machine_id: bool
 ) -> Iterator[str]:
-    """Yield a warning for each reason why a registration may name the wrong machine. Applies to
-    brokers whose settings do not name the machine.
+    """Yield a warning for each reason why a broker's registration may name the wrong machine.
+    Applies to brokers whose settings do not name the machine.
 
     Containers may lack a machine id, or share the id of their image. Replicas of a partition could
     then be on one machine, or be kept off machines that are different.
@@ -92,7 +92,8 @@ def failure_domain_warnings(
 def registrations_with_losses(
     request: pb.RegisterRequest, lost: Iterable[TopicIdPartition]
 ) -> list[pb.RegisterRequest]:
-    """Return the registration requests of one incarnation that together name the lost replicas."""
+    """Return the registration requests of one broker incarnation. Together they name all its
+    replicas that lost records."""
     waiting = iter(sorted(set(lost)))
     requests = []
     while some := list(islice(waiting, LOST_REPLICAS_MAX)):
@@ -109,8 +110,8 @@ def registrations_with_losses(
 def advertised_endpoints(
     config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
 ) -> list[ListenAddress]:
-    """Return the endpoints for clients, taken from `advertised.listeners` or else from the
-    listeners.
+    """Return the endpoints of this broker for clients, taken from `advertised.listeners` or else
+    from the listeners.
 
     A listener on every interface is advertised with the machine's name. If the system chose the
     port of a listener, that port is advertised.

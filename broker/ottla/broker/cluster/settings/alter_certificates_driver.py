@@ -41,11 +41,12 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 CHANGES_MAX = 200
-"""Maximum settings in a request that changes certificates. A larger value lets a client block the
-event loop longer."""
+"""Maximum number of settings in a request that changes the certificates of listeners. A larger
+value lets a client block the event loop longer."""
 
 TRIED_WITHIN_S = 10.0
-"""Maximum seconds for reading certificate files. A change that takes longer to test is refused."""
+"""Maximum seconds for reading the certificate files that a request names. A change that takes
+longer to test is refused."""
 
 Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlteredResource | AlterConfigsResource
@@ -58,7 +59,8 @@ TOO_MANY = RefusedError(
 
 
 class OwnCertificates(Protocol):
-    """Certificates of this broker's listeners, which can test new settings."""
+    """Certificates of this broker's listeners, which can be tested with new settings before these
+    are accepted."""
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
         """Test the certificate settings that a request would result in. Raises ConfigError if the
@@ -118,8 +120,8 @@ class AlterCertificates:
         return self._tried(context, request, found, forward)
 
     def _changes_certificates(self, request: Request, resource: Resource) -> bool:
-        """Return whether a request changes the certificate settings of a resource. AlterConfigs
-        also changes a certificate setting if the request omits it."""
+        """Return whether a request changes the certificate settings of a resource (such as a
+        broker). AlterConfigs also changes a certificate setting if the request omits it."""
         if any(is_listener_tls_key(change.name) for change in resource.configs):
             return True
         is_replaced = isinstance(request, AlterConfigsRequest)
@@ -150,8 +152,8 @@ class AlterCertificates:
             return await result if isinstance(result, Coroutine) else result
 
     async def _try_out(self, request: Request, resource: Resource) -> None:
-        """Test the certificate settings that would result from a request. Raises RefusedError with
-        the reason if they cannot be used."""
+        """Test the certificate settings that would result from a request to change settings. Raises
+        RefusedError with the reason if they cannot be used."""
         name = resource.resource_name
         if not name or parse_node_id(name) is None:
             return  # The controller refuses the change.
@@ -207,8 +209,8 @@ class AlterCertificates:
     def _split(
         request: Request, refused: Mapping[int, RefusedError]
     ) -> tuple[Request, Callable[[Any], Message]]:
-        """Return the request without its refused resources, and a function that adds their errors
-        to the response."""
+        """Return the request without its refused resources (such as brokers), and a function that
+        adds the errors of these resources to the response."""
         resources: list[Any] = list(request.resources)
         left = [one for index, one in enumerate(resources) if index not in refused]
         is_replaced = isinstance(request, AlterConfigsRequest)

@@ -24,7 +24,7 @@ from ottla.wire.messages.describe_configs_response import DescribeConfigsResourc
 
 
 class ResourceSettings:
-    """The settings of all resources that a broker describes."""
+    """The settings of all resources (such as topics and groups) that a broker describes."""
 
     def __init__(
         self, *, config: BrokerConfig, metadata: MetadataCache, loggers: LogLevels
@@ -33,7 +33,8 @@ class ResourceSettings:
         self._own = DescribedNode(config.node_id, config.texts, described_definitions(), loggers)
 
     def configs_of(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-        """Return the settings of a resource. Raises RefusedError if this broker has none for it."""
+        """Return the settings of a resource, such as a topic. Raises RefusedError if this broker
+        has no settings of the resource."""
         image = self._metadata.image
         kind, name = resource.resource_type, resource.resource_name
         match kind:
@@ -71,7 +72,7 @@ class ResourceSettings:
         overrides: Mapping[str, str],
         own: ConfigSource,
     ) -> DescribeConfigsResourceResult:
-        """Describe a setting whose default comes from a setting of the brokers."""
+        """Describe a setting, such as a topic's, whose default is a setting of the brokers."""
         given: list[ConfigLayer] = []
         if definition.key in overrides:
             given.append(ConfigLayer(definition.key, overrides[definition.key], own))
@@ -101,8 +102,8 @@ class ResourceSettings:
         return result
 
     def _brokers_default(self, definition: Definition) -> Iterable[ConfigLayer]:
-        """Yield the defaults of the broker setting from which a topic setting gets its default. If
-        there are several such settings, the first counts, as in Kafka."""
+        """Yield the default of the broker setting from which a topic setting gets its own default.
+        If there are several such settings, the first counts, as in Kafka."""
         for key in definition.broker_keys[:1]:
             brokers = self._own.definitions.get(key)
             if brokers is not None and brokers.default is not None:

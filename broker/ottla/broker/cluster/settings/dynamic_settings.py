@@ -44,11 +44,12 @@ CLEANER_SETTINGS: Mapping[str, str] = {
     for key, definition in definitions(CleanerConfig).items()
     if definition.is_dynamic
 }
-"""Dynamic settings of the log cleaner, with the config fields that store them."""
+"""Names of the log cleaner's dynamic settings, each with the field of `CleanerConfig` that stores
+the value."""
 
 
 def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:
-    """Return the effective value of one of the broker's own dynamic settings."""
+    """Return the currently effective value of one of the broker's own dynamic settings."""
     part: Any
     if key in CLEANER_SETTINGS:
         part, known = config.cleaner, definitions(CleanerConfig)
@@ -60,8 +61,8 @@ def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> An
 
 
 class OwnSettingsPublisher:
-    """Publisher that applies the dynamic settings of this broker whenever one of them changes.
-    Cluster-wide settings are not included."""
+    """Metadata publisher that applies the dynamic settings of this broker whenever one of them
+    changes. Cluster-wide settings are not included."""
 
     def __init__(
         self, config: BrokerConfig, apply: Callable[[Mapping[str, str]], Awaitable[None]]
@@ -71,7 +72,8 @@ class OwnSettingsPublisher:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "certificates of listeners"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -81,8 +83,8 @@ class OwnSettingsPublisher:
 
 
 def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
-    """Return the replication throttle rates that are set for this broker alone, in bytes per
-    second, by their names in DescribeNode."""
+    """Return the maximum rates of throttled replication that are set for this broker alone, in
+    bytes per second, by their names in DescribeNode."""
     texts = image.config(BROKER_RESOURCE, str(node_id))
     return {
         f"throttle.{name}": float(texts[key])
@@ -96,8 +98,8 @@ def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
 
 
 class DynamicSettings:
-    """Publisher that passes each change of a dynamic setting to the component that uses the
-    setting."""
+    """Metadata publisher that passes each change of a dynamic setting to the component that uses
+    the setting."""
 
     def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
         """Create the publisher. `owners` maps each setting to the function that applies its new
@@ -111,7 +113,8 @@ class DynamicSettings:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "dynamic settings"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

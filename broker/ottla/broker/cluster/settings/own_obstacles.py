@@ -18,12 +18,13 @@ from ottla.node.admin.alter_configs import Resource
 from ottla.wire.messages.incremental_alter_configs_request import AlterConfigsResource
 
 THREAD_KEYS = THREAD_POOLS | {THREADS}
-"""Settings for numbers of threads, including thread pools that Ottla does not use. The broker
-checks them all, since Kafka's tools may expect invalid numbers to be refused."""
+"""Names of the settings for numbers of threads, including those of thread pools that Ottla does not
+use. The broker checks them all, since Kafka's tools may expect invalid numbers to be refused."""
 
 
 class BrokerObstacles:
-    """Checks of changes to this broker's settings, and to the cluster-wide settings of brokers."""
+    """Checks of changes to this broker's settings and to the cluster-wide broker settings, which
+    only this broker can make."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -31,8 +32,8 @@ class BrokerObstacles:
         self._node_id = config.node_id
 
     def obstacle_of(self, resource: Resource) -> str:
-        """Return the reason why this broker cannot use the changed settings, or an empty text if it
-        can.
+        """Return the reason why this broker cannot use the changed settings of a resource. The text
+        is empty if there is no such reason.
 
         Settings of another broker are not checked.
         """

@@ -21,8 +21,8 @@ NEXT_START = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
     "by the number in its file"
 }
-"""Settings whose changes a running broker accepts, as Kafka's does, although they have no effect,
-each with the reason."""
+"""Names of settings whose changes a running broker accepts, as Kafka's does, although they have no
+effect, each with the reason."""
 
 WARNED_MAX = 1_000
 """Maximum number of settings that the broker warns about. A client may store any name, so a larger
@@ -32,7 +32,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class SettingsWithoutEffect:
-    """Publisher that warns once of each setting without effect."""
+    """Metadata publisher that warns once of each setting that is accepted but has no effect."""
 
     def __init__(self) -> None:
         self._warned: set[tuple[int, str]] = set()
@@ -43,11 +43,12 @@ class SettingsWithoutEffect:
 
     @property
     def name(self) -> str:
-        """Name of this metadata publisher in fault reports."""
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
         return "settings without effect"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Warn of changed settings in the metadata that have no effect."""
+        """Log a warning for each changed setting in the metadata that has no effect."""
         for kind, name in delta.changed_configs:
             known = self._definitions.get(kind)
             if known is None or (kind == TOPIC_RESOURCE and name in INTERNAL_TOPICS):

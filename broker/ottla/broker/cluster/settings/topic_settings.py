@@ -18,12 +18,12 @@ from ottla.model.settings.storage.topic import (
 )
 
 CLUSTER_DEFAULT = ""
-"""Name of the broker resource that stores the cluster-wide settings."""
+"""Name of the broker resource that stores the cluster-wide settings: the empty text."""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
-    """Return the values that apply on this broker to topics without own settings, by the name of
-    the topic setting."""
+    """Return the values of topic settings that apply on this broker to topics without settings of
+    their own, by the name of the setting."""
     texts: dict[str, str] = {}
     for name in (CLUSTER_DEFAULT, str(config.node_id)):
         texts |= allowed_texts(DEFAULT_DEFINITIONS, image.config(BROKER_RESOURCE, name))[0]
@@ -31,6 +31,6 @@ def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[
 
 
 def topic_config_of(image: MetadataImage, topic: str, defaults: dict[str, str]) -> TopicConfig:
-    """Return the effective settings of a topic, given the broker's defaults."""
+    """Return the effective settings of a topic, given this broker's defaults for topics."""
     texts, _ = allowed_texts(TOPIC_DEFINITIONS, image.config(TOPIC_RESOURCE, topic))
     return TopicConfig.from_texts(texts, defaults)
